@@ -1,13 +1,13 @@
-"""What every other room stands on: clock, stop signal, threads, work queue, metrics.
+"""The base of all other rooms: clock, stop signal, threads, work queue, metrics.
 
-Nothing here knows of Kubernetes. Everything that waits takes a :class:`Clock` and obeys a
-:class:`StopSignal` or a shut-down, so tests move the time by hand and a stop is prompt.
+Nothing here knows Kubernetes. Everything that waits takes a :class:`Clock` and obeys a
+:class:`StopSignal` or a shut-down, so that tests control the time and a stop is prompt.
 
 Guarantees:
     * Only :mod:`appsdk_operator.runtime._clock` reads or waits for the time.
     * No thread is a daemon; every thread belongs to a :class:`ThreadGroup` that joins it.
-    * Locks are held for map operations only, never while user code runs.
-    * What the program's logging raises reaches nobody who logs: :func:`get_logger`.
+    * Locks are held for short operations on data only, never while user code runs.
+    * Errors of the program's logging handlers never reach the caller: :func:`get_logger`.
 """
 
 from appsdk_operator.runtime._backoff import Backoff as Backoff

@@ -1,4 +1,4 @@
-"""The only place that reads or waits for the time: a real clock and one that tests move by hand."""
+"""Clocks: the real one, and one that tests move by hand. Only this module reads the time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = [
 
 @runtime_checkable
 class Clock(Protocol):
-    """What every part of the kit asks for the time and waits on.
+    """A clock, from which every part of the kit reads the time, and on which it waits.
 
     All times are seconds as float. Implementations are thread-safe.
     """
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary point, never going back: for delays, backoffs and leases."""
+        """Seconds since an arbitrary point, never decreasing: for delays, backoffs and leases."""
         ...
 
     def time(self) -> float:
@@ -39,10 +39,10 @@ class Clock(Protocol):
         ...
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
-        """Wait, holding ``condition``, until it is notified or ``timeout`` seconds went by.
+        """Wait, holding ``condition``, until it is notified or ``timeout`` seconds have passed.
 
         As with :meth:`threading.Condition.wait` the caller checks its predicate in a loop: a
-        wake-up says nothing of the reason.
+        wake-up has no reason.
         """
         ...
 
@@ -53,7 +53,7 @@ class RealClock:
 
     __slots__ = ()
 
-    # The function itself: it is asked several times for each event.
+    # The function itself, because it is called several times for each event.
     monotonic: staticmethod[[], float] = staticmethod(time.monotonic)
 
     def time(self) -> float:
@@ -62,7 +62,7 @@ class RealClock:
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait on ``condition`` for at most ``timeout`` seconds of real time."""
-        # Longer waits are an OverflowError to Python, and a wake-up too early is allowed.
+        # Longer waits raise OverflowError, and an early wake-up is allowed.
         condition.wait(timeout if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
@@ -70,12 +70,12 @@ class RealClock:
 class ManualClock:
     """A clock that stands still until a test moves it.
 
-    :meth:`advance` moves through the deadlines that lie on the way one by one, earliest first and
-    in the order of their registration when equal, and wakes exactly the waiters that are due.
-    A thread that reads the time, works out how long to wait and then waits is woken on time even
-    when the clock moved in between: its wait counts from the time that it read.
+    :meth:`advance` passes the deadlines one by one, earliest first and in the order of their
+    registration when equal, and wakes exactly the waiters that are due. A thread that reads the
+    time, computes how long to wait and then waits is woken on time even when the clock moved in
+    between: its wait counts from the time that it read.
 
-    It is also the source of jitter for what runs on it, so that one seed gives one run.
+    It is also the source of jitter for everything that runs on it, so that one seed gives one run.
 
     >>> clock = ManualClock()
     >>> clock.advance(2.5)
@@ -89,12 +89,12 @@ class ManualClock:
         """A clock at ``start`` seconds, with :meth:`time` at ``epoch`` seconds after 1970.
 
         Args:
-            start: what :meth:`monotonic` says first, in seconds; default 0.
-            epoch: what :meth:`time` says then, in seconds since 1970.
-            seed: of the jitter of delays; default 0.
+            start: the first value of :meth:`monotonic`, in seconds; default 0.
+            epoch: the first value of :meth:`time`, in seconds since 1970.
+            seed: the seed of the jitter of delays; default 0.
         """
         self.rng: random.Random = random.Random(seed)
-        """Where the jitter of delays comes from."""
+        """The source of the jitter of delays."""
         self._now = start
         self._offset = epoch - start
         self._changed = threading.Condition()
@@ -103,18 +103,18 @@ class ManualClock:
         self._seen = threading.local()
 
     def monotonic(self) -> float:
-        """The seconds this clock was moved, from its start."""
+        """The start, and the seconds that the clock was moved since."""
         now = self._seen.now = self._now
         return now
 
     def time(self) -> float:
-        """The same as seconds since 1970."""
+        """The same time in seconds since 1970."""
         return self._now + self._offset
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait until notified, or until :meth:`advance` passes the deadline."""
-        # The caller computed the time-out from what it read last; a test may have moved the clock
-        # since, and would wait for ever for a deadline that starts to count only now. Each
+        # The caller computed the time-out from its last reading, and a test may have moved the
+        # clock since. The deadline counts from that reading, or the test would wait for ever. Each
         # reading counts once, so that a loop that never reads the clock does not spin.
         seen: float | None = self._seen.__dict__.pop("now", None)
         if timeout is None:
@@ -139,7 +139,7 @@ class ManualClock:
         """Move the clock forward and wake the waiters whose deadline is reached.
 
         Raises:
-            ValueError: ``seconds`` is negative; time does not go back.
+            ValueError: ``seconds`` is negative.
         """
         if not seconds >= 0:
             raise ValueError(f"cannot advance by {seconds} s: a clock does not go back")
@@ -151,20 +151,20 @@ class ManualClock:
                     return
                 deadline, _, condition = heapq.heappop(self._waiters)
                 self._now = max(self._now, deadline)
-            # The waiter registered while it held the condition, so once we hold it the waiter is
-            # waiting and the notification cannot be lost.
+            # The waiter registered while it held the condition. Once this thread holds it, the
+            # waiter waits, so the notification cannot be lost.
             with condition:
                 condition.notify_all()
 
     def next_deadline(self) -> float | None:
-        """The earliest time anybody waits for, or None when nobody waits for a time."""
+        """The earliest deadline of any waiter; None when there is none."""
         with self._changed:
             return self._waiters[0][0] if self._waiters else None
 
     def block_until_waiting(self, count: int, *, timeout: float = 10.0) -> None:
         """Return once at least ``count`` threads wait for a deadline of this clock.
 
-        Lets a test with real threads advance the clock at a moment that is the same in each run.
+        With it a test with real threads advances the clock at the same moment in each run.
 
         Raises:
             TimeoutError: fewer threads wait after ``timeout`` seconds of real time.
@@ -177,33 +177,34 @@ class ManualClock:
 
 
 def random_of(clock: Clock) -> random.Random:
-    """The source of jitter for what runs on ``clock``: repeatable with a :class:`ManualClock`."""
+    """The source of jitter for a part that runs on ``clock``; seeded for a :class:`ManualClock`."""
     if isinstance(clock, InheritedClock):
         return _InheritedRandom(clock)
     return clock.rng if isinstance(clock, ManualClock) else random.Random()
 
 
 system_clock: Clock = RealClock()
-"""The real clock that every part uses unless it is given another."""
+"""The real clock, the default of every part."""
 
 
 class TimeKeeper(Protocol):
-    """What keeps times of a clock before it runs; see :class:`InheritedClock`."""
+    """An object with times of a clock that may change; see :class:`InheritedClock`."""
 
     def hold_times(self) -> contextlib.AbstractContextManager[object]:
-        """The lock under which it reads the clock and keeps what it read."""
+        """The lock under which it reads the clock and stores times."""
         ...
 
     def shift_times(self, seconds: float) -> None:
-        """Add ``seconds`` to every time that it keeps; the lock is held."""
+        """Add ``seconds`` to every stored time; the lock is held."""
         ...
 
 
 @final
 class InheritedClock:
-    """The clock of whoever runs a part that was given none: the real one until that is known.
+    """The clock of a part that was given none: the real one, until its manager passes on another.
 
-    Made by the part for all that it consists of, so that one call changes them all. Thread-safe.
+    The part shares it with everything that it consists of, so that :meth:`follow` changes the clock
+    of all of it at once. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -213,19 +214,19 @@ class InheritedClock:
 
     def _use(self, clock: Clock) -> None:
         self.clock: Clock = clock
-        """The one that is followed."""
-        # The functions themselves: they are asked several times for each event.
+        """The clock whose time this one has."""
+        # The functions themselves, because they are called several times for each event.
         self.monotonic: Any = clock.monotonic
         self.time: Any = clock.time
         self.wait: Any = clock.wait
 
     def follow(self, clock: Clock) -> None:
-        """Show the time of ``clock`` from now on; what is due in 5 s is still due in 5 s."""
+        """Use ``clock`` from now on. A deadline in 5 s is still in 5 s."""
         with self._lock, contextlib.ExitStack() as held:
             if clock is self.clock:
                 return
             keepers = list(self._keepers)
-            # All at once, or one of them would keep a time of the one clock for one of the other.
+            # All locks at once, or a time of the old clock could be stored as one of the new.
             for keeper in keepers:
                 held.enter_context(keeper.hold_times())
             difference = clock.monotonic() - self.monotonic()
@@ -234,9 +235,9 @@ class InheritedClock:
                 keeper.shift_times(difference)
 
     def add_keeper(self, keeper: TimeKeeper) -> None:
-        """Tell ``keeper``, as long as it lives, when its times become others.
+        """Shift the times of ``keeper``, which is held weakly, when the clock changes.
 
-        Those whose locks are taken while another's is held come after that one.
+        A keeper whose lock is taken while another's is held must be added after that one.
         """
         with self._lock:
             self._keepers[keeper] = None
@@ -244,7 +245,7 @@ class InheritedClock:
 
 @final
 class _InheritedRandom(random.Random):
-    """Jitter from the clock that is followed, where that has some."""
+    """Jitter from the followed clock if that is a ManualClock, or from a source of its own."""
 
     def __init__(self, clock: InheritedClock) -> None:
         super().__init__()
@@ -257,5 +258,5 @@ class _InheritedRandom(random.Random):
 
 
 def present_clock(clock: Clock) -> Clock:
-    """For a wait with a deadline: the one clock that it is on from its beginning to its end."""
+    """The real or manual clock behind ``clock``, which a wait with a deadline uses to its end."""
     return clock.clock if isinstance(clock, InheritedClock) else clock

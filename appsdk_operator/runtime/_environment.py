@@ -1,4 +1,4 @@
-"""What a part takes from whoever runs it, where the program gave it nothing of its own."""
+"""The clock and the metrics of a part, which it inherits from its manager by default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Environment"]
 
 @final
 class Environment:
-    """The clock and the metrics of one part and of all that it consists of. Thread-safe.
+    """The clock and the metrics of a part, and of everything that it consists of. Thread-safe.
 
-    What was given stays. Until it is told otherwise the rest is the machine's clock and the default
-    metrics.
+    Explicit ones stay. Otherwise they are the machine's clock and the default metrics, until the
+    part inherits others.
     """
 
     __slots__ = ("_inherited", "clock", "metrics")
@@ -26,7 +26,7 @@ class Environment:
         self._inherited: tuple[Clock, Metrics] | None = None
 
     def inherit(self, clock: Clock, metrics: Metrics) -> None:
-        """Take what was not given from whoever runs the part; for one that has not begun."""
+        """Use these where none were given; for a part that does not run yet."""
         if isinstance(self.clock, InheritedClock):
             self.clock.follow(clock)
         if isinstance(self.metrics, InheritedMetrics):
@@ -34,7 +34,7 @@ class Environment:
         self._inherited = clock, metrics
 
     def hand_down(self, part: object) -> None:
-        """Let ``part``, which ours runs, inherit the same, if ours has inherited and it can."""
+        """Pass inherited clock and metrics on to ``part``, if it can inherit."""
         inherit = getattr(part, "inherit_environment", None)
         if self._inherited is not None and callable(inherit):
             inherit(*self._inherited)

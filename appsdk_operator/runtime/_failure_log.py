@@ -1,4 +1,4 @@
-"""Failures of user code in the log: who failed, where, and no more lines than somebody can read."""
+"""A log of failures in user code, which limits repetitions and starts tracebacks at that code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from appsdk_operator.runtime._logging import SafeLogger
 __all__ = ["FailureLog", "failed_function", "user_traceback"]
 
 _INTERVAL = 5.0
-"""Seconds between two lines on a cause of which there are many."""
+"""Seconds between two lines about a frequent cause."""
 _FIRST_LINES = 10
-"""Lines in such a time before those of one cause are counted instead."""
+"""Lines about one cause within that time, before further failures are only counted."""
 _FORGOTTEN_AFTER = 600.0
-"""Seconds after which a cause is a new one."""
+"""Seconds without a failure after which a cause counts as new."""
 _MOST_CAUSES = 200
 
 _KIT = f"{Path(__file__).parent.parent}{os.sep}"
 _LIBRARY = Path(logging.__file__).parent.parent
-# What lies between the kit and a coroutine that it waits for.
-_BETWEEN = tuple(
+# The standard library's frames between the kit and a coroutine.
+_ASYNC_LIBRARY = tuple(
     f"{_LIBRARY.joinpath(*package)}{os.sep}" for package in (["asyncio"], ["concurrent", "futures"])
 )
 
@@ -35,29 +35,29 @@ _Cause: TypeAlias = tuple[str, int, type[BaseException], tuple[str, int]]
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of ``error`` from the first function on that is not the kit's.
+    """The traceback of ``error`` from the first function outside of the kit.
 
-    The whole one, if it never left the kit.
+    The whole traceback if there is none.
     """
     traceback = error.__traceback__
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
-        if not filename.startswith(_KIT) and not filename.startswith(_BETWEEN):
+        if not filename.startswith(_KIT) and not filename.startswith(_ASYNC_LIBRARY):
             return traceback
         traceback = traceback.tb_next
     return error.__traceback__
 
 
 def failed_function(error: BaseException) -> str:
-    """The name of the function that the kit called and that raised; ``""``: it had no frame."""
+    """The name of the user's function that raised; ``""`` if there is no frame of one."""
     traceback = user_traceback(error)
     if traceback is None or traceback.tb_frame.f_code.co_filename.startswith(_KIT):
         return ""
     return traceback.tb_frame.f_code.co_qualname.replace("<locals>.", "")
 
 
-class _Told:
-    """What was said of a cause."""
+class _CauseCounts:
+    """The lines and counts about one cause."""
 
     __slots__ = ("counted", "lines", "newest", "since")
 
@@ -69,21 +69,21 @@ class _Told:
 
 @final
 class FailureLog:
-    """Logs failures so that many of one cause do not drown the log.
+    """Logs failures, and limits repetitions of one cause.
 
-    The first one of a cause is logged with its traceback, those after it with a line each. When
-    there were ten within five seconds they are counted, and a line every five seconds says how many
-    there were. A cause that has not been seen for ten minutes is a new one. Tracebacks begin with
-    the user's code. Thread-safe.
+    The first failure of a cause is logged with its traceback, later ones with a line each. After
+    ten within five seconds further ones are counted, and a line every five seconds has their
+    number. A cause without a failure for ten minutes counts as new. Tracebacks begin with the
+    user's code. Thread-safe.
     """
 
     def __init__(self, log: SafeLogger, clock: Clock) -> None:
-        """Log to ``log``; times are those of ``clock``."""
+        """Log to ``log``, with the times of ``clock``."""
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
-        # The one that was seen last comes last.
-        self._told: OrderedDict[_Cause, _Told] = OrderedDict()
+        # The most recent cause comes last.
+        self._by_cause: OrderedDict[_Cause, _CauseCounts] = OrderedDict()
 
     def failed(
         self,
@@ -98,12 +98,12 @@ class FailureLog:
         """Log or count a failure.
 
         Args:
-            error: what was raised.
-            whose: tells apart what may fail in the same way, such as the names of callbacks.
+            error: the exception.
+            whose: separates failures at the same place, such as the names of callbacks.
             message: as for :meth:`logging.Logger.log`, with ``args``.
             args: for ``message``.
             level: default: ERROR.
-            with_traceback: whether the first line has one; default: yes.
+            with_traceback: whether the first line has a traceback; default: yes.
             extra: further fields of the record.
         """
         if not self._log.isEnabledFor(level):
@@ -111,13 +111,13 @@ class FailureLog:
         now = self._clock.monotonic()
         cause = (whose, level, type(error), _place_of(error))
         with self._lock:
-            told, counted = self._count(cause, now)
-            if told is None:
+            counts, counted = self._count(cause, now)
+            if counts is None:
                 return
-            is_first = told.lines == 1 and not counted
-            seconds = now - told.since
+            is_first = counts.lines == 1 and not counted
+            seconds = now - counts.since
             if counted:
-                told.since = now
+                counts.since = now
         exc_info: Any = None
         if is_first and with_traceback:
             exc_info = (type(error), error, user_traceback(error))
@@ -126,40 +126,44 @@ class FailureLog:
             args = (*args, counted, seconds)
         self._log.log(level, message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
 
-    def _count(self, cause: _Cause, now: float) -> tuple[_Told | None, int]:
-        """What is to be said of the cause, and how many were counted before; None: nothing."""
-        told = self._told.pop(cause, None)
-        if told is None or now - told.newest >= _FORGOTTEN_AFTER:
-            told = _Told(now)
-        self._told[cause] = told
-        if len(self._told) > _MOST_CAUSES:
-            self._told.popitem(last=False)
-        told.newest = now
-        if now - told.since >= _INTERVAL:
-            if told.counted:
-                # It goes on: one line for all that comes until the next one.
-                counted, told.counted, told.lines = told.counted, 0, _FIRST_LINES
-                return told, counted
-            # At least two, so that it is not taken for the first of all.
-            told.since, told.lines = now, min(told.lines, 1)
-        told.lines += 1
-        if told.lines > _FIRST_LINES:
-            told.counted += 1
+    def _count(self, cause: _Cause, now: float) -> tuple[_CauseCounts | None, int]:
+        """The counts of a cause to log, and how many failures to report; None: log nothing."""
+        counts = self._by_cause.pop(cause, None)
+        if counts is None or now - counts.newest >= _FORGOTTEN_AFTER:
+            counts = _CauseCounts(now)
+        self._by_cause[cause] = counts
+        if len(self._by_cause) > _MOST_CAUSES:
+            self._by_cause.popitem(last=False)
+        counts.newest = now
+        if now - counts.since >= _INTERVAL:
+            if counts.counted:
+                # The failures go on: one line for all of them until the next interval.
+                counted, counts.counted, counts.lines = counts.counted, 0, _FIRST_LINES
+                return counts, counted
+            # Not 0, so that the next failure is not logged as the first one.
+            counts.since, counts.lines = now, min(counts.lines, 1)
+        counts.lines += 1
+        if counts.lines > _FIRST_LINES:
+            counts.counted += 1
             return None, 0
-        return told, 0
+        return counts, 0
 
     def flush(self) -> None:
-        """Say how many were counted and not told, at the end of who failed."""
+        """Log the numbers of failures that were only counted so far, at the end of a part."""
         with self._lock:
-            left = [(cause, told.counted) for cause, told in self._told.items() if told.counted]
-            for told in self._told.values():
-                told.counted = 0
+            left = [
+                (cause, counts.counted)
+                for cause, counts in self._by_cause.items()
+                if counts.counted
+            ]
+            for counts in self._by_cause.values():
+                counts.counted = 0
         for (whose, level, kind, _), counted in left:
             self._log.log(level, "%s: %d more failures with %s", whose, counted, kind.__name__)
 
 
 def _place_of(error: BaseException) -> tuple[str, int]:
-    """Where it was raised."""
+    """The file and line that raised it."""
     traceback = error.__traceback__
     if traceback is None:
         return "", 0

@@ -1,7 +1,7 @@
-"""What the child of a ``fork()`` may use of its parent's objects, and what not.
+"""Protection of objects against use in the child of a ``fork()``.
 
-The child has a copy of every object, but only one thread: nobody releases the locks that other
-threads held, nobody runs the work that is queued, and each socket is shared with the parent.
+The child has a copy of every object, but only one thread: locks that other threads held are never
+released, queued work is never done, and each socket is shared with the parent.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class ForkedError(RuntimeError):
     """An object was used in the child of the process that made it, where it cannot work."""
 
 
-class _Inherited:
-    """What is to be called in each child, as long as its object lives."""
+class _WeakCalls:
+    """Weak references to the objects, or bound methods, to handle in each child."""
 
     def __init__(self) -> None:
-        # Each step on a dict is one for other threads, so that a fork finds it whole without a
-        # lock, which the child would have to free first. In the order in which they were added.
+        # Operations on a dict are atomic, so that a fork finds it consistent without a lock, which
+        # the child would have to release first. In the order of their addition.
         self._calls: dict[int, Callable[[], Any]] = {}
 
     def add(self, ref: Callable[[Callable[[], None]], Callable[[], Any]]) -> None:
@@ -46,14 +46,14 @@ class _Inherited:
         return [found for ref in list(self._calls.values()) if (found := ref()) is not None]
 
 
-_locks = _Inherited()
-_methods = _Inherited()
+_locks = _WeakCalls()
+_methods = _WeakCalls()
 
 
 def fork_safe(lock: _L) -> _L:
-    """The same lock, which is free again in the child of a fork, whoever held it in the parent.
+    """Return ``lock``, and release it in each child of a fork, whichever thread has held it.
 
-    For locks that are held for a moment and guard what is whole between two statements:
+    For locks that are held briefly, and guard data that is consistent between two statements:
 
     >>> lock = fork_safe(threading.Lock())
     """
@@ -64,8 +64,8 @@ def fork_safe(lock: _L) -> _L:
 def after_fork(method: Callable[[], object]) -> None:
     """Call a bound method in each child that is forked while its object lives.
 
-    It runs before anything else does in the child, in its only thread and when the locks of
-    :func:`fork_safe` are free; earlier added ones first. What it raises is dropped. The object is
+    It runs before anything else in the child, in its only thread, after the locks of
+    :func:`fork_safe` were released, in order of addition. Its errors are dropped. The object is
     held weakly.
     """
     _methods.add(lambda forget: weak_method(method, forget))
@@ -75,7 +75,7 @@ def after_fork(method: Callable[[], object]) -> None:
 class OneProcess:
     """Ties an object to the process that made it; keep it in an attribute of that object.
 
-    What is done often looks at :attr:`inherited`, which costs no call:
+    Frequent operations read :attr:`inherited`, which costs no call:
 
     >>> class Queue:
     ...     def __init__(self):
@@ -89,25 +89,25 @@ class OneProcess:
     __slots__ = ("__weakref__", "_pid", "_remedy", "_what", "inherited")
 
     def __init__(self, what: str, remedy: str) -> None:
-        """For the object that errors call ``what``, with what to do instead of using it."""
+        """``what`` names the object in errors, ``remedy`` says what to do instead of using it."""
         self.inherited: bool = False
-        """Whether this is the child of a process that made it."""
+        """Whether this process is a forked child of the one that made it."""
         self._pid = os.getpid()
         self._what = what
         self._remedy = remedy
         after_fork(self._on_fork)
 
     def check(self) -> None:
-        """Pass where it was made.
+        """Check that this process made it.
 
         Raises:
-            ForkedError: this is a child of that process.
+            ForkedError: this process is a forked child of it.
         """
         if self.inherited:
             self.refuse()
 
     def refuse(self) -> None:
-        """Say that it cannot be used here.
+        """Raise the error for a forked child.
 
         Raises:
             ForkedError: always.
@@ -123,7 +123,7 @@ class OneProcess:
 
 def _in_child() -> None:
     for lock in _locks.living():
-        # Private, but what logging, concurrent.futures and threading itself do to their locks.
+        # Private, but logging, concurrent.futures and threading do the same with their locks.
         lock._at_fork_reinit()  # noqa: SLF001
     for method in _methods.living():
         with contextlib.suppress(Exception):

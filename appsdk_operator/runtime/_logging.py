@@ -1,4 +1,4 @@
-"""The kit's loggers, which never raise, and log records as one line of JSON each."""
+"""Loggers that never raise, and a formatter for log records as lines of JSON."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["JSONFormatter", "SafeLogger", "get_logger"]
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose calls never raise.
 
-    Filters and handlers are the program's: one may have a bug, write to a standard error that was
-    closed, or to a full disk. :mod:`logging` lets much of that through to whoever logs, and there
-    it would end workers, and lose retries. Here the record is lost, and standard error is told
-    once of each kind of failure, unless :data:`logging.raiseExceptions` is off.
+    Filters and handlers are the program's: one may have a bug, or write to a closed stream or a
+    full disk. :mod:`logging` raises many of these errors to the caller, where they would end
+    workers and lose retries. Here only the record is lost. Standard error gets one report for each
+    kind of failure, unless :data:`logging.raiseExceptions` is off.
 
     Its own ``extra`` fields are added to those of each call.
     """
@@ -39,7 +39,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         extra: Mapping[str, object] | None = None,
         **_: object,
     ) -> None:
-        """As :meth:`logging.Logger.log`; all other methods call this one."""
+        """Log a record as :meth:`logging.Logger.log` does; all other methods call this one."""
         try:
             if self.logger.isEnabledFor(level):
                 self.logger.log(
@@ -52,30 +52,29 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
                     extra={**self.extra, **(extra or {})} if self.extra else extra,
                 )
         except Exception as error:
-            _tell_of_failure(self.logger.name, error)
+            _report_failure(self.logger.name, error)
         except BaseException as error:
-            # Ctrl-C is meant for the main thread, wherever that is. SystemExit would end any other
-            # thread without a word.
+            # Ctrl-C has to reach the main thread. Any other thread would end silently.
             if threading.current_thread() is threading.main_thread():
                 raise
-            _tell_of_failure(self.logger.name, error)
+            _report_failure(self.logger.name, error)
 
 
 def get_logger(name: str) -> SafeLogger:
-    """The logger of that name as the kit uses it; :func:`logging.getLogger` gives the same one."""
+    """The :class:`SafeLogger` for the logger ``name`` of :func:`logging.getLogger`."""
     return SafeLogger(logging.getLogger(name), {})
 
 
-_MOST_TOLD = 100
-_told: set[tuple[str, str]] = set()
+_MAX_REPORTS = 100
+_reported: set[tuple[str, str]] = set()
 
 
-def _tell_of_failure(logger: str, error: BaseException) -> None:
+def _report_failure(logger: str, error: BaseException) -> None:
     kind = (logger, type(error).__qualname__)
-    if kind in _told or len(_told) >= _MOST_TOLD or not logging.raiseExceptions:
+    if kind in _reported or len(_reported) >= _MAX_REPORTS or not logging.raiseExceptions:
         return
-    _told.add(kind)
-    # If standard error is what is broken, nobody is left to be told.
+    _reported.add(kind)
+    # Standard error itself may be broken.
     with contextlib.suppress(Exception):
         lines = traceback.format_exception(error)
         sys.stderr.write(
@@ -94,8 +93,8 @@ class JSONFormatter(logging.Formatter):
     ``message``, the record's own fields (``controller``, ``kind``, ``namespace``, ``object``,
     ``action``, ``attempt``, …) and, for errors, ``exception``.
 
-    The kit installs no handlers; give this to one of yours. What JSON does not know is written as
-    text.
+    The kit installs no handlers; use this formatter in your own. Values that JSON does not have are
+    written as text.
 
     >>> record = logging.makeLogRecord({"name": "a", "levelname": "INFO", "created": 0.0,
     ...                                 "msg": "did %s", "args": ("it",), "kind": "pods.v1"})
@@ -104,7 +103,7 @@ class JSONFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Format the record as one line."""
         fields: dict[str, Any] = {
             "time": dt.datetime.fromtimestamp(record.created, dt.UTC),
             "level": record.levelname,

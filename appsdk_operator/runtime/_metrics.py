@@ -1,7 +1,7 @@
-"""Prometheus metrics that cost the hot path next to nothing.
+"""Prometheus metrics at almost no cost for the hot path.
 
-Parts count in plain attributes under locks that they hold anyway, and hand over their numbers when
-somebody scrapes. prometheus-client is imported at the first scrape, not before.
+Parts count in plain attributes under locks that they hold anyway, and provide samples at a scrape.
+prometheus-client is imported at the first scrape.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Family:
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """The upper bounds of a histogram that is observed by :meth:`Metrics.observe`."""
+    """The upper bounds of a histogram for :meth:`Metrics.observe`."""
 
 
 @attrs.frozen
 class Sample:
-    """One series' present value."""
+    """The present value of one series."""
 
     family: Family
     labels: tuple[str, ...]
@@ -58,7 +58,7 @@ class Sample:
 
 @final
 class LocalHistogram:
-    """Counts by bucket, for one series. Not thread-safe: observe under the owner's lock."""
+    """A histogram for one series. Not thread-safe: observe under the owner's lock."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -68,26 +68,26 @@ class LocalHistogram:
         self.total: float = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count ``value`` into the first bucket whose upper bound is not below it."""
+        """Count ``value`` in the first bucket whose upper bound is not below it."""
         bounds = self.bounds
-        # Most of what is observed is fast or small.
+        # Most values are in the first bucket.
         place = bisect_left(bounds, value) if bounds and value > bounds[0] else 0
         self.counts[place] += times
         self.total += value * times
 
     def plus(self, other: LocalHistogram) -> LocalHistogram:
-        """The two together."""
+        """The sum of two histograms."""
         merged = LocalHistogram(self.bounds)
         merged.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         merged.total = self.total + other.total
         return merged
 
     def copy(self) -> LocalHistogram:
-        """The counts as they are now."""
+        """A copy with the present counts."""
         return self.plus(LocalHistogram(self.bounds))
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Prometheus' cumulative buckets."""
+        """The cumulative buckets, as Prometheus has them."""
         names = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
         return list(zip(names, itertools.accumulate(map(float, self.counts)), strict=True))
 
@@ -97,7 +97,7 @@ Source = Callable[[], Iterable[Sample]]
 
 @final
 class Metrics:
-    """Where every part of the kit publishes its metrics: one family for each name, one registry.
+    """The metrics of all parts of the kit, in one registry with one family for each name.
 
     Thread-safe.
 
@@ -111,15 +111,15 @@ class Metrics:
         """Metrics in ``registry``.
 
         Args:
-            registry: a ``prometheus_client.CollectorRegistry``; default: one of its own, apart from
-                the process-wide default of prometheus-client, so that two operators in one process
-                do not collide.
+            registry: a ``prometheus_client.CollectorRegistry``; default: a new one, and not the
+                process-wide default of prometheus-client, so that two operators in one process do
+                not collide.
         """
         self._registry = registry
         self._lock = fork_safe(threading.Lock())
         self._families: dict[str, tuple[tuple[str, ...], Any]] = {}
         self._sources: dict[int, Source] = {}
-        # What no source tells: counted here, or by a source that has ended.
+        # Counts that no source has: counted here, or by a source that has ended.
         self._totals: dict[tuple[Family, tuple[str, ...]], float | LocalHistogram] = {}
         self._next_id = 0
         self._is_registered = False
@@ -128,17 +128,17 @@ class Metrics:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """The registry; give it to prometheus-client's own exporters."""
+        """The registry, for prometheus-client's own exporters."""
         with self._lock:
             return self._get_registry()
 
     def add_source(self, source: Source) -> Callable[[], None]:
-        """Ask ``source`` for its samples at each scrape.
+        """Call ``source`` for its samples at each scrape.
 
-        A bound method does not keep its object alive: what was never stopped ends with it.
+        A bound method is held weakly: the source ends with its object.
 
         Returns:
-            A function that ends it: what was counted so far stays in the totals, gauges go.
+            A function that ends the source: its counts stay in the totals, its gauges go.
         """
         key = self._add_source(source)
         return lambda: self._retire(key)
@@ -151,7 +151,7 @@ class Metrics:
         return key
 
     def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
-        """Count what no part keeps the number of.
+        """Add to a counter that no source has.
 
         >>> metrics = Metrics()
         >>> metrics.count(Family("demo_total", "counter", "How often.", ("who",)), ("me",))
@@ -163,7 +163,7 @@ class Metrics:
             self._totals[key] = self._totals.get(key, 0.0) + times  # type: ignore[operator]
 
     def observe(self, family: Family, labels: tuple[str, ...], value: float) -> None:
-        """Count ``value`` into a histogram with the family's buckets."""
+        """Count ``value`` in a histogram with the family's buckets."""
         key = family, labels
         with self._lock:
             histogram = self._totals.get(key)
@@ -172,7 +172,7 @@ class Metrics:
             histogram.observe(value)
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """The prometheus-client counter ``name``, the same for all who ask.
+        """The prometheus-client counter ``name``, the same for all callers.
 
         Raises:
             ValueError: ``name`` is in use for another type or with other labels.
@@ -184,7 +184,7 @@ class Metrics:
         )
 
     def gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
-        """The prometheus-client gauge ``name``, as :meth:`counter`."""
+        """The prometheus-client gauge ``name``; see :meth:`counter`."""
         from prometheus_client import Gauge
 
         return self._family(
@@ -205,18 +205,18 @@ class Metrics:
         )
 
     def render(self) -> str:
-        """Everything in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry).decode()
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """The present value of one series, None when there is none; for tests and debugging."""
+        """The present value of one series; None when there is none. For tests and debugging."""
         value: float | None = self.registry.get_sample_value(name, labels)
         return value
 
     def collect(self) -> Iterator[Metric]:
-        """What prometheus-client's registry calls at a scrape."""
+        """Collect all families; called by prometheus-client's registry at a scrape."""
         from prometheus_client.metrics_core import (
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -247,9 +247,9 @@ class Metrics:
             totals = dict(self._totals)
             for key, value in self._totals.items():
                 if isinstance(value, LocalHistogram):
-                    totals[key] = value.copy()  # it goes on counting
-        # Outside the lock: a source takes its owner's lock, and an owner may hold that while it
-        # adds a source.
+                    totals[key] = value.copy()  # counting goes on
+        # Outside the lock: a source takes its owner's lock, which the owner may hold while it adds
+        # a source.
         for source in sources:
             _add(totals, source())
         return totals
@@ -259,7 +259,7 @@ class Metrics:
         if source is None:
             return
         samples = [sample for sample in source() if sample.family.type != "gauge"]
-        # In one step, or a scrape in between would see a counter fall.
+        # Under one lock, or a scrape in between would see a counter decrease.
         with self._lock:
             if self._sources.pop(key, None) is not None:
                 _add(self._totals, samples)
@@ -311,7 +311,7 @@ def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
 
 
 class _Collector:
-    """A registry asks a new collector what it describes; ours cannot say before it has sources."""
+    """The collector in the registry. It describes no families, which are known only at a scrape."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -341,32 +341,33 @@ _default = Metrics()
 
 
 def default_metrics() -> Metrics:
-    """The metrics that parts use unless they are given others."""
+    """The process-wide metrics, the default of every part."""
     return _default
 
 
 @final
 class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
-    """The metrics of whoever runs a part that was given none: the default until that is known.
+    """The metrics of a part that was given none: the default, until its manager passes on others.
 
-    Made by the part for all that it consists of, so that one call moves them all. Thread-safe.
+    The part shares them with everything that it consists of, so that :meth:`follow` moves all
+    sources at once. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
         self._next_id = 0
-        # The source itself, weakly as everywhere, and its number where it is published.
+        # The source, held weakly, and its key in the followed metrics.
         self._published: dict[int, tuple[Callable[[], Source | None], int]] = {}
         self._use(default_metrics())
 
     def _use(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        # Theirs, and not one more call for each of ours.
-        for name in _PASSED_ON:
+        # The bound methods themselves, to save a call.
+        for name in _FORWARDED:
             setattr(self, name, getattr(metrics, name))
 
     def follow(self, metrics: Metrics) -> None:
-        """Publish in ``metrics`` from now on, with all that the sources have counted so far."""
+        """Publish in ``metrics`` from now on, including the counts so far."""
         with self._lock:
             before = self._metrics
             if metrics is before:
@@ -376,16 +377,16 @@ class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
                 source = find()
                 if source is not None:
                     self._published[key] = find, metrics._add_source(source)  # noqa: SLF001
-                # Without its totals, which move with it.
+                # Without adding its counts to the old totals: they move along.
                 before._sources.pop(number, None)  # noqa: SLF001
 
     @property
     def registry(self) -> CollectorRegistry:
-        """The registry of the metrics that are followed."""
+        """The registry of the followed metrics."""
         return self._metrics.registry
 
     def add_source(self, source: Source) -> Callable[[], None]:
-        """As :meth:`Metrics.add_source`."""
+        """See :meth:`Metrics.add_source`."""
         with self._lock:
             self._next_id += 1
             key = self._next_id
@@ -405,4 +406,4 @@ class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
             metrics._retire(published[1])  # noqa: SLF001
 
 
-_PASSED_ON = ("count", "observe", "counter", "gauge", "histogram", "render", "value", "collect")
+_FORWARDED = ("count", "observe", "counter", "gauge", "histogram", "render", "value", "collect")

@@ -1,4 +1,4 @@
-"""What an operator may be called, so that its name can stand in finalizers."""
+"""The rules for operators' names, which are parts of finalizers."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = [
 ]
 
 UNNAMED: Final = "operator"
-"""What stands in the finalizers of operators without a name, as in grafana-app-sdk."""
+"""The name in the finalizers of operators without one, as in grafana-app-sdk."""
 PREVIOUS_NAMES: Final = (UNNAMED,)
 _RESERVED: Final = (UNNAMED, "wip")
-_LONGEST: Final = 40  # so that something of the kind's name is left in a finalizer's 63 characters
+_LONGEST: Final = 40  # leaves room for the kind in a finalizer's 63 characters
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_operator_name(name: str) -> bool:
-    """Whether finalizers can have it in front."""
+    """Whether ``name`` can be the first part of a finalizer."""
     return bool(_NAME.fullmatch(name)) and len(name) <= _LONGEST and name not in _RESERVED
 
 
 def check_operator_name(name: object, option: str = "name") -> str:
-    """``name`` itself, ``""`` included.
+    """Return ``name``, which may be ``""``.
 
     Raises:
         TypeError: it is no string.
-        ValueError: no finalizer can have it in front.
+        ValueError: it cannot be the first part of a finalizer.
     """
     if not isinstance(name, str):
         raise TypeError(f"{option}={name!r}: give the operator's name as a string")
@@ -50,11 +50,11 @@ def check_operator_name(name: object, option: str = "name") -> str:
 
 
 def check_previous_names(names: object) -> tuple[str, ...]:
-    """``names`` as a tuple.
+    """Return ``names`` as a tuple.
 
     Raises:
-        TypeError: it is no series of strings.
-        ValueError: one of them was never in a finalizer.
+        TypeError: it is no iterable of strings.
+        ValueError: one of them cannot be the first part of a finalizer.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"previous_names={names!r}: give a series of names, such as ('old-name',)")

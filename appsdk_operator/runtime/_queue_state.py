@@ -1,12 +1,12 @@
-"""The work queue's rules as a state machine: no threads, no locks, no clock of its own.
+"""The state of a work queue, as a state machine without threads, locks or a clock.
 
-The semantics are those of controller-runtime's priority queue. Each key is in at most one place:
+The semantics are those of controller-runtime's priority queue. A queued key is in one place:
 
-* *ready*: may be handed out; ordered by priority, then by ticket (first come, first served);
+* *ready*: can be handed out; ordered by priority, then by ticket (first come, first served);
 * *waiting*: has a time before which it must not be handed out;
-* *parked*: ready, but being worked on right now; goes back to ready when that is done.
+* *parked*: ready, but processed right now; becomes ready when that is done.
 
-Beside it, a key that was handed out is *locked* until it is done.
+In addition, a key that was handed out is *locked* until it is done.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ K = TypeVar("K", bound=Hashable)
 _READY, _WAITING, _PARKED, _GONE = range(4)
 
 _SLACK = 64
-"""How many stale items a heap may hold beyond two for each key before it is swept."""
+"""The most stale items in a heap, beyond two for each key, before they are removed."""
 
 
 class QueueItem(NamedTuple, Generic[K]):
-    """A key as it is handed out."""
+    """A key that was handed out."""
 
     key: K
     priority: int
-    """The priority it was queued with; give it back when queueing the key again."""
+    """The priority it was queued with; pass it on when queueing the key again."""
     reasons: tuple[Any, ...]
-    """Why it was queued, oldest first: what was given to ``add``, at most the queue's limit."""
+    """The reasons given to ``add``, oldest first, up to the queue's limit."""
     waited: float
     """Seconds from becoming ready to being handed out."""
     ticket: int = 0
-    """Its position in line."""
+    """Its position in the order of arrival."""
 
 
 class _Entry(msgspec.Struct, gc=False, eq=False, weakref=False):
-    """A queued key. The cyclic collector does not walk it, of which there may be a great many; a
-    reason that leads back here keeps its queue until the key is handed out or the queue shut down.
+    """A queued key.
+
+    The garbage collector does not traverse it, because there may be very many. A reason that refers
+    back to the queue keeps it alive until the key is handed out or the queue is shut down.
     """
 
     key: Any
@@ -60,44 +62,44 @@ class _Entry(msgspec.Struct, gc=False, eq=False, weakref=False):
 
 @final
 class QueueState(Generic[K]):
-    """Who is next. Not thread-safe; :class:`WorkQueue` is the thread-safe shell around it."""
+    """The state of a work queue. Not thread-safe; :class:`WorkQueue` is the thread-safe shell."""
 
     def __init__(self, *, max_reasons: int = 8) -> None:
         self._max_reasons = max_reasons
         self._next_ticket = 1
         self._entries: dict[K, _Entry] = {}
-        # Heaps may hold stale items: an item counts only while its entry is in that place with
+        # Heaps may hold stale items: an item is valid while its entry is in that place and has
         # that position.
         self._ready: list[tuple[int, int, _Entry]] = []
         self._waiting: list[tuple[float, int, _Entry]] = []
         self.locked: dict[K, float] = {}
-        """Since when each key that was handed out is worked on."""
+        """The keys that are processed, and the time at which each was handed out."""
         self.depth: dict[int, int] = {}
-        """How many keys are ready, by priority; parked ones included."""
+        """The number of ready keys by priority; parked ones included."""
         self.adds: int = 0
         """How often a key became ready."""
         self.waiting_count: int = 0
 
     def tickets(self, count: int, now: float) -> range:
-        """The next positions in line, to be given to :meth:`add` later."""
+        """Reserve positions in the order of arrival, for later :meth:`add` calls."""
         if self._waiting:
-            # Those whose time came before were here first.
+            # Keys that became due earlier come first.
             self._wake_due(now)
         first = self._next_ticket
         self._next_ticket = first + count
         return range(first, first + count)
 
     def next_ticket(self, now: float) -> int | None:
-        """The position of the key that :meth:`pop` would hand out; None when there is none."""
+        """The ticket of the key that :meth:`pop` would hand out; None when there is none."""
         return self._ready[0][1] if self.has_ready(now) else None
 
     def has_others(self, key: K) -> bool:
-        """Whether any key but this one is queued or worked on."""
+        """Whether any other key than ``key`` is queued or processed."""
         own = (key in self._entries) + (key in self.locked)
         return len(self._entries) + len(self.locked) > own
 
     def holds(self, key: K) -> bool:
-        """Whether ``key`` is queued or worked on."""
+        """Whether ``key`` is queued or processed."""
         return key in self._entries or key in self.locked
 
     def add(
@@ -112,12 +114,12 @@ class QueueState(Generic[K]):
     ) -> None:
         """Queue ``key``, or merge with its present entry.
 
-        A ``ticket`` counts only without ``delay``: a key that waited lines up when its time comes.
-        A merge keeps the higher priority, the earlier time and the earlier explicit ticket; an
-        entry whose priority rises goes to the end of its new line.
+        A ``ticket`` is used only without ``delay``: a waiting key gets one when it becomes ready. A
+        merge keeps the higher priority, the earlier time and the earlier explicit ticket; an entry
+        whose priority rises goes behind the others of that priority.
         """
         if self._waiting:
-            # First those whose time came before: they were ready before this key.
+            # First the keys that became due earlier: they are ready before this key.
             self._wake_due(now)
         entry = self._entries.get(key)
         if entry is None:
@@ -160,7 +162,7 @@ class QueueState(Generic[K]):
         return None
 
     def done(self, key: K) -> float | None:
-        """Unlock ``key``: since when it was worked on, None when it was not handed out."""
+        """Unlock ``key``; returns when it was handed out, None when it was not."""
         since = self.locked.pop(key, None)
         if since is None:
             return None
@@ -179,7 +181,7 @@ class QueueState(Generic[K]):
         return None
 
     def has_ready(self, now: float) -> bool:
-        """Whether :meth:`pop` would hand out something."""
+        """Whether :meth:`pop` would hand out a key."""
         self._wake_due(now)
         ready = self._ready
         while ready:
@@ -189,23 +191,23 @@ class QueueState(Generic[K]):
         return False
 
     def ready_count(self, now: float) -> int:
-        """How many keys are ready, those that are being worked on and queued again included."""
+        """The number of ready keys, parked ones included."""
         self._wake_due(now)
         return sum(self.depth.values())
 
     def shift(self, seconds: float) -> None:
-        """Add ``seconds`` to every time, because from now on they are told by another clock."""
+        """Add ``seconds`` to every time, for a change of the clock."""
         waiting = [item for item in self._waiting if _is_next_waiting(*item)]
         for entry in self._entries.values():
             entry.ready_at += seconds
             entry.since += seconds
         self._waiting = [(entry.ready_at, ticket, entry) for _, ticket, entry in waiting]
-        heapq.heapify(self._waiting)  # what was earlier by a rounding error may be equal now
+        heapq.heapify(self._waiting)  # rounding may have changed the order
         for key in self.locked:
             self.locked[key] += seconds
 
     def drop_waiting(self, now: float) -> None:
-        """Forget the keys whose time has not come."""
+        """Drop the waiting keys that are not due."""
         self._wake_due(now)
         for key in [k for k, entry in self._entries.items() if entry.place == _WAITING]:
             self._entries.pop(key).place = _GONE
@@ -213,7 +215,7 @@ class QueueState(Generic[K]):
         self.waiting_count = 0
 
     def drop_all(self) -> None:
-        """Forget every key that was not handed out."""
+        """Drop all queued keys."""
         for entry in self._entries.values():
             entry.place = _GONE
         self._entries.clear()
@@ -291,7 +293,7 @@ class QueueState(Generic[K]):
         if reasons is None:
             reasons = entry.reasons = []
         if len(reasons) >= self._max_reasons:
-            # The first reason says how it began, the last ones where it stands.
+            # Keep the first reason, which shows the origin, and the newest ones.
             del reasons[1 if self._max_reasons > 1 else 0]
         reasons.append(reason)
 

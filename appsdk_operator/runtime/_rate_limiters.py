@@ -1,6 +1,6 @@
-"""How long an item, or a request, has to wait before its next turn.
+"""Rate limiters: the delay of an item, or of a request, before it may go on.
 
-The semantics and numbers are those of client-go's rate limiters.
+Semantics and numbers are those of client-go's rate limiters.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ __all__ = ["ItemExponential", "ItemFastSlow", "MaxOf", "RateLimiter", "TokenBuck
 
 
 class RateLimiter(Protocol):
-    """Decides how long an item waits. Implementations are thread-safe."""
+    """Decides on the delay of an item. Implementations are thread-safe."""
 
     def when(self, item: Hashable) -> float:
-        """Seconds until ``item`` may be handled again; counts as one more failure of it."""
+        """Seconds until ``item`` may be handled again; counts one more failure of it."""
         ...
 
     def forget(self, item: Hashable) -> None:
-        """Take ``item`` as healthy again: its next :meth:`when` starts anew."""
+        """Reset the failures of ``item``: its next :meth:`when` is that of a first failure."""
         ...
 
     def failures(self, item: Hashable) -> int:
-        """How often :meth:`when` was asked for ``item`` since it was forgotten."""
+        """How often :meth:`when` was called for ``item`` since the last :meth:`forget`."""
         ...
 
 
-class _Counts:
-    """Failures by item."""
+class _FailureCounts:
+    """The number of failures by item. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class _Counts:
             return failures
 
     def forget(self, item: Hashable) -> None:
-        # The common case, an item that never failed, must not cost a lock.
+        # The usual item has never failed, and must not cost a lock.
         if item in self._failures:
             with self._lock:
                 self._failures.pop(item, None)
@@ -63,9 +63,9 @@ class ItemExponential:
     Args:
         base: the first delay in seconds; default 5 ms, as in client-go.
         maximum: the longest delay in seconds, before the jitter; default 1000 s, as in client-go.
-        jitter: the share of the delay by which it may be longer, at random and at the maximum too,
-            so that a dependency that comes back is not met by all items at once; default 0.1.
-            client-go has none.
+        jitter: the share of the delay by which it may be longer, at random, also at the maximum, so
+            that not all items retry at once when a dependency comes back; default 0.1. client-go
+            has none.
         rng: the source of randomness, for repeatable tests.
 
     >>> limiter = ItemExponential(jitter=0.0)
@@ -88,7 +88,7 @@ class ItemExponential:
             )
         self._backoff = Backoff(initial=base, maximum=maximum, jitter=jitter)
         self._random = rng or random.Random()
-        self._counts = _Counts()
+        self._counts = _FailureCounts()
 
     def when(self, item: Hashable) -> float:
         """The delay for one more failure of ``item``, in seconds."""
@@ -116,7 +116,7 @@ class ItemFastSlow:
         self._fast = fast
         self._slow = slow
         self._attempts = attempts
-        self._counts = _Counts()
+        self._counts = _FailureCounts()
 
     def when(self, item: Hashable) -> float:
         """The delay for one more failure of ``item``, in seconds."""
@@ -154,7 +154,7 @@ class TokenBucket:
         self._updated = clock.monotonic()
 
     def reserve(self) -> float:
-        """Take the next token and say in how many seconds it may be used."""
+        """Take the next token; returns in how many seconds it may be used."""
         with self._lock:
             now = self._clock.monotonic()
             self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
@@ -167,7 +167,7 @@ class TokenBucket:
         return self.reserve()
 
     def forget(self, item: Hashable) -> None:
-        """Nothing: the bucket knows no items."""
+        """Do nothing: all items share the bucket."""
 
     def failures(self, item: Hashable) -> int:  # noqa: ARG002
         """Always 0."""
@@ -188,7 +188,7 @@ class MaxOf:
         return max([limiter.when(item) for limiter in self._limiters])
 
     def forget(self, item: Hashable) -> None:
-        """Make every limiter forget ``item``."""
+        """Forget ``item`` in every limiter."""
         for limiter in self._limiters:
             limiter.forget(item)
 
@@ -212,7 +212,7 @@ class WithMaxWait:
         return min(self._maximum, self._limiter.when(item))
 
     def forget(self, item: Hashable) -> None:
-        """Passed on."""
+        """Forget ``item`` in the other limiter."""
         self._limiter.forget(item)
 
     def failures(self, item: Hashable) -> int:

@@ -1,4 +1,4 @@
-"""One way to ask anything to stop."""
+"""The stop signal that every blocking call takes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = get_logger("appsdk_operator.runtime")
 
 @final
 class StopSignal:
-    """A one-way flag that every blocking call of the kit takes and obeys.
+    """A flag that is set once, which every blocking call of the kit takes and obeys.
 
-    Setting it twice is harmless. A :meth:`child` stops with its parent, not the parent with it,
-    so a group can be stopped alone. Thread-safe; may be set from a signal handler's thread.
+    Setting it twice is harmless. Setting a signal sets each :meth:`child` of it, but not the other
+    way round, so a group can be stopped alone. Thread-safe; signal handlers may set it.
 
     >>> stop = StopSignal()
     >>> group = stop.child()
@@ -33,8 +33,8 @@ class StopSignal:
     def __init__(self, *, clock: Clock = system_clock) -> None:
         """A signal whose waits use ``clock``."""
         self._clock = clock
-        # Re-entrant, because a Python signal handler may call set() in the very thread that is
-        # inside any of these methods.
+        # Re-entrant, because a Python signal handler may call set() in a thread that is inside one
+        # of these methods.
         self._lock = fork_safe(threading.RLock())
         self._is_set = False
         self._waiters = Waiters(clock)
@@ -43,13 +43,13 @@ class StopSignal:
         self._detach: Callable[[], None] = lambda: None
 
     def is_set(self) -> bool:
-        """Whether a stop was asked for."""
+        """Whether the signal was set."""
         return self._is_set
 
     def set(self) -> None:
-        """Ask for the stop: wakes every :meth:`wait` and runs each callback once.
+        """Set the signal: wake every :meth:`wait`, and run each callback once.
 
-        A callback that raises is logged and keeps no other from running.
+        An error of a callback is logged; the other callbacks still run.
         """
         with self._lock:
             if self._is_set:
@@ -63,32 +63,32 @@ class StopSignal:
             _run(callback)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the stop for at most ``timeout`` seconds; True when it was asked for."""
+        """Wait for at most ``timeout`` seconds until it is set; returns whether it is."""
         return self._waiters.wait(self.is_set, timeout=timeout)
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` when the stop is asked for, at once when it was already.
+        """Call ``callback`` when the signal is set; at once when it is set already.
 
         Callbacks run in the thread that sets the signal and must return promptly.
 
         Returns:
-            A function that takes the callback back; calling it later or twice is harmless.
+            A function that removes the callback; calling it later or twice is harmless.
         """
         with self._lock:
             self._next_id += 1
             key = self._next_id
             self._callbacks[key] = callback
-            # Looked at after it is listed: a signal handler may have set it just before.
+            # Checked after the addition: a signal handler may have set it just before.
             if not self._is_set or self._callbacks.pop(key, None) is None:
                 return lambda: self._forget(key)
         _run(callback)
         return lambda: None
 
     def child(self) -> StopSignal:
-        """A signal that is set together with this one, or alone."""
+        """Make a signal that is set when this one is, or alone."""
         child = StopSignal(clock=self._clock)
-        # The child takes itself off the parent's list when set, so that a long-lived parent does
-        # not grow with every group it ever had.
+        # A set child removes itself from the parent, so that a long-lived parent does not grow with
+        # every former child.
         child._detach = self.on_set(child.set)
         return child
 
@@ -98,10 +98,10 @@ class StopSignal:
 
 
 def check_stop(stop: object) -> None:
-    """Find what is no stop signal when it is given.
+    """Check that ``stop`` is a stop signal.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not.
     """
     if not isinstance(stop, StopSignal):
         raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
@@ -111,5 +111,5 @@ def _run(callback: Callable[[], None]) -> None:
     try:
         callback()
     except BaseException:
-        # Also what would end the program: the callbacks after this one have to run.
+        # Also SystemExit and the like: the callbacks after this one have to run.
         _log.exception("a callback of a stop signal failed")

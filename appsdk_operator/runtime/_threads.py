@@ -1,4 +1,4 @@
-"""Threads that are named, owned and joined, and one event loop for ``async def`` callbacks."""
+"""Groups of threads, and an event loop in a thread for ``async def`` callbacks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._logging import get_logger
 
-# asyncio is imported where it is used: it takes longer to load than all the rest of the room, and
-# many programs have no coroutine.
+# asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
+# programs have no coroutines.
 if TYPE_CHECKING:
     import asyncio
 
@@ -52,9 +52,9 @@ def as_exception(what: str, error: BaseException, *, for_main_thread: bool = Tru
 
 @final
 class ThreadGroup:
-    """Threads that belong together: started under one name, joined together.
+    """Threads with a common name prefix, which are joined together.
 
-    None of them is a daemon, so none is killed in the middle of a write when the interpreter ends.
+    None of them is a daemon, so the end of the interpreter kills none in the middle of a write.
     Thread-safe.
     """
 
@@ -62,9 +62,9 @@ class ThreadGroup:
         """A group of threads.
 
         Args:
-            name: they are called ``name/…``.
-            on_failure: told what ended a thread before its time, after that was logged; for owners
-                that cannot go on without it.
+            name: the prefix of the threads' names, ``name/…``.
+            on_failure: called with the error that ended a thread, after that was logged; for owners
+                that cannot go on without the thread.
         """
         self._name = name
         self._on_failure = on_failure
@@ -72,7 +72,7 @@ class ThreadGroup:
         self._threads: list[threading.Thread] = []
 
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        """Run ``target`` in a new thread; what it raises, ``SystemExit`` included, is logged."""
+        """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged."""
 
         def run() -> None:
             try:
@@ -85,26 +85,25 @@ class ThreadGroup:
         thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)
         with self._lock:
             self._threads = [t for t in self._threads if t.is_alive()]
-            # Listed first: Ctrl-C may come while it starts.
+            # Added first: Ctrl-C may come while it starts.
             self._threads.append(thread)
             thread.start()
         return thread
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for all of them, those that they start meanwhile included.
+        """Wait for all threads, including those that they start meanwhile.
 
         Args:
-            timeout: the longest wait for all of them together in seconds of real time; default:
-                no limit.
+            timeout: the longest wait for all together, in seconds of real time; default: no limit.
 
         Returns:
-            The names of those that still run; empty when all have ended.
+            The names of the threads that still run; empty when all have ended.
         """
         deadline = None if timeout is None else system_clock.monotonic() + timeout
         joined = [threading.current_thread()]
         while True:
             with self._lock:
-                # One whose start failed has no ident, and cannot be joined.
+                # A thread whose start failed has no ident, and cannot be joined.
                 threads = [t for t in self._threads if t.ident is not None and t not in joined]
             if not threads:
                 return [t.name for t in joined[1:] if t.is_alive()]
@@ -116,14 +115,14 @@ class ThreadGroup:
 
 @final
 class LoopThread:
-    """One asyncio event loop in a thread of its own, started at the first use.
+    """An asyncio event loop in a thread of its own, started on first use.
 
-    Blocking code hands coroutines over with :meth:`run` and waits for their result, so that
-    ``async def`` callbacks keep every promise of order that plain functions have. Thread-safe.
+    Blocking code runs coroutines with :meth:`run` and waits for their results, so that
+    ``async def`` callbacks have the same guarantees of order as plain functions. Thread-safe.
     """
 
     def __init__(self, name: str) -> None:
-        """A loop whose thread will be called ``name/loop``."""
+        """The thread has the name ``name/loop``."""
         self._group = ThreadGroup(name)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -134,7 +133,7 @@ class LoopThread:
         """Run ``coroutine`` on the loop; returns its result or raises its error.
 
         Raises:
-            RuntimeError: the loop was closed, or the caller runs on it already.
+            RuntimeError: the loop was closed, or the caller runs in its thread.
             concurrent.futures.CancelledError: the loop was closed while the coroutine ran.
         """
         import asyncio
@@ -157,13 +156,13 @@ class LoopThread:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            # If it was cancelled before it began, nobody has awaited it.
+            # If it was cancelled before it began, it was never awaited.
             coroutine.close()
             raise
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:
-        """Let :func:`settle` use this loop in the calling thread."""
+        """Make :func:`settle` use this loop in the calling thread."""
         before = getattr(_bound, "loop", None)
         _bound.loop = self
         try:
@@ -172,11 +171,11 @@ class LoopThread:
             _bound.loop = before
 
     def close(self, timeout: float | None = None) -> list[str]:
-        """Cancel what still runs, stop the loop and join its thread; twice is harmless.
+        """Cancel running coroutines, stop the loop and join its thread; twice is harmless.
 
         Args:
-            timeout: the longest wait in seconds for coroutines that do not let themselves be
-                cancelled; default: no limit.
+            timeout: the longest wait in seconds for coroutines that ignore their cancellation;
+                default: no limit.
 
         Returns:
             The name of the thread if it still runs.
@@ -190,7 +189,7 @@ class LoopThread:
 
 
 async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result; what would end the loop's thread, and leave all who wait waiting, is an error."""
+    """Await ``coroutine``; SystemExit and the like become errors, or they would end the loop."""
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as error:
@@ -201,7 +200,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
-    loop.set_exception_handler(_tell_of_loop)
+    loop.set_exception_handler(_log_loop_error)
     try:
         loop.run_forever()
         pending = asyncio.all_tasks(loop)
@@ -216,8 +215,8 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _tell_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what asyncio has to say; it would end the loop if its logger's filters raised."""
+def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of asyncio; an error of a log filter must not end the loop."""
     try:
         loop.default_exception_handler(context)
     except Exception as error:
@@ -225,15 +224,15 @@ def _tell_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 def settle(outcome: Any) -> Any:
-    """``outcome`` itself; if it is awaitable, what comes of it.
+    """Return ``outcome``, or if that is awaitable, its result.
 
-    It is awaited on the :class:`LoopThread` that this thread is bound to, or outside of any on a
-    loop of its own, as when a test calls a watcher directly.
+    It is awaited on the :class:`LoopThread` to which this thread is bound, or without one on a loop
+    of its own, as when a test calls a watcher directly.
     """
     if outcome is None or not inspect.isawaitable(outcome):
         return outcome
     loop: LoopThread | None = getattr(_bound, "loop", None)
-    # A coroutine as it is, so that a closed loop can close it instead of leaving it unawaited.
+    # A coroutine is not wrapped, so that a closed loop can close it instead of leaving it open.
     coroutine = outcome if inspect.iscoroutine(outcome) else _wait_for(outcome)
     if loop is not None:
         return loop.run(coroutine)

@@ -1,4 +1,4 @@
-"""Threads that wait until something is so, whoever makes it so."""
+"""Waits for a condition, which signal handlers can wake as well."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class _Stop(Protocol):
 
 
 class Latch(threading.Condition):
-    """A condition for one waiter that remembers a notification which comes before the wait.
+    """A condition for one waiter, which remembers a notification before the wait.
 
     A plain condition loses the notification of a signal handler that runs in the waiting thread
-    between its last look and its falling asleep.
+    between its last check and its wait.
     """
 
     def __init__(self) -> None:
         super().__init__(threading.RLock())
-        # A bare lock: its release is one step, which a signal handler cannot catch half-way.
+        # A bare lock: its release is atomic, also for signal handlers.
         self._gate = threading.Lock()
         self._gate.acquire()
 
@@ -42,7 +42,7 @@ class Latch(threading.Condition):
             self.acquire()
 
     def notify(self, n: int = 1) -> None:  # noqa: ARG002 - there is one waiter
-        with contextlib.suppress(RuntimeError):  # open already
+        with contextlib.suppress(RuntimeError):  # released already
             self._gate.release()
 
     def notify_all(self) -> None:
@@ -51,27 +51,27 @@ class Latch(threading.Condition):
 
 @final
 class Waiters:
-    """Those who wait until something is so: woken to look again by whoever may have changed it.
+    """Threads that wait until a predicate is true; :meth:`wake` makes them check it again.
 
-    No wake-up is lost, also none of a signal handler that runs in the very thread that waits.
-    Thread-safe; waking takes no lock that is held while anybody looks.
+    No wake-up is lost, not even that of a signal handler in the waiting thread. Thread-safe;
+    :meth:`wake` takes no lock that is held during a check.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Nobody waits; times are those of ``clock``."""
+        """Time-outs are measured with ``clock``."""
         self._clock = clock
-        # Re-entrant, because a signal handler may wake in the thread that is inside.
+        # Re-entrant, because a signal handler may call wake() in a thread that is inside.
         self._lock = fork_safe(threading.RLock())
         self.waiting: set[Latch] = set()
-        """Empty while nobody waits; look at it before :meth:`wake` where that is called often."""
+        """Empty without waiters; frequent callers of :meth:`wake` check it first."""
 
     def wait(
         self, done: Callable[[], bool], stop: _Stop | None = None, timeout: float | None = None
     ) -> bool:
-        """Wait until ``done()``, which is called without a lock; False when stopped or too late.
+        """Wait until ``done()`` is true; False when stopped or after ``timeout`` seconds.
 
         Args:
-            done: whether it is so.
+            done: the predicate, called without a lock.
             stop: ends the wait.
             timeout: the longest wait, in seconds of the clock; default: no limit.
         """
@@ -80,7 +80,7 @@ class Waiters:
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         latch = Latch()
-        # First listed, then looked: whenever it comes to be so, it is seen by one of the two.
+        # Registered first, checked then: a change at any moment is noticed by one of the two.
         with self._lock:
             self.waiting.add(latch)
         detach = stop.on_set(latch.notify) if stop is not None else None
@@ -99,7 +99,7 @@ class Waiters:
                 self.waiting.discard(latch)
 
     def wake(self) -> None:
-        """Let all look again."""
+        """Make all waiters check their predicates again."""
         with self._lock:
             latches = list(self.waiting)
         for latch in latches:

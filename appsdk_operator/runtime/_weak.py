@@ -1,4 +1,4 @@
-"""Bound methods whose objects are held weakly."""
+"""Weak references to bound methods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["weak_method"]
 def weak_method(
     method: Callable[..., Any], when_gone: Callable[[], object] | None = None
 ) -> Callable[[], Callable[..., Any] | None]:
-    """A function that returns ``method`` as long as its object lives, and then None.
+    """A function that returns ``method`` as long as its object lives, and None afterwards.
 
-    ``when_gone`` is called once the object is gone. Unlike :class:`weakref.WeakMethod` it is quiet
-    where the interpreter ends and takes objects away in any order.
+    ``when_gone`` is called once the object is gone. Unlike :class:`weakref.WeakMethod` it raises no
+    errors at the end of the interpreter, which frees objects in any order.
     """
     function: Any = method.__func__  # type: ignore[attr-defined]
     owner = weakref.ref(

@@ -1,4 +1,4 @@
-"""The work queue that both halves of the kit stand on."""
+"""The work queue of controllers and watchers."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class WorkQueue(Generic[K]):
 
     Guarantees:
         * A key is never handed out again before :meth:`done` was called for it.
-        * A key added while it is queued stays one; added while it is worked on, it comes once more.
+        * A key added while it is queued is one entry; added while it is processed, it comes again.
         * A key is never handed out before its delay is over; adding it without a delay ends the
-          wait.
+          delay.
 
     Thread-safe. The semantics are those of controller-runtime's priority queue.
 
@@ -95,28 +95,28 @@ class WorkQueue(Generic[K]):
             controller: the ``controller`` label of its metrics; default: ``name``.
             rate_limiter: the delays of :meth:`add_rate_limited`; default: exponential per key,
                 5 ms to 1000 s.
-            max_reasons: how many reasons are kept for each key; the first and the newest stay.
-            clock: what it waits on.
+            max_reasons: the most reasons for each key: the first and the newest ones.
+            clock: the clock for delays.
             metrics: where it publishes; default: nowhere.
-            beside: how many pieces of work wait that have no key of their own; they count into its
+            beside: returns the number of further pieces of work without a key, which count in the
                 depth.
         """
         if max_reasons < 1:
             raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
         self.rate_limiter: RateLimiter = rate_limiter or ItemExponential()
         self._clock = clock
-        # Entered as it is: entering it through the condition costs a call more, four times a key.
-        # Re-entrant, because a signal handler may shut down in the very thread that is inside.
+        # Entered directly: through the condition it costs one more call, four times a key.
+        # Re-entrant, because a signal handler may shut down in a thread that is inside.
         self._lock = lock = threading.RLock()
         self._condition = threading.Condition(lock)
-        # Apart, so that the notification for a key can only reach somebody who takes it.
+        # A second condition, so that the notification for a key only reaches threads in get().
         self._became_idle = threading.Condition(lock)
         self._state: QueueState[K] = QueueState(max_reasons=max_reasons)
         self._is_shut_down = False
         self._is_draining = False
         self._has_to_drop = False
         self._sleepers = 0
-        # Only one sleeper waits for the next due time; the others wait to be notified.
+        # Only one sleeping thread waits for the next due time; the others wait for notifications.
         self._timed_until: float | None = None
         self._retries = 0
         self._queue_time = LocalHistogram(_SECONDS)
@@ -128,23 +128,23 @@ class WorkQueue(Generic[K]):
         after_fork(self._on_fork)
         if isinstance(clock, InheritedClock):
             clock.add_keeper(self)
-        # Last: somebody may scrape at once.
+        # Last, because a scrape may follow at once.
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
-    # For callers that keep something in order beside the queue.
+    # For callers with an order of their own beside the queue.
 
     def tickets(self, count: int) -> range:
-        """Positions in line for later :meth:`add` calls: order of tickets is order of work."""
+        """Reserve positions in the order of arrival, for later :meth:`add` calls."""
         with self._lock:
             return self._state.tickets(count, self._clock.monotonic())
 
     def next_ticket(self) -> int | None:
-        """The position in line of the key that comes next; None when no key is ready."""
+        """The ticket of the key that comes next; None when no key is ready."""
         with self._lock:
             return self._state.next_ticket(self._clock.monotonic())
 
     def holds_others(self, key: K, others: Iterable[K]) -> list[bool] | None:
-        """Which of ``others`` are queued or worked on; None: nothing is, except perhaps ``key``."""
+        """Which of ``others`` are queued or processed; None: nothing is, except perhaps ``key``."""
         with self._lock:
             state = self._state
             return [state.holds(other) for other in others] if state.has_others(key) else None
@@ -161,12 +161,12 @@ class WorkQueue(Generic[K]):
         """Queue ``key``.
 
         Args:
-            key: what needs work.
+            key: the key.
             priority: higher goes first; of two adds of a key the higher counts.
             after: seconds before which it must not be handed out; of two adds the earlier counts.
-            ticket: a position from :meth:`tickets`; default, and always with ``after``: the end
-                of the line.
-            reason: why, for logs and debug pages; turned into text only when shown.
+            ticket: a position from :meth:`tickets`; default, and always with ``after``: behind all
+                others.
+            reason: the reason, for logs and debug pages; turned into text only when shown.
 
         After :meth:`shut_down` the call does nothing.
         """
@@ -183,8 +183,8 @@ class WorkQueue(Generic[K]):
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
     ) -> None:
-        """Queue many keys at the cost of one: each at its ticket, or at the end of the line."""
-        # Outside the lock: an iterable may run its owner's code, and fail in the middle.
+        """Queue many keys at the cost of one: each with its ticket, or behind all others."""
+        # Outside the lock: an iterable may run code of its owner, and fail.
         pairs: list[tuple[K, int | None]] = (
             [(key, None) for key in keys]
             if tickets is None
@@ -225,7 +225,7 @@ class WorkQueue(Generic[K]):
     def get(self) -> QueueItem[K] | None:
         """Wait for the next key and lock it; None once the queue is shut down.
 
-        Call :meth:`done` when the work is over, however it went.
+        Call :meth:`done` when the work is over, also when it has failed.
         """
         with self._lock:
             now = self._clock.monotonic()
@@ -249,9 +249,9 @@ class WorkQueue(Generic[K]):
         """Unlock ``key``; if it was added meanwhile it may be handed out again.
 
         Args:
-            key: what was worked on.
-            pieces: for a key that stands for several: how many pieces of work it was.
-            waited: for how many seconds each further piece waited.
+            key: the key.
+            pieces: the number of pieces of work, for a key that stands for several.
+            waited: the seconds that each further piece was queued.
         """
         with self._lock:
             now = self._clock.monotonic()
@@ -280,25 +280,25 @@ class WorkQueue(Generic[K]):
         """Refuse new keys and let :meth:`get` return None. Calling it again is harmless.
 
         Args:
-            drain: still hand out the keys that are ready, and those added while they were worked
-                on; default: drop them. Keys whose delay is not over are dropped in any case.
+            drain: still hand out the keys that are ready or parked; default: drop them. Keys whose
+                delay is not over are dropped in any case.
         """
         is_interrupted = self._is_inside()
         with self._lock:
             self._is_draining = drain and (self._is_draining or not self._is_shut_down)
             self._is_shut_down = self._has_to_drop = True
-            # What a signal handler has interrupted goes on with the keys; they are dropped by
-            # whoever looks at them next.
+            # A call that a signal handler has interrupted still uses the keys; the next call drops
+            # them.
             is_over = not is_interrupted and self._is_idle(self._clock.monotonic())
             if is_over:
                 self._became_idle.notify_all()
             self._condition.notify_all()
-        # What is still worked on still counts; then the last done() retires the metrics.
+        # Keys that are still processed still count; the last done() retires the metrics.
         if is_over:
             self._retire()
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is ready or being worked on; False after ``timeout`` seconds."""
+        """Wait until no key is ready or processed; False after ``timeout`` seconds."""
         with self._lock:
             clock = present_clock(self._clock)
             deadline = None if timeout is None else clock.monotonic() + timeout
@@ -310,20 +310,20 @@ class WorkQueue(Generic[K]):
             return True
 
     def __len__(self) -> int:
-        """How many keys are ready; those that wait for their time do not count."""
+        """The number of ready keys; waiting ones do not count."""
         with self._lock:
             return self._state.ready_count(self._clock.monotonic())
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for their time."""
+        """The number of keys whose delay is not over."""
         with self._lock:
             self._state.has_ready(self._clock.monotonic())
             return self._state.waiting_count
 
     @property
     def next_due(self) -> float | None:
-        """The monotonic time of the first waiting key, None when no key waits."""
+        """The monotonic time at which the next waiting key is due; None when no key waits."""
         with self._lock:
             return self._state.next_due()
 
@@ -333,7 +333,7 @@ class WorkQueue(Generic[K]):
             now = self._clock.monotonic()
             self._state.has_ready(now)
             entries = list(self._state.snapshot())
-        # Outside the lock: the text of a reason is made by its owner's code.
+        # Outside the lock: the text of a reason comes from code of its owner.
         return [
             {
                 "key": key,
@@ -346,14 +346,14 @@ class WorkQueue(Generic[K]):
         ]
 
     def hold_times(self) -> threading.RLock:
-        """For inherited clocks: the lock under which it keeps times."""
+        """For inherited clocks: the lock for its times."""
         return self._lock
 
     def shift_times(self, seconds: float) -> None:
         """For inherited clocks: add ``seconds`` to every time; the lock is held."""
         self._state.shift(seconds)
         self._timed_until = None
-        self._condition.notify_all()  # who waits for a time waits on the clock of before
+        self._condition.notify_all()  # threads with a due time wait on the former clock
 
     def _wait_for_key(self, now: float) -> QueueItem[K] | None:
         try:
@@ -370,7 +370,7 @@ class WorkQueue(Generic[K]):
                 self._pass_on(self._clock.monotonic())
 
     def _is_inside(self) -> bool:
-        """Whether this very thread has the lock: whoever asks has interrupted it."""
+        """Whether this thread has the lock already: the caller is a signal handler."""
         try:
             self._condition.notify(0)
         except RuntimeError:
@@ -378,7 +378,7 @@ class WorkQueue(Generic[K]):
         return True
 
     def _drop(self, now: float) -> None:
-        """After a shut-down: forget what is not handed out any more."""
+        """After a shut-down: drop the keys that will not be handed out."""
         self._has_to_drop = False
         if self._is_draining:
             self._state.drop_waiting(now)
@@ -413,11 +413,11 @@ class WorkQueue(Generic[K]):
                 self._timed_until = None
 
     def _pass_on(self, now: float) -> None:
-        """Wake a sleeper if there is more to hand out, or a due time that nobody watches.
+        """Wake a sleeping thread if a key is ready, or if no thread waits for the next due time.
 
-        Whoever leaves :meth:`get` calls it too: one notification stands for any number of keys,
-        and the one who watched for the next due time is gone. Each wakes the next until none is
-        ready.
+        Each thread that leaves :meth:`get` calls it, too: one notification may stand for several
+        keys, and the thread may have been the one that waited for the due time. So each thread
+        wakes the next, until no key is ready.
         """
         state = self._state
         due = state.next_due()
@@ -427,8 +427,8 @@ class WorkQueue(Generic[K]):
             self._condition.notify()
 
     def _on_fork(self) -> None:
-        # Whoever works on its keys, and may hold the lock, is in the parent. In the place of the
-        # lock, so that the parent pays nothing for it.
+        # The threads that process keys, and perhaps hold the lock, are in the parent. The refusal
+        # replaces the lock, so that it costs nothing in the parent.
         self._lock = cast("Any", _Refusal(self._process))
 
     def _samples(self) -> list[Sample]:
@@ -470,7 +470,7 @@ _TOO_MANY = "exceeded_cardinality_limit"
 
 @final
 class _Refusal:
-    """In the place of a lock that a child inherited: who enters is told that it cannot work."""
+    """The replacement of the lock in a forked child: entering it raises ForkedError."""
 
     def __init__(self, process: OneProcess) -> None:
         self._process = process

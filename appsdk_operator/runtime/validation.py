@@ -1,4 +1,4 @@
-"""Finds wrong arguments where they are given, not where they are first needed.
+"""Checks of arguments, so that errors appear at the call and not at the first use.
 
 Each checker takes the name of the argument first, so that the error says which one it is.
 """
@@ -83,7 +83,7 @@ def check_function(name: str, function: object, *, required: bool = False) -> No
 
 
 def check_number(name: str, seconds: object, *, example: bool = True) -> None:
-    """Refuse seconds that are no number, such as text or a timedelta.
+    """Check that ``seconds`` is a number, not text or a timedelta.
 
     Args:
         name: the option, for the error text.
@@ -102,7 +102,7 @@ def check_number(name: str, seconds: object, *, example: bool = True) -> None:
 
 
 def check_client(client: object, *methods: str, option: str = "client") -> None:
-    """Refuse what does not have ``methods``, as a ClientConfig has not.
+    """Check that ``client`` has ``methods``, which a ClientConfig has not.
 
     Raises:
         TypeError: the text says what to give.
@@ -113,7 +113,7 @@ def check_client(client: object, *methods: str, option: str = "client") -> None:
 
 
 def check_count(name: str, count: object, least: int | None = None) -> None:
-    """Refuse a count that is no whole number, as text, or below ``least``.
+    """Check that ``count`` is a whole number, and not below ``least``.
 
     Raises:
         TypeError, ValueError: the text says what to give.
@@ -125,7 +125,7 @@ def check_count(name: str, count: object, least: int | None = None) -> None:
 
 
 def check_choice(name: str, value: object, *choices: str) -> None:
-    """Refuse what is neither None nor one of ``choices``.
+    """Check that ``value`` is None or one of ``choices``.
 
     Raises:
         ValueError: the text lists them.
@@ -141,7 +141,7 @@ def check_environment(
     rng: object = None,
     stop: object = None,
 ) -> None:
-    """Refuse what something runs in and with, if it is given and cannot be that.
+    """Check clock, metrics, random source and stop signal, as far as they are given.
 
     Raises:
         TypeError: the text shows what to give.
@@ -166,7 +166,7 @@ def check_environment(
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False, such as the text ``"false"``, which counts as true.
+    """Check that ``value`` is True or False, and not, for example, the text ``"false"``.
 
     Raises:
         TypeError: the text says what to give.
@@ -176,7 +176,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_text(name: str, value: object, *, empty: bool = True) -> None:
-    """Refuse what is no text, and unless ``empty`` also the empty one.
+    """Check that ``value`` is text, and unless ``empty`` that it is not ``""``.
 
     Raises:
         TypeError, ValueError: the text says what to give.
@@ -188,10 +188,10 @@ def check_text(name: str, value: object, *, empty: bool = True) -> None:
 
 
 def check_instance(name: str, value: object, wanted: type, example: str) -> None:
-    """Refuse what is no ``wanted``, also the class instead of one of it.
+    """Check that ``value`` is an instance of ``wanted``, and not the class itself.
 
     Raises:
-        TypeError: the text shows how to get one. It does not show the value's own parts.
+        TypeError: the text shows how to get one. It does not show the parts of the value.
     """
     if isinstance(value, wanted):
         return
@@ -200,7 +200,7 @@ def check_instance(name: str, value: object, wanted: type, example: str) -> None
 
 
 def check_wait(stop: object, timeout: object) -> None:
-    """Refuse what cannot end a wait: a stop signal that is none, a time that is no number.
+    """Check a stop signal, and a time-out in seconds or None.
 
     Raises:
         TypeError, ValueError: the text says what to give.
@@ -215,7 +215,7 @@ def check_wait(stop: object, timeout: object) -> None:
 
 
 def checked_seconds(name: str, seconds: float) -> float:
-    """``seconds`` if they are a number from 0 on."""
+    """Return ``seconds`` after a check that they are finite and not negative."""
     check_number(name, seconds)
     if not (math.isfinite(seconds) and seconds >= 0):
         hint = "use 0 for never, or seconds" if name == "resync" else "use 0 or more seconds"
@@ -224,7 +224,7 @@ def checked_seconds(name: str, seconds: float) -> float:
 
 
 def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Several texts; one text alone is refused, whose letters it would be.
+    """Return ``values`` as a tuple of texts; a single text is refused.
 
     Raises:
         TypeError: the text says what to give.

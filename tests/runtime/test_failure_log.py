@@ -105,12 +105,12 @@ def test_at_the_end_what_was_only_counted_is_told(
 def test_causes_are_bounded(rig: Rig) -> None:
     for number in range(1000):
         rig.fail(whose=f"f{number}")
-    assert len(rig.log._told) == 200
+    assert len(rig.log._by_cause) == 200
 
 
 def test_levels_that_are_off_cost_and_count_nothing(rig: Rig) -> None:
     assert rig.fail(level=logging.DEBUG) == []
-    assert not rig.log._told
+    assert not rig.log._by_cause
 
 
 def test_a_traceback_that_is_not_wanted_is_left_out(rig: Rig) -> None:

@@ -92,7 +92,7 @@ class Silent(logging.Handler):
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
     """What standard error was told."""
-    monkeypatch.setattr(logging_module, "_told", set())
+    monkeypatch.setattr(logging_module, "_reported", set())
     return lambda: capsys.readouterr().err
 
 
