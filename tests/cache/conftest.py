@@ -1,4 +1,4 @@
-"""A kind, its objects and events as a server writes them, and a client that does as it is told."""
+"""A kind, its objects and events as a server writes them, and a scripted client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE = 10.0
 
 
 def eventually(predicate: Callable[[], object]) -> None:
-    """Wait for what another thread will do without telling anybody."""
+    """Poll until ``predicate`` holds, for changes by other threads that signal nothing."""
     never = threading.Event()
     for _ in range(int(PATIENCE / 0.002)):
         if predicate():
@@ -226,7 +226,7 @@ class ScriptedClient:
 
 
 class Recorder:
-    """An event handler that writes down what it is told."""
+    """An event handler that records its calls."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -279,7 +279,7 @@ class Recorder:
 
 
 class BatchRecorder:
-    """The same for a batch handler."""
+    """A batch handler that records its calls."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -1,4 +1,4 @@
-"""One worker's events wait in a line; whoever looks on must not be able to tell."""
+"""The batch queue of a delivery with one worker: handlers must not notice it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = "abc"
 
 
 class Subject:
-    """A delivery whose handler owes calls of its own, as retries and requeues are owed."""
+    """A delivery whose handler asks for later calls, as retries and requeues do."""
 
     def __init__(self, max_pending, delays, overflow):
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""The client that reads from a cache: what it reads where, what it says, and what it lays over."""
+"""The client that reads from a cache: its reads, its errors, and its overlay."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_metrics_show_what_is_laid_over(live, start):
 
 
 class Informer:
-    """As far as an entry asks."""
+    """The part of an informer that the overlay uses."""
 
     def __init__(self):
         self.has_synced, self.resource_version, self.rewinds = True, "10", 0
@@ -334,7 +334,7 @@ def test_of_a_deletion_and_a_write_whose_order_is_unknown_both_count(informer):
 
 
 def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
-    """It had not come as far as the write, and when its store was read another had ended it."""
+    """The informer reaches the write between the look at its version and the read of its store."""
     written = entry(informer, 25)
     newer = thing("a", 30, uid="v")
 

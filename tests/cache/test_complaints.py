@@ -1,4 +1,4 @@
-"""What users of other kits complain of, where no other test of a local copy says it."""
+"""Complaints of users of other kits about informers, as far as no other test covers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of an API server, every fault there is at any step, and an informer that must not care.
+"""Convergence of informer and handlers with a model server, under any fault at any step.
 
 One thread, the reflector's own code, a clock moved by hand. After each step the handlers' histories
 are legal and end in what the store holds; after the faults the store is what the server has.
@@ -100,7 +100,7 @@ class Write:
 
 @attrs.frozen
 class Plan:
-    """What befalls one request."""
+    """The faults of one request."""
 
     fault: Fault = Fault.NONE
     cut: int = 1_000
@@ -293,7 +293,7 @@ class Stream:
 
 
 class Slow:
-    """A delivery that merges from the third event on, worked on when the test says."""
+    """A delivery that merges from the third event on, and handles events when the test says."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.handled: list[Event] = []

@@ -1,5 +1,4 @@
-"""What comes in between: a stop or a removal in the middle of a turn, and events in the middle of
-the worker's look at what waits."""
+"""Races of a delivery: stops, removals and events in the middle of a worker's call."""
 
 from __future__ import annotations
 
@@ -129,7 +128,7 @@ def test_a_turn_of_many_small_reads_ends_in_time_as_well():
 
 
 def waits_by_object(handled):
-    """A delivery with one worker, where the events of x wait by object: x is owed a call."""
+    """A delivery with one worker, where x has a delayed call, so its events wait by object."""
 
     def handle(key, event):
         if event is not None:

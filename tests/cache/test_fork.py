@@ -1,4 +1,4 @@
-"""A forked child has a copy of informers, electors and queues, and nobody who keeps them going."""
+"""A forked child has copies of informers, electors and queues, but not their threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a server writes into events, bookmarks, pages and headers, the thread lives on."""
+"""Odd events, bookmarks, pages and headers of a server never end the informer's thread."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_no_event_ends_the_thread(status, bookmark, in_stream):
     )
 
     def ask(*, send_initial_events: bool | None = None, **_: Any) -> Any:
-        """A server that has come to its senses."""
+        """A server that answers properly again."""
         if send_initial_events is None:
             return well
         return error_from_status({"code": 422}) if send_initial_events else Stream()
@@ -141,7 +141,7 @@ def test_an_answer_that_says_no_is_an_api_error(code, status, retry_after):
 
 @pytest.mark.parametrize("where", ["list", "watch", "apply"])
 def test_a_defect_ends_no_thread_and_the_informer_begins_anew(where):
-    """Of the kit, or of a client of the user's: a dead thread would look like a quiet server."""
+    """A defect in the kit or in a user's client: a dead thread would look like a quiet server."""
     client = ScriptedClient()
     clock = ManualClock()
     made = informer(client, clock)

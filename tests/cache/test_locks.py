@@ -1,4 +1,4 @@
-"""User code that runs in an informer's thread may take locks of its own."""
+"""User code in an informer's thread may take locks of its own."""
 
 from __future__ import annotations
 

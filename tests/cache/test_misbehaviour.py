@@ -1,4 +1,4 @@
-"""User code that raises more than an exception, and what is counted when several do the same."""
+"""User code that raises more than an Exception, and counts of merged events over removals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces that come and go while objects change and watches lag: what handlers are told.
+"""Changes of namespaces while objects change and watches lag: the events of handlers.
 
 One thread, informers that step when told to. After each step what handlers were told is what the
 informers hold, whatever changes are under way; in the end it is what the server has.
@@ -43,7 +43,7 @@ NAMES = ("a", "b")
 
 
 class Model:
-    """A server with objects in namespaces, whose watches bring as much as they are told to."""
+    """A server with objects in namespaces, whose watches deliver as much as the test says."""
 
     def __init__(self) -> None:
         self.revision = 10
@@ -169,18 +169,18 @@ class NamespaceChanges(RuleBasedStateMachine):
         else:
             self.cache.add(THING)
         self.is_whole = not metadata
-        self.kept = self.cache._kind_caches[THING]
+        self.kind_cache = self.cache._kind_caches[THING]
         self.names = names_of(choice)
         self.own: set[str] | None = None
         self.handlers: list[tuple[BatchRecorder, list[Event]]] = []
-        self.places: list[CacheRegistration] = []
+        self.registrations: list[CacheRegistration] = []
         self.need_whole: list[BatchRecorder] = []
         self.gone: set[str] = set()
         self.add_handler()
         self.slow = Recorder()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(delivery, "ThreadGroup", NoThreads)
-            self.slow_place = self.cache.add_event_handler(THING, self.slow, max_pending=3)
+            self.slow_registration = self.cache.add_event_handler(THING, self.slow, max_pending=3)
 
     @property
     def target(self) -> set[str]:
@@ -198,7 +198,7 @@ class NamespaceChanges(RuleBasedStateMachine):
 
     @rule()
     def widen(self) -> None:
-        """Somebody needs the objects whole, of which the metadata may have been kept so far."""
+        """Upgrade from metadata to full objects."""
         self.cache.add(THING)
         self.is_whole = True
 
@@ -208,7 +208,7 @@ class NamespaceChanges(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), budget=st.integers(0, 3))
     def step(self, number: int, budget: int) -> None:
-        living = [f for f in self.kept.active if f.stop is not None]
+        living = [f for f in self.kind_cache.active if f.stop is not None]
         each = living[number % len(living)]
         self.model.budget = budget
         assert each.stop is not None
@@ -224,36 +224,36 @@ class NamespaceChanges(RuleBasedStateMachine):
     @rule()
     def add_handler(self) -> None:
         recorder = BatchRecorder()
-        self.places.append(self.cache.add_event_handler(THING, recorder))
+        self.registrations.append(self.cache.add_event_handler(THING, recorder))
         self.handlers.append((recorder, []))
         if self.is_whole:
             self.need_whole.append(recorder)
 
     @rule()
     def work(self) -> None:
-        assert self.slow_place._delivery is not None
-        self.slow_place._delivery.step()
+        assert self.slow_registration._delivery is not None
+        self.slow_registration._delivery.step()
 
     @invariant()
     def handlers_were_told_what_the_informers_hold(self) -> None:
-        for (recorder, _), place in zip(self.handlers, self.places, strict=True):
+        for (recorder, _), registration in zip(self.handlers, self.registrations, strict=True):
             held = {
                 (o.namespace, o.name): (o.uid, o.resource_version)
-                for f in self.kept.current
-                if not place.awaits_full_objects or place.follows(f.informer)
+                for f in self.kind_cache.current
+                if not registration.awaits_full_objects or registration.follows(f.informer)
                 for o in f.informer.store.list()
             }
             assert told_by(recorder.events, self.model.deleted) == held
 
     @invariant()
     def who_waits_for_whole_objects_has_not_synced(self) -> None:
-        assert not any(place.awaits_full_objects and place.has_synced for place in self.places)
+        assert not any(r.awaits_full_objects and r.has_synced for r in self.registrations)
 
     @invariant()
     def who_comes_when_the_kind_is_needed_whole_sees_nothing_else(self) -> None:
         for recorder in self.need_whole:
             assert not any(event.object.is_metadata_only for event in recorder.events)
-        for f in self.kept.current:
+        for f in self.kind_cache.current:
             assert f.informer.transform is None or not self.is_whole or f.selection.metadata_only
 
     @invariant()
@@ -283,14 +283,14 @@ class NamespaceChanges(RuleBasedStateMachine):
         assert len({obj.key for obj in found}) == len(found)
 
     def teardown(self) -> None:
-        if not hasattr(self, "kept"):
+        if not hasattr(self, "kind_cache"):
             return
         for _ in range(60):
-            for number in range(len(self.kept.active)):
+            for number in range(len(self.kind_cache.active)):
                 self.step(number, 100)
         assert self.cache.has_synced
-        assert self.slow_place._delivery is not None
-        while self.slow_place._delivery.step():
+        assert self.slow_registration._delivery is not None
+        while self.slow_registration._delivery.step():
             pass
         expected = {
             key: (obj.uid, obj.resource_version)
@@ -302,15 +302,15 @@ class NamespaceChanges(RuleBasedStateMachine):
         for recorder, _ in self.handlers:
             assert told_by(recorder.events, self.model.deleted) == expected
         assert told_by(self.slow.events, None) == expected
-        assert self.slow_place.has_synced
-        assert all(place.has_synced for place in self.places)
+        assert self.slow_registration.has_synced
+        assert all(registration.has_synced for registration in self.registrations)
         assert all(o.is_metadata_only is not self.is_whole for o in self.cache.list(THING))
-        assert len(self.kept.active) == len(self.kept.selections)
-        self.slow_place.remove()
+        assert len(self.kind_cache.active) == len(self.kind_cache.selections)
+        self.slow_registration.remove()
 
 
 def told_by(events: list[Event], deleted: set[str] | None) -> dict[Any, tuple[str, str]]:
-    """What is left of a history, checked to be legal; ``deleted`` are the uids that really were."""
+    """The objects after a history, which is checked; ``deleted`` are the uids of real deletions."""
     present: dict[Any, tuple[str, str]] = {}
     gone: set[str] = set()
     for event in events:
@@ -357,17 +357,17 @@ def test_what_lags_behind_what_handlers_were_told_is_listed_again_before_it_take
     try:
         lags_behind(machine)
     finally:
-        machine.slow_place.remove()
+        machine.slow_registration.remove()
 
 
 def lags_behind(machine: NamespaceChanges) -> None:
-    model, kept = machine.model, machine.kept
+    model, kind_cache = machine.model, machine.kind_cache
     model.write("x", "a", deletes=False)
     machine.step(0, 0)  # no streamed lists here, the fallback comes next
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    old, of_x, of_y = kept.active
+    old, of_x, of_y = kind_cache.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=True)
@@ -393,12 +393,12 @@ def test_who_waits_for_whole_objects_in_namespaces_that_are_left_waits_no_longer
         machine.step(0, 0)
         machine.widen()
         machine.add_handler()
-        place = machine.places[-1]
-        assert place.awaits_full_objects
-        assert not place.has_synced
-        assert not place.wait_for_sync(StopSignal(), 0)
+        registration = machine.registrations[-1]
+        assert registration.awaits_full_objects
+        assert not registration.has_synced
+        assert not registration.wait_for_sync(StopSignal(), 0)
         machine.set_namespaces(["y"])
-        assert not place.awaits_full_objects
+        assert not registration.awaits_full_objects
         machine.teardown()
     finally:
-        machine.slow_place.remove()
+        machine.slow_registration.remove()

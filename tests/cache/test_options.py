@@ -1,4 +1,4 @@
-"""What a cache keeps: defaults, by kind, by namespace; metadata alone, selectors of lists."""
+"""Options of a cache: defaults, by kind, by namespace; metadata only; selectors of lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own writes, the writes of others, and a watch that brings them when it likes.
+"""Reads after own writes, with writes of others and a watch that lags.
 
 One thread and a scripted informer: after each step everything that can be read is at least as new
 as what was written, and what was deleted stays so; in the end reads are what the server has.
@@ -34,7 +34,7 @@ LABELS = ("yes", "no")
 
 
 class Model:
-    """A server whose watches bring as much as they are told to; a client as well."""
+    """A server whose watches deliver as much as the test says; also a client."""
 
     def __init__(self) -> None:
         self.revision = 10

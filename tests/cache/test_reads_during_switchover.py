@@ -29,22 +29,22 @@ def listed_in_one_namespace(client: CachedClient) -> Object:
 
 
 @pytest.fixture
-def hand_over() -> Iterator[NamespaceChanges]:
+def changes() -> Iterator[NamespaceChanges]:
     machine = NamespaceChanges()
     machine.begin([])
     try:
         yield machine
         machine.teardown()
     finally:
-        machine.slow_place.remove()
+        machine.slow_registration.remove()
 
 
 @pytest.mark.parametrize("read", [get, listed, listed_in_one_namespace])
 @pytest.mark.parametrize("drops", [False, True])
 def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
-    hand_over: NamespaceChanges, read: Callable[[CachedClient], Object], drops: bool
+    changes: NamespaceChanges, read: Callable[[CachedClient], Object], drops: bool
 ) -> None:
-    machine = hand_over
+    machine = changes
     model, cache = machine.model, machine.cache
     client = CachedClient(model, cache)  # type: ignore[arg-type]
     model.write("x", "a", deletes=False)
@@ -82,22 +82,22 @@ def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
 
 @pytest.mark.parametrize("read", [get, listed, listed_in_one_namespace])
 def test_what_was_written_while_a_namespace_was_away_is_read_when_its_informer_is_called_back(
-    hand_over: NamespaceChanges, read: Callable[[CachedClient], Object]
+    changes: NamespaceChanges, read: Callable[[CachedClient], Object]
 ) -> None:
-    model, cache = hand_over.model, hand_over.cache
+    model, cache = changes.model, changes.cache
     client = CachedClient(model, cache)  # type: ignore[arg-type]
     model.write("x", "a", deletes=False)
-    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
-    hand_over.step(0, 0)
+    changes.step(0, 0)  # no streamed lists here, the fallback comes next
+    changes.step(0, 0)
     (informer,) = cache.informers(THING)
-    hand_over.set_namespaces(["y"])
+    changes.set_namespaces(["y"])
     model.write("x", "a", deletes=False)
     written = model.objects["x", "a"]
     client.note(THING, written, {})
     client._overlay.sweep()
     with pytest.raises(NotFollowedError):
-        client.wait_until_seen(written, hand_over.cache._stop or StopSignal())
-    hand_over.set_namespaces([])
+        client.wait_until_seen(written, changes.cache._stop or StopSignal())
+    changes.set_namespaces([])
     assert cache.informers(THING) == [informer]
     assert read(client) == written
 
@@ -112,7 +112,7 @@ def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
         for number in (0, 0, 1, 1):
             machine.step(number, 0)
         machine.set_namespaces([])
-        new = machine.kept.active[-1].informer
+        new = machine.kind_cache.active[-1].informer
         new._access.on_synced = lambda: None
         machine.step(2, 0)
         machine.step(2, 0)
@@ -123,11 +123,11 @@ def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
         with pytest.raises(TimeoutError, match="handed over"):
             machine.cache.list(THING)
         machine.cache._is_lazy = False
-        machine.cache._synced(machine.kept)
+        machine.cache._synced(machine.kind_cache)
         assert [obj.name for obj in client.list(THING)] == ["a"]
         machine.teardown()
     finally:
-        machine.slow_place.remove()
+        machine.slow_registration.remove()
 
 
 def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_done() -> None:
@@ -137,7 +137,7 @@ def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_
         machine.model.write("y", "b", deletes=False)
         machine.step(0, 0)
         machine.step(0, 0)
-        (old,) = machine.kept.active
+        (old,) = machine.kind_cache.active
         machine.set_namespaces([])
         machine.step(1, 0)
         machine.step(1, 0)
@@ -150,39 +150,39 @@ def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_
         assert [(e.object.name, e.is_initial) for e in recorder.events] == [("b", True)]
         machine.teardown()
     finally:
-        machine.slow_place.remove()
+        machine.slow_registration.remove()
 
 
-def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(hand_over: NamespaceChanges) -> None:
-    client = CachedClient(hand_over.model, hand_over.cache)  # type: ignore[arg-type]
-    hand_over.model.write("x", "a", deletes=False)
-    obj = hand_over.model.objects["x", "a"]
+def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(changes: NamespaceChanges) -> None:
+    client = CachedClient(changes.model, changes.cache)  # type: ignore[arg-type]
+    changes.model.write("x", "a", deletes=False)
+    obj = changes.model.objects["x", "a"]
     client.note(THING, obj, {})
     before = client._overlay.get(THING, obj.key)
     assert before is not None
-    hand_over.model.write("x", "a", deletes=False)
-    client.note(THING, hand_over.model.objects["x", "a"], {})
+    changes.model.write("x", "a", deletes=False)
+    client.note(THING, changes.model.objects["x", "a"], {})
     client._overlay.drop(THING, obj.key, before)
     assert client._overlay.get(THING, obj.key) is not None
 
 
-def test_an_object_made_anew_during_a_hand_over_comes_as_a_deletion_and_an_addition(
-    hand_over: NamespaceChanges,
+def test_an_object_recreated_during_a_switchover_comes_as_a_deletion_and_an_addition(
+    changes: NamespaceChanges,
 ) -> None:
-    model = hand_over.model
+    model = changes.model
     for name in ("a", "b"):
         model.write("x", name, deletes=False)
-    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
-    hand_over.step(0, 0)
-    ((recorder, _),) = hand_over.handlers
+    changes.step(0, 0)  # no streamed lists here, the fallback comes next
+    changes.step(0, 0)
+    ((recorder, _),) = changes.handlers
     told = len(recorder.events)
-    hand_over.set_namespaces(["x"])
+    changes.set_namespaces(["x"])
     for deletes in (True, False):
         model.write("x", "a", deletes=deletes)
     model.write("x", "new", deletes=False)
     for _ in range(2):
-        hand_over.step(1, 0)
-    assert hand_over.cache.has_synced
+        changes.step(1, 0)
+    assert changes.cache.has_synced
     assert [(e.action, e.object.name, e.is_initial) for e in recorder.events[told:]] == [
         (ResourceAction.DELETE, "a", False),
         (ResourceAction.CREATE, "a", False),
@@ -192,14 +192,14 @@ def test_an_object_made_anew_during_a_hand_over_comes_as_a_deletion_and_an_addit
 
 @pytest.mark.parametrize("names", [["x", "y"], [], ["x"]])
 def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_of_deletions(
-    hand_over: NamespaceChanges, names: list[str]
+    changes: NamespaceChanges, names: list[str]
 ) -> None:
-    model, cache = hand_over.model, hand_over.cache
+    model, cache = changes.model, changes.cache
     model.write("x", "a", deletes=False)
-    hand_over.step(0, 0)  # no streamed lists here, the fallback comes next
-    hand_over.step(0, 0)
-    hand_over.set_namespaces(["x", "y"])
-    old, of_x, of_y = hand_over.kept.active
+    changes.step(0, 0)  # no streamed lists here, the fallback comes next
+    changes.step(0, 0)
+    changes.set_namespaces(["x", "y"])
+    old, of_x, of_y = changes.kind_cache.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=False)
@@ -210,18 +210,18 @@ def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_
     assert old.is_frozen
     assert of_x.is_frozen
     assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
-    hand_over.set_namespaces(names)
+    changes.set_namespaces(names)
     assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
-    hand_over.teardown()
-    assert not any(each.is_frozen for each in hand_over.kept.current)
-    ((recorder, _),) = hand_over.handlers
+    changes.teardown()
+    assert not any(each.is_frozen for each in changes.kind_cache.current)
+    ((recorder, _),) = changes.handlers
     assert [event.action for event in recorder.events] == [
         ResourceAction.CREATE,
         ResourceAction.UPDATE,
     ]
 
 
-def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
+def test_a_cache_that_is_stopped_during_a_switchover_sends_no_events_of_it() -> None:
     """One of the new informers has ended when the last one has synced."""
     machine = NamespaceChanges()
     machine.begin([])
@@ -230,7 +230,7 @@ def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    _, of_x, of_y = machine.kept.active
+    _, of_x, of_y = machine.kind_cache.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     of_x.stop.set()
@@ -238,5 +238,5 @@ def test_a_cache_that_is_stopped_amid_a_hand_over_says_nothing_of_it() -> None:
     assert of_x.informer.health().text.endswith("stopped")
     for _ in range(2):
         of_y.informer.step(of_y.stop)
-    assert machine.kept.current == [of_x, of_y]
-    machine.slow_place.remove()
+    assert machine.kind_cache.current == [of_x, of_y]
+    machine.slow_registration.remove()

@@ -1,4 +1,4 @@
-"""The whole way from the socket to the handler, on the API server that comes with the kit."""
+"""The whole path from the socket to the handler, on the kit's API server."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def change(client, name, **spec):
 
 
 def told(recorder):
-    """What was told, without versions."""
+    """The calls of a handler, without versions."""
     return [text.split("@")[0] for text in recorder.calls]
 
 

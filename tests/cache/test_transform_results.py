@@ -1,4 +1,4 @@
-"""What a transform may return, and what is said of anything else."""
+"""Results of transforms: what is allowed, and the errors for anything else."""
 
 from __future__ import annotations
 

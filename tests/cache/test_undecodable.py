@@ -1,4 +1,4 @@
-"""Objects that cannot be read: each costs itself alone, and is a problem once."""
+"""Undecodable objects: they affect no others, and each is reported once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listed(*items: Any, version: int = 10) -> ListPage:
 
 
 class Steps:
-    """An informer that does a request each time it is told to."""
+    """An informer that makes one request at a time."""
 
     def __init__(self, *answers: Any, stream: bool = False) -> None:
         self.client = ScriptedClient(*answers)

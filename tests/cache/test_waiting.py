@@ -1,4 +1,4 @@
-"""Waiting until a handler has handled what was there."""
+"""Waiting until a handler has handled the initial objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of the state machine whatever a server answers: all states it can get into are tried.
+"""Bounds of the watch state machine for any answers of a server: all reachable states are tried.
 
 Time is abstract: with each answer either none passes, or so much that all backoffs start anew, and
 waits take none. So the states are finite in number, and among them is every one that a real clock
@@ -111,7 +111,7 @@ def answers(command: List | Watch, *, lasting: bool = True) -> Iterator[Answer]:
 
 
 def key(state: WatchState, now: float) -> tuple[Any, ...]:
-    """Everything on which the future depends, time as far as it is abstract here."""
+    """Everything that determines the future of a state."""
     backoffs = tuple(
         # From the third failure on the delay is the longest one.
         (
@@ -187,7 +187,7 @@ def states() -> list[tuple[WatchState, float]]:
 def test_the_copy_is_followed_5_seconds_after_a_server_is_well_again(
     states: list[tuple[WatchState, float]], refusal: str, streams: bool
 ) -> None:
-    """Whatever came before, and be its history gone: the longest of all states is measured."""
+    """For any state, also with an expired history: the longest time of all states is measured."""
     by_name = dict((*LISTS, *REFUSALS, *ENDS, *STREAMS))
     worst = 0.0
     for start, now in states:
@@ -217,7 +217,7 @@ def test_the_copy_is_followed_5_seconds_after_a_server_is_well_again(
 
 
 def test_no_loop_is_without_waits(states: list[tuple[WatchState, float]]) -> None:
-    """However fast a server answers, it is not asked for ever without a pause."""
+    """However fast a server answers, requests without a pause end."""
     edges: dict[tuple[Any, ...], dict[tuple[Any, ...], str]] = {}
     for state, now in states:
         asked = copied(state)

@@ -1,4 +1,4 @@
-"""The state machine alone: every way a list and a watch can go, as scripts without threads."""
+"""The watch state machine: all courses of lists and watches, as scripts without threads."""
 
 from __future__ import annotations
 
