@@ -1,7 +1,7 @@
 """The command line: ``appsdk-operator``.
 
-``appsdk-operator apiserver`` serves a Kubernetes API from memory, to try things out with kubectl;
-``appsdk-operator version`` says which version this is.
+``appsdk-operator apiserver`` serves a Kubernetes API from memory, for experiments with kubectl;
+``appsdk-operator version`` prints the version.
 """
 
 from __future__ import annotations

@@ -101,19 +101,19 @@ class RequestParser:
     def __init__(self, limits: HTTPLimits) -> None:
         """A parser for a new connection."""
         self._limits = limits
-        # Received, and not yet passed to h11.
+        # Bytes received and not yet passed to h11.
         self._buffer = bytearray()
-        # Where the search for the end of a head goes on.
+        # Where the search for the end of the head continues.
         self._searched = 0
-        # One for each request: h11 ends every HTTP/1.0 connection after its first answer.
+        # A new one for each request, because h11 does not keep HTTP/1.0 connections alive.
         self._h11 = h11.Connection(h11.SERVER)
         self._body = bytearray()
         self._is_chunked = False
-        # Bytes that h11 takes for the body as they come; in chunks, with the line end behind.
+        # Bytes of the body, or of a chunk and its line end, that may pass to h11 as they come.
         self._data_left = 0
-        # Bytes of chunks so far, by their first lines.
+        # The sum of the chunk sizes so far.
         self._chunked_size = 0
-        # None before the last chunk.
+        # Bytes of trailers; None before the last chunk.
         self._trailer_size: int | None = None
 
     @property
@@ -168,7 +168,7 @@ class RequestParser:
             refused = error
         if data := b"".join(parts):  # to h11, no bytes are the end of the connection
             self._h11.receive_data(data)
-        # First, because h11 may refuse what comes before.
+        # Before a refusal: h11 may refuse an earlier part.
         is_complete = self._collect_body()
         if refused is not None:
             raise refused
@@ -207,7 +207,7 @@ class RequestParser:
         return True
 
     def _next_part(self) -> bytes | None:
-        """The next bytes of the body for h11: data as it comes, lines between chunks when whole."""
+        """The next bytes of the body for h11: data as it comes, lines between chunks once whole."""
         if self._data_left:
             data = self._take(self._data_left)
             self._data_left -= len(data)
@@ -230,7 +230,7 @@ class RequestParser:
         return b""  # trailers are not offered to handlers
 
     def _chunk_line(self, line: bytes) -> bytes:
-        # To lenient readers a bare line feed in an extension ends it, and begins another chunk.
+        # For lenient parsers a bare line feed ends an extension and begins another chunk.
         found = _CHUNK_LINE.fullmatch(line)
         if found is None:
             raise RequestRefused(400, "malformed chunk")
@@ -242,7 +242,7 @@ class RequestParser:
             self._data_left = size + len(_END)
         else:
             self._trailer_size = 0
-        return found[1] + _END  # without the extension, which means nothing here
+        return found[1] + _END  # without the extension, which is ignored
 
     def _take_line(self) -> bytes | None:
         end = self._buffer.find(_END)

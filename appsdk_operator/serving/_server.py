@@ -68,7 +68,7 @@ class _Route:
 
 @final
 class HTTPServer:
-    """Serves handlers by path, on a port that it holds from its construction on.
+    """Serves handlers by path; binds its port at the construction.
 
     Each connection has a thread; there are at most ``limits.max_connections``, and none is a
     daemon. A client that sends or reads slowly, or does nothing, cannot keep others out: at that
@@ -88,7 +88,7 @@ class HTTPServer:
         limits: limits for clients.
         only_serve_when_leader: whether a manager runs it only on the leader; default: on all
             replicas.
-        shutdown_timeout: seconds of grace at a stop for requests under way; default 60.
+        shutdown_timeout: seconds at a stop for requests under way; default 60.
         hosts: the host names that a ``Host`` header may have, besides ``localhost``, IP addresses
             and the host of ``address``; requests with another one get 403. It keeps out web pages
             in a browser on this machine (DNS rebinding). Default: any.
@@ -97,7 +97,7 @@ class HTTPServer:
 
     Raises:
         OSError: the address cannot be bound; the text says why and what to do.
-        ValueError: an option out of its range, or certificates that cannot be used.
+        ValueError: an option is out of range, or the certificates cannot be used.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class HTTPServer:
         methods: Collection[str] = _READ_ONLY,
         is_prefix: bool = False,
     ) -> None:
-        """Answer requests for ``path`` with ``handler`` from now on; also while it serves.
+        """Add a handler for the requests of ``path``; also while the server runs.
 
         An exact path goes before a prefix, a longer prefix before a shorter one. An exception of a
         handler is logged, and the client gets a 500 without details.
@@ -241,7 +241,7 @@ class HTTPServer:
 
         return answer
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the port of a server that will not run. Harmless after a run, and twice."""
@@ -392,7 +392,7 @@ class HTTPServer:
             response = route.handler(request)
             if not isinstance(response, HTTPResponse):
                 raise TypeError(f"the handler of {route.path} returned no HTTPResponse")
-        except BaseException:  # SystemExit and its like would end the thread without a word
+        except BaseException:  # SystemExit and the like would end the thread silently
             _log.exception("the %s server's handler of %s failed", self.name, route.path)
             return text_response(500, "500 internal server error")
         return response

@@ -1,4 +1,4 @@
-"""Who may read the metrics: reviews by an API server, kept for a while, and never a token shown."""
+"""The filter of the metrics: reviews by an API server, cached for a while, and no token shown."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_token_has_to_be_meant_for_one_of_the_audiences(reviewer: Reviewer) ->
     assert reviewer.specs[0] == {"token": TOKEN, "audiences": ["metrics"]}
 
 
-# -- what is kept ----------------------------------------------------------------------------------
+# -- caches ---------------------------------------------------------------------------------------
 
 
 def settled(auth: AuthFilter) -> None:
@@ -157,7 +157,7 @@ def settled(auth: AuthFilter) -> None:
     assert auth._reviews._threads.join(10) == []
 
 
-def test_answers_are_kept_for_their_time(reviewer: Reviewer) -> None:
+def test_results_are_cached_for_their_ttl(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock, deny_ttl=20)
     assert auth.check(request()) is None
@@ -182,7 +182,7 @@ def test_answers_are_kept_for_their_time(reviewer: Reviewer) -> None:
     auth.close()
 
 
-def test_what_is_used_is_asked_for_again_before_its_time_is_over(reviewer: Reviewer) -> None:
+def test_a_user_in_use_is_refreshed_before_its_ttl_is_over(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock)
     assert auth.check(request()) is None
@@ -208,7 +208,7 @@ def test_what_is_used_is_asked_for_again_before_its_time_is_over(reviewer: Revie
     auth.close()
 
 
-def test_a_right_is_asked_for_again_before_its_time_is_over(reviewer: Reviewer) -> None:
+def test_a_permission_in_use_is_refreshed_before_its_ttl_is_over(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock, token_ttl=10_000)
     assert auth.check(request()) is None
@@ -221,7 +221,7 @@ def test_a_right_is_asked_for_again_before_its_time_is_over(reviewer: Reviewer) 
     auth.close()
 
 
-def test_what_was_known_stays_so_while_the_api_server_is_in_trouble(reviewer: Reviewer) -> None:
+def test_cached_results_stay_in_use_while_the_api_server_fails(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock)
     assert auth.check(request()) is None
@@ -273,7 +273,7 @@ class Hanging:
         self.auth.close()
 
 
-def test_unknown_tokens_take_no_room_from_those_known_not_long_ago(reviewer: Reviewer) -> None:
+def test_unknown_tokens_take_no_capacity_from_recently_known_ones(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock, max_reviews=3)
     assert auth.check(request(peer="10.0.0.1")) is None
@@ -297,7 +297,7 @@ def test_unknown_tokens_take_no_room_from_those_known_not_long_ago(reviewer: Rev
     hanging.end()
 
 
-def test_one_peer_has_few_places_for_unknown_tokens(reviewer: Reviewer) -> None:
+def test_one_peer_has_a_small_quota_for_unknown_tokens(reviewer: Reviewer) -> None:
     auth = make(reviewer, max_reviews=4, max_reviews_by_peer=2)
     hanging = Hanging(reviewer, auth)
     for _ in range(4):
@@ -311,7 +311,7 @@ def test_one_peer_has_few_places_for_unknown_tokens(reviewer: Reviewer) -> None:
     hanging.end()
 
 
-def test_what_was_known_long_ago_is_unknown(reviewer: Reviewer) -> None:
+def test_a_token_known_more_than_an_hour_ago_counts_as_unknown(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock, max_reviews=1)
     assert auth.check(request(peer="10.0.0.1")) is None
@@ -325,7 +325,7 @@ def test_what_was_known_long_ago_is_unknown(reviewer: Reviewer) -> None:
 # -- what is said ----------------------------------------------------------------------------------
 
 
-def test_who_is_refused_what_is_said_and_logged_once_for_each_review(
+def test_a_refusal_is_logged_once_for_each_review(
     reviewer: Reviewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -371,7 +371,7 @@ def test_the_user_whose_right_cannot_be_looked_at_is_named(
     auth.close()
 
 
-def test_unknown_tokens_are_kept_apart_and_no_more_than_allowed(reviewer: Reviewer) -> None:
+def test_unknown_tokens_have_a_bounded_cache_of_their_own(reviewer: Reviewer) -> None:
     auth = make(reviewer, cache_size=3)
     assert auth.check(request()) is None
     for number in range(20):
@@ -387,7 +387,7 @@ def test_unknown_tokens_are_kept_apart_and_no_more_than_allowed(reviewer: Review
     auth.close()
 
 
-def test_a_token_that_could_not_be_looked_at_is_asked_about_again(reviewer: Reviewer) -> None:
+def test_a_token_whose_review_failed_is_reviewed_again(reviewer: Reviewer) -> None:
     auth = make(reviewer)
     users, reviewer.users, reviewer.error = reviewer.users, {}, "oidc: the verifier is not ready"
     assert status(auth.check(request())) == 401
@@ -396,7 +396,7 @@ def test_a_token_that_could_not_be_looked_at_is_asked_about_again(reviewer: Revi
     auth.close()
 
 
-def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
+def test_tokens_are_in_no_cache(reviewer: Reviewer) -> None:
     auth = make(reviewer)
     auth.check(request())
     auth.check(request("guess"))
@@ -414,7 +414,7 @@ def test_tokens_are_not_kept(reviewer: Reviewer) -> None:
     auth.close()
 
 
-def test_equal_questions_at_the_same_time_are_asked_once(reviewer: Reviewer) -> None:
+def test_equal_reviews_at_the_same_time_share_one_request(reviewer: Reviewer) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -454,7 +454,7 @@ def checked_in_thread(auth: AuthFilter) -> tuple[threading.Thread, list[int]]:
     return thread, answers
 
 
-def test_what_may_pass_is_asked_again_with_growing_waits(reviewer: Reviewer) -> None:
+def test_transient_errors_are_retried_with_growing_waits(reviewer: Reviewer) -> None:
     reviewer.problems = [
         unavailable(),
         TooManyRequests("slow down", status=429, reason="TooManyRequests"),
@@ -480,7 +480,7 @@ def test_what_may_pass_is_asked_again_with_growing_waits(reviewer: Reviewer) -> 
     auth.close()
 
 
-def test_after_five_tries_and_for_what_does_not_pass_it_is_500(
+def test_after_five_tries_and_for_lasting_errors_it_is_500(
     reviewer: Reviewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = Forbidden(f"cannot create tokenreviews with {TOKEN}", status=403, reason="Forbidden")

@@ -171,7 +171,7 @@ def test_the_key_of_a_self_made_certificate_is_on_disk_for_a_moment_and_private(
     assert modes == [0o600, 0o700]
 
 
-def test_plain_http_on_a_tls_port_is_told_so_and_noise_ends(serve: Any) -> None:
+def test_plain_http_on_a_tls_port_gets_400_and_noise_is_cut_off(serve: Any) -> None:
     served = serve(make(TLSOptions()))
     answer = served.talk(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -296,7 +296,7 @@ def test_the_symbolic_link_that_the_kubelet_swaps_is_followed(tmp_path: Path) ->
     assert pair.context() is not old
 
 
-def test_the_poll_finds_what_has_changed_and_tells_the_callbacks(
+def test_the_poll_finds_changed_files_and_calls_the_callbacks(
     files: Files, eventually: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, stop, metrics = ManualClock(), StopSignal(), Metrics()
@@ -341,7 +341,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(deadline=None)
-def test_whatever_is_written_in_whatever_order_the_last_whole_pair_is_in_use(
+def test_after_writes_in_any_order_the_last_matching_pair_is_in_use(
     steps: list[tuple[str, int | None]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

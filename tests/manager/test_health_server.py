@@ -62,7 +62,7 @@ def test_without_checks_there_is_a_ping_that_passes(serve: Any) -> None:
         assert served.get(path).status == 404
 
 
-def test_the_root_lists_who_failed_and_withholds_why(serve: Any) -> None:
+def test_the_root_lists_failed_checks_without_reasons(serve: Any) -> None:
     server = make()
     server.add_ready_check("zebra", passing)
     server.add_ready_check("disk", fail())
@@ -96,7 +96,7 @@ def test_the_checks_own_page_and_the_log_say_why(
     assert caplog.records[0].check == "disk"  # type: ignore[attr-defined]
 
 
-def test_the_root_says_why_where_it_was_asked_to(serve: Any) -> None:
+def test_the_root_gives_reasons_with_show_reasons(serve: Any) -> None:
     server = make(show_reasons=True)
     server.add_ready_check("disk", fail("full:\nno room"))
     text = serve(server).get("/readyz").text
@@ -322,7 +322,7 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
             HealthServerOptions(**options)  # type: ignore[arg-type]
 
 
-def test_a_stop_answers_who_waits_for_a_check_and_names_a_check_that_hangs(serve: Any) -> None:
+def test_a_stop_answers_waiting_probes_and_names_a_check_that_hangs(serve: Any) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def hang() -> None:

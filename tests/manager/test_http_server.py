@@ -150,7 +150,7 @@ def test_a_handler_that_raises_is_logged_and_tells_the_client_nothing(
     assert "handler of /none returned no HTTPResponse" in caplog.text
 
 
-def test_bodies_come_in_chunks_and_after_a_word(serve: Any) -> None:
+def test_bodies_come_in_chunks_and_after_100_continue(serve: Any) -> None:
     served = serve(make())
     head = b"POST /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
     chunks = b"5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: t\r\n\r\n"
@@ -224,7 +224,7 @@ def test_targets_in_absolute_form_are_understood() -> None:
 
 @given(st.one_of(st.binary(), st.binary().map(lambda b: b"GET / HTTP/1.1\r\nHost: a\r\n" + b)))
 @settings(deadline=None)
-def test_whatever_comes_is_parsed_or_refused(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     try:
         head = parse_head(data)
     except RequestRefused as error:

@@ -78,7 +78,7 @@ def read_all(client: socket.socket) -> bytes:
     return bytes(data)
 
 
-def test_a_large_body_is_held_once_however_many_read_it_slowly(bench: Bench) -> None:
+def test_a_large_body_is_in_memory_once_for_any_number_of_slow_readers(bench: Bench) -> None:
     bench.start(8)
     tracemalloc.start()
     try:
@@ -100,7 +100,7 @@ def test_no_more_than_the_limit_are_answered_at_once(bench: Bench) -> None:
     bench.reach(writing=2)
 
 
-def test_the_slowest_reader_makes_room_after_a_moment(bench: Bench) -> None:
+def test_the_slowest_reader_is_cut_off_after_a_second_for_a_waiting_request(bench: Bench) -> None:
     bench.start(2)
     slow = bench.ask()
     bench.clock.advance(0.5)
@@ -126,7 +126,7 @@ def test_the_next_one_is_of_the_peer_that_has_the_fewest_answers_under_way(bench
     assert len(read_all(crowd[0])) < len(LARGE)
 
 
-def test_who_has_waited_for_ten_seconds_is_told_to_come_later(bench: Bench) -> None:
+def test_a_request_that_has_waited_for_ten_seconds_gets_503_with_retry_after(bench: Bench) -> None:
     leave = threading.Event()
     bench.start(1)
     busy = bench.server.limited(lambda request: leave.wait(20) and HTTPResponse(body=b"busy"), 1)
@@ -148,7 +148,7 @@ def test_who_has_waited_for_ten_seconds_is_told_to_come_later(bench: Bench) -> N
         assert read_all(first).endswith(b"busy")
 
 
-def test_a_stop_ends_the_wait_for_a_turn(bench: Bench) -> None:
+def test_a_stop_answers_requests_that_wait_for_the_limit(bench: Bench) -> None:
     bench.start(1)
     bench.ask()
     waiting = bench.ask()
@@ -160,7 +160,7 @@ def test_a_stop_ends_the_wait_for_a_turn(bench: Bench) -> None:
     bench.served.stop()
 
 
-def test_what_is_queued_makes_room_for_new_connections(bench: Bench) -> None:
+def test_a_queued_request_gets_503_when_a_new_connection_needs_its_slot(bench: Bench) -> None:
     bench.start(1, max_connections=4)
     bench.ask(peer=2)
     kept = bench.ask(peer=3)
@@ -176,7 +176,9 @@ def test_what_is_queued_makes_room_for_new_connections(bench: Bench) -> None:
     assert len(read_all(kept)) > len(LARGE)
 
 
-def test_a_turn_ends_with_the_answer_also_where_the_connection_stays(bench: Bench) -> None:
+def test_a_request_stops_counting_with_its_answer_also_on_a_kept_alive_connection(
+    bench: Bench,
+) -> None:
     bench.start(1)
     with bench.served.connect() as client:
         client.sendall(GET.replace(b"Connection: close\r\n", b""))
@@ -198,7 +200,7 @@ def test_outside_of_a_connection_nothing_is_limited(bench: Bench) -> None:
 # -- pages that are shared -------------------------------------------------------------------------
 
 
-def test_those_who_come_while_a_page_is_made_share_the_next_one(
+def test_requests_that_come_while_a_page_is_made_share_the_next_one(
     eventually: Callable[..., None],
 ) -> None:
     pages, made = _SharedPages(), []

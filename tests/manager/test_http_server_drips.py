@@ -169,7 +169,7 @@ def test_requests_that_are_not_read_are_not_answered_for_ever(
         assert clock.monotonic() < 1000
 
 
-def test_who_sends_requests_without_an_end_makes_room_after_an_answer(
+def test_a_client_that_pipelines_requests_without_end_is_closed_for_a_new_connection(
     serve: Any, clock: ManualClock, eventually: Callable[..., None]
 ) -> None:
     server = make(clock, limits=HTTPLimits(max_connections=1))

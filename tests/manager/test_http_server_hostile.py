@@ -1,4 +1,4 @@
-"""Clients that want to be misread, or to keep others out, and handlers that answer nonsense."""
+"""Clients that smuggle requests or keep others out, and handlers that answer nonsense."""
 
 from __future__ import annotations
 
@@ -131,10 +131,10 @@ def test_no_spelling_of_the_path_goes_round_the_filter(serve: Any) -> None:
     ]
 
 
-# -- clients that keep a place ---------------------------------------------------------------------
+# -- clients that hold a connection-----------------------------------------------------------------
 
 
-def test_a_client_that_does_not_read_the_word_before_its_body_is_given_up(
+def test_a_client_that_does_not_read_100_continue_is_cut_off(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
     clock = ManualClock()
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_read_the_word_before_its_body_is_given_up(
         eventually(lambda: not len(server._pool))
 
 
-def test_who_makes_room_has_a_moment_to_take_the_answer(
+def test_an_evicted_client_has_a_second_to_read_its_answer(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
     clock = ManualClock()
@@ -175,7 +175,7 @@ def test_who_makes_room_has_a_moment_to_take_the_answer(
 
 
 @pytest.mark.parametrize("sends_slowly", [True, False])
-def test_slow_bodies_and_slow_readers_make_room_for_others(
+def test_slow_senders_and_slow_readers_are_evicted_for_new_connections(
     serve: Any, eventually: Callable[..., None], sends_slowly: bool
 ) -> None:
     clock = ManualClock()

@@ -1,4 +1,4 @@
-"""What the HTTP server bounds and bears: slow clients, crowds, a lack of files and threads."""
+"""The limits of the HTTP server: slow clients, many clients, a lack of files and threads."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def read_all(client: socket.socket) -> bytes:
     return bytes(data)
 
 
-# -- time and places -------------------------------------------------------------------------------
+# -- time and connections --------------------------------------------------------------------------
 
 
-def test_a_client_that_sends_its_headers_too_slowly_is_told_so(
+def test_a_client_that_sends_its_headers_too_slowly_gets_408(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
     clock = ManualClock()
@@ -113,7 +113,7 @@ def test_a_client_that_does_not_read_its_answer_is_given_up(
         assert len(read_all(client)) < 64 << 20
 
 
-def test_slow_clients_that_take_all_places_make_room_for_others(
+def test_slow_clients_at_the_connection_limit_are_evicted_for_new_connections(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
     clock = ManualClock()
@@ -137,7 +137,7 @@ def test_slow_clients_that_take_all_places_make_room_for_others(
             assert read_all(client).endswith(b"GET /slow ")
 
 
-def test_when_all_places_are_at_work_new_connections_wait(
+def test_new_connections_wait_while_handlers_are_busy_with_all(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
     entered, leave = threading.Event(), threading.Event()
@@ -266,7 +266,7 @@ def test_a_thread_that_cannot_be_started_costs_its_connection_only(
     assert "cannot start a thread for a connection" in caplog.text
 
 
-def test_a_stop_ends_the_wait_for_a_free_place(serve: Any, eventually: Any) -> None:
+def test_a_stop_ends_the_wait_of_a_new_connection(serve: Any, eventually: Any) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def busy(request: HTTPRequest) -> HTTPResponse:
@@ -299,7 +299,7 @@ def test_statuses_without_a_phrase_and_long_trailers_are_no_trouble(serve: Any) 
     assert served.talk(head + b"a: b\r\n" * 300).startswith(b"HTTP/1.1 431 ")
 
 
-def test_a_request_that_arrives_as_its_connection_makes_room_is_still_answered(
+def test_a_request_that_arrives_as_its_connection_is_evicted_is_still_answered(
     serve: Any, eventually: Any
 ) -> None:
     server = make(limits=HTTPLimits(max_connections=1))

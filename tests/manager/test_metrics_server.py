@@ -107,7 +107,7 @@ def test_the_process_is_measured_and_nothing_twice(serve: Any) -> None:
     assert serve(make(process_metrics=False)).get("/metrics").text == ""
 
 
-def test_nothing_else_is_served_but_what_was_added(serve: Any) -> None:
+def test_it_serves_nothing_but_metrics_and_added_handlers(serve: Any) -> None:
     def extra(request: HTTPRequest) -> HTTPResponse:
         return HTTPResponse(body=b"extra")
 
@@ -236,7 +236,7 @@ def test_whatever_version_a_scraper_asks_for_it_gets_a_page(serve: Any, accepted
     assert "python_info" in answer.text
 
 
-def test_what_cannot_be_read_of_accept_is_passed_over(serve: Any) -> None:
+def test_malformed_entries_of_accept_are_skipped(serve: Any) -> None:
     served = serve(MetricsServer(MetricsServerOptions(address="127.0.0.1:0"), metrics=Metrics()))
     accepted = "text/plain;version=a.b.c, application/openmetrics-text;version=1.0.0"
     assert served.get("/metrics", Accept=accepted).text.endswith("# EOF\n")

@@ -46,7 +46,7 @@ def test_the_stack_of_each_thread_is_shown_under_its_name(serve: Any, worker: An
     assert "/debug/profile?seconds=" in served.get("/debug").text
 
 
-def test_queues_are_what_the_callable_says(serve: Any) -> None:
+def test_queues_are_the_snapshot(serve: Any) -> None:
     served = serve(make(snapshot=lambda: {"web": {"depth": 2, "oldest": {3}}}))
     answer = served.get("/debug/queues")
     assert answer.headers["content-type"] == "application/json"

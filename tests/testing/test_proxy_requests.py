@@ -86,7 +86,7 @@ GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         (b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", b"\r\n\r\n"),
     ],
 )
-def test_answers_are_passed_on_however_they_are_framed(
+def test_answers_are_forwarded_with_any_framing(
     serve: Callable[[Answer], str], answer: bytes, end: bytes
 ) -> None:
     with FaultProxy(ClientConfig(server=serve(lambda _: answer))) as proxy:
@@ -166,7 +166,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:
         assert [r.path for r in proxy.requests] == ["/version", "/none", "/version", "/api/v1/pods"]
 
 
-def test_requests_keep_their_credentials_or_get_those_that_were_given() -> None:
+def test_requests_keep_their_credentials_or_get_the_config_s() -> None:
     users = {"bobs": {"username": "bob"}}
     with (
         APIServer(tls=True, token="admins", users=users) as server,
@@ -183,7 +183,7 @@ def test_requests_keep_their_credentials_or_get_those_that_were_given() -> None:
             list(client.list(CONFIG_MAP, namespace="default"))
 
 
-def test_what_befalls_bytes_and_what_befalls_requests_go_together() -> None:
+def test_network_faults_and_request_faults_apply_together() -> None:
     with APIServer() as server, FaultProxy(server.client_config()) as proxy:
         proxy.inject([FaultRule.answer(409, name="a*", times=1)])
         proxy.delay(0.01)
@@ -199,7 +199,7 @@ def test_what_befalls_bytes_and_what_befalls_requests_go_together() -> None:
                     list(watch)
 
 
-def test_a_proxy_that_reads_nothing_says_what_it_needs() -> None:
+def test_a_proxy_in_front_of_an_address_says_that_it_needs_a_config() -> None:
     proxy = FaultProxy("http://127.0.0.1:9")
     rules = [FaultRule.drop()]
     for use in (
@@ -226,7 +226,7 @@ def test_a_server_that_is_not_there_is_a_connection_that_ends(free_port: int) ->
 
 
 @pytest.mark.real
-def test_a_schedule_befalls_the_requests_to_a_real_server() -> None:
+def test_a_schedule_applies_to_the_requests_to_a_real_server() -> None:
     if not HAS_PROGRAMS:
         pytest.skip("KUBEBUILDER_ASSETS is not set")
     faults = FaultSchedule(
