@@ -313,6 +313,46 @@ def test_heads_that_two_parties_could_read_in_two_ways_are_refused(rest: bytes) 
         assert caught.value.status in {400, 501}
 
 
+@pytest.mark.parametrize(
+    ("data", "status", "text"),
+    [
+        (b"GET /\r\n\r\n", 400, "malformed request line"),
+        (b"GET /#a HTTP/1.1\r\nHost: a\r\n\r\n", 400, "malformed request line"),
+        (b"GET / HTTP/1.\r\n\r\n", 400, "malformed HTTP version"),
+        (b"GET / HTTP/3\r\n\r\n", 505, "HTTP/1.1 is spoken here"),
+        (b"GET a HTTP/1.1\r\nHost: a\r\n\r\n", 400, "malformed request target"),
+        (b"GET / HTTP/1.1\nHost: a\r\n", 400, "lines end with CR LF"),
+        (HEAD + b"X: a\nb\r\n\r\n", 400, "malformed header field"),
+        (HEAD + b"X : a\r\n\r\n", 400, "malformed header field"),
+        (HEAD + b"Host: a\r\n\r\n", 400, "exactly one Host header is required"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "exactly one Host header is required"),
+        (HEAD + b"Content-Length: 1, 1\r\n\r\n", 400, "malformed Content-Length"),
+        (HEAD + b"Content-Length: 1\r\n" * 2 + b"\r\n", 400, "malformed Content-Length"),
+        (
+            HEAD + b"Content-Length: 1\r\nTransfer-Encoding: gzip\r\n\r\n",
+            400,
+            "Transfer-Encoding does not go with Content-Length or HTTP/1.0",
+        ),
+        (
+            HEAD + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n",
+            501,
+            "the only transfer encoding is chunked",
+        ),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc", 400, "malformed chunk"),
+        (
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 16 + b"\r\n",
+            400,
+            "malformed chunk",
+        ),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nx\r\n", 400, "malformed header field"),
+    ],
+)
+def test_refusals_say_what_is_wrong(data: bytes, status: int, text: str) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        next(parse_all([data]))
+    assert (caught.value.status, str(caught.value)) == (status, text)
+
+
 def test_a_response_cannot_smuggle_header_lines() -> None:
     for options in (
         {"content_type": "a\r\nb: c"},
