@@ -1,4 +1,4 @@
-"""The laws of the engine of server-side apply: sets of fields, comparing, merging and owning."""
+"""The laws of server-side apply: algebra of field sets, comparison, merge and ownership."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ SETS = OBJECTS.map(lambda obj: typed_values.field_set(obj, SHAPE)) | OBJECTS.map
 
 
 def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = True) -> Any:
-    """What ``live`` becomes when ``who`` applies ``config``, and the owners then."""
+    """The object and its owners after ``who`` applies ``config`` to ``live``."""
     merged, after = ownership.apply(
         TypedObject(live, SHAPE, "v1"),
         TypedObject(config, SHAPE, "v1"),
@@ -105,7 +105,7 @@ def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = Tru
 
 
 def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
-    """The owners when ``who`` makes ``live`` into ``new``."""
+    """The owners after ``who`` updates ``live`` to ``new``."""
     return ownership.update(
         TypedObject(live, SHAPE, "v1"),
         TypedObject(new, SHAPE, "v1"),
@@ -117,7 +117,7 @@ def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
 
 
 def differs(one: Any, other: Any) -> bool:
-    """Whether two objects differ in more than the order of what has none."""
+    """Whether two objects differ, apart from the order of unordered lists."""
     found = typed_values.compare(one, other, SHAPE)
     return bool(found.removed or found.modified or found.added)
 
@@ -255,7 +255,7 @@ def test_two_who_apply_other_fields_do_not_mind_the_order(one: Any, other: Any) 
 
 
 def _overlap(one: field_sets.FieldSet, other: field_sets.FieldSet) -> bool:
-    """Whether a field of one is also one of the other, or within one of its fields."""
+    """Whether a field of ``one`` is in ``other`` or below one of its fields."""
     mine, theirs = set(field_sets.paths(one)), set(field_sets.paths(other))
     return any(
         longer[: len(shorter)] == shorter

@@ -1,4 +1,4 @@
-"""Server-side apply as its users meet it: with kubectl, and over a webhook's shoulder."""
+"""Server-side apply with kubectl and with conversion and admission webhooks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
 
 
 def owners(kubectl: Kubectl) -> dict[str, str]:
-    """Operation by manager, as kubectl shows them on demand."""
+    """The operation of each manager, as ``kubectl get --show-managed-fields`` shows them."""
     shown = kubectl("get", "configmap", "a", "-o", "json", "--show-managed-fields")
     entries = json.loads(shown.stdout)["metadata"]["managedFields"]
     return {entry["manager"]: entry["operation"] for entry in entries}

@@ -1,4 +1,4 @@
-"""The data file with the schemas of the built-in kinds, and the loader that others build on."""
+"""The data file with the schemas of the built-in kinds, and its loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Common Expression Language of rules: reading, checking, evaluating, and what it costs."""
+"""CEL for validation rules: parser, type checker, evaluation and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion webhooks: versions of custom resources that differ in more than their names."""
+"""Conversion webhooks: versions of custom resources with different schemas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILED = "conversion webhook for convert.example.com/v1, Kind=Thing "
 
 
 def definition(hooks: WebhookServer, strategy: str = "Webhook") -> dict[str, Any]:
-    """Things whose v1 has a size as text, and whose v2 has it as a number."""
+    """A definition whose v1 has a size as a string, and whose v2 has it as a number."""
 
     def version(name: str, size: str) -> dict[str, Any]:
         spec = {"type": "object", "properties": {"size": {"type": size}}}
@@ -58,7 +58,7 @@ def definition(hooks: WebhookServer, strategy: str = "Webhook") -> dict[str, Any
 
 
 def convert(request: dict[str, Any]) -> dict[str, Any]:
-    """Text to numbers, or back."""
+    """Convert sizes from strings to numbers, or back."""
     wanted = request["desiredAPIVersion"]
     found = copy.deepcopy(request["objects"])
     for obj in found:
@@ -70,7 +70,7 @@ def convert(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], Any]:
-    """Conversion, and ``change`` to each object."""
+    """Convert, and call ``change`` for each object."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         response = convert(request)
@@ -82,7 +82,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, A
 
 
 class Things:
-    """A server of things, and the webhook that converts them."""
+    """A server with the definition, and its conversion webhook."""
 
     def __init__(self, api: Api, hooks: WebhookServer) -> None:
         self.api, self.hooks = api, hooks

@@ -1,4 +1,4 @@
-"""Lists: pages, versions, selectors and forms."""
+"""Lists: pages, resourceVersions, selectors and representations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches: what is told, from when on, and to whom."""
+"""Watches: their events, their start and their selection."""
 
 from __future__ import annotations
 
