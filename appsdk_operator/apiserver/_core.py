@@ -9,11 +9,11 @@ from typing import Any, final
 from appsdk_operator.apiserver._admission import webhook_configurations
 from appsdk_operator.apiserver._admission.admission import WebhookAdmission
 from appsdk_operator.apiserver._auth import rbac_objects
-from appsdk_operator.apiserver._auth.accounts import AccountTokens
+from appsdk_operator.apiserver._auth.service_account_tokens import ServiceAccountTokens
 from appsdk_operator.apiserver._builtin import kinds
 from appsdk_operator.apiserver._controllers.garbage_collector import GarbageCollector
 from appsdk_operator.apiserver._crds.conversion_webhooks import ConversionWebhooks
-from appsdk_operator.apiserver._crds.crds import CRDController, definition_strategy
+from appsdk_operator.apiserver._crds.crds import CRDController, crd_strategy
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
@@ -48,12 +48,14 @@ class Core:
         self.garbage_collector: GarbageCollector = GarbageCollector(
             self.storage, self.catalog, self.writer
         )
-        self.accounts: AccountTokens = AccountTokens(self.storage, clock)
-        self.followers: list[Callable[[Collection, Event], None]] = []
+        self.service_account_tokens: ServiceAccountTokens = ServiceAccountTokens(
+            self.storage, clock
+        )
+        self.event_handlers: list[Callable[[Collection, Event], None]] = []
         overrides = {
-            "customresourcedefinitions.apiextensions.k8s.io": definition_strategy(clock),
-            **rbac_objects.RULES,
-            **webhook_configurations.RULES,
+            "customresourcedefinitions.apiextensions.k8s.io": crd_strategy(clock),
+            **rbac_objects.STRATEGIES,
+            **webhook_configurations.STRATEGIES,
         }
         kinds.install(self.catalog, self.storage, overrides)
         self._crd_controller = CRDController(
@@ -65,7 +67,7 @@ class Core:
         conversion_webhooks = ConversionWebhooks(
             self.catalog, self._crds, self.webhook_client, self._end_watches
         )
-        self.followers.append(conversion_webhooks.notice)
+        self.event_handlers.append(conversion_webhooks.on_event)
         self.storage.on_event = self._on_event
         for name in _NAMESPACES:
             labels = {"kubernetes.io/metadata.name": name}
@@ -116,12 +118,12 @@ class Core:
     def _on_event(self, collection: Collection, event: Event) -> None:
         if self.hub is not None:
             self.hub.schedule_flush(collection)
-        self.garbage_collector.notice(collection, event)
-        self.admission.notice(collection)
+        self.garbage_collector.on_event(collection, event)
+        self.admission.on_event(collection)
         if collection is self._crds:
-            self._crd_controller.notice(event)
-        for follow in self.followers:
-            follow(collection, event)
+            self._crd_controller.on_event(event)
+        for handle in self.event_handlers:
+            handle(collection, event)
 
     def _end_watches(self, resource: Resource) -> None:
         if self.hub is not None:

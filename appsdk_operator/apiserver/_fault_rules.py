@@ -196,7 +196,7 @@ class FaultRule:
         A watch goes silent when it has sent ``after`` events; any other request is not even begun.
 
         Args:
-            after: how many events of a watch pass.
+            after: the number of events of a watch that are sent before.
             seconds: how long; default None, until the faults are cleared or the client gives up.
             when: see the class.
         """
@@ -214,10 +214,10 @@ class FaultRule:
     def stale(cls, behind: int, **when: Unpack[When]) -> FaultRule:
         """Answer reads from a cache that lags ``behind`` changes of the kind.
 
-        As an API server does whose watch cache is not as far as another one's: only what allows it,
-        lists and gets with ``resourceVersion=0`` and watches that begin with any state; a version
-        that the client names is reached. From there it goes forward: a watch sends all that
-        followed. The embedded server only.
+        As an API server does whose watch cache lags behind that of another replica. It applies to
+        reads that accept any state: lists and gets with ``resourceVersion=0``, and watches without
+        a version. A version that the client names is always reached, and a watch sends everything
+        that follows. The embedded server only.
         """
         return cls(action="stale", behind=behind, **when)
 
@@ -230,18 +230,18 @@ class FaultRule:
         message: str | None = None,
         **when: Unpack[When],
     ) -> FaultRule:
-        """End a watch after ``after`` events, with an ERROR event of this status or in good order.
+        """End a watch after ``after`` events, with an ERROR event of this status or without error.
 
         Args:
-            status: 410 for history that was compacted while it was read; default None, no error.
-            after: how many events pass.
+            status: 410 for history that was compacted during the watch; default None, no error.
+            after: the number of events before the end.
             message: of the ``Status``; default: as Kubernetes words it.
             when: see the class; the verb is ``watch``.
         """
         when.setdefault("verb", "watch")
         return cls(action="end_watch", status=status, after=after, message=message, **when)
 
-    # -- what it says ------------------------------------------------------------------------
+    # -- matching ----------------------------------------------------------------------------
 
     @property
     def is_gradual(self) -> bool:
@@ -249,7 +249,7 @@ class FaultRule:
         return self.action in _GRADUAL
 
     def matches(self, facts: RequestFacts) -> bool:
-        """Whether a request is one of those it is for."""
+        """Whether the rule selects this request."""
         return (
             self.verb in (None, facts.verb)
             and (self.action in _WATCHES.get(facts.verb, _OTHERS))
@@ -402,7 +402,7 @@ class _ActiveRule:
         rule = self.rule
         self.seen += 1
         number = self.seen - rule.skip
-        if number < 1 or number % rule.every or (rule.probability < 1 and not self._is_unlucky()):
+        if number < 1 or number % rule.every or (rule.probability < 1 and not self._is_chosen()):
             return False
         self.fired += 1
         return True
@@ -411,7 +411,7 @@ class _ActiveRule:
     def is_spent(self) -> bool:
         return self.rule.times is not None and self.fired >= self.rule.times
 
-    def _is_unlucky(self) -> bool:
+    def _is_chosen(self) -> bool:
         return self.chance.random() < self.rule.probability
 
 

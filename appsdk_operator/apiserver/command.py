@@ -48,12 +48,12 @@ def main(
         )
         server.start()
     except (OSError, ValueError, yaml.YAMLError, StatusError) as error:
-        _tell(sys.stderr, f"error: the API server was not started: {error}")
+        _print(sys.stderr, f"error: the API server was not started: {error}")
         return 1
     try:
         if options.kubeconfig:
             server.write_kubeconfig(options.kubeconfig)
-        _tell(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
+        _print(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
         (until or _wait_for_signal)(server)
     finally:
         server.stop()
@@ -99,7 +99,7 @@ def _token(options: argparse.Namespace) -> str | None:
     if options.token is not None:
         if options.token_file is not None:
             raise ValueError("--token and --token-file: give the file alone")
-        _tell(
+        _print(
             sys.stderr,
             "warning: --token shows the token to whoever lists processes, and will go: use "
             f"--token-file, or the environment's {_TOKEN}",
@@ -137,6 +137,6 @@ def _wait_for_signal(_server: APIServer) -> None:
             signal.signal(number, handler)
 
 
-def _tell(stream: Any, text: str) -> None:
+def _print(stream: Any, text: str) -> None:
     stream.write(f"{text}\n")
     stream.flush()

@@ -59,7 +59,7 @@ def test_times_are_told_in_utc() -> None:
 def test_every_built_in_kind_can_be_read_and_stays_what_it_became() -> None:
     data = types.builtin_schemas.data()
     for group, version, kind in data.kinds:
-        if not types.reads(group, version, kind):
+        if not types.has_type(group, version, kind):
             continue
         first, unknown = types.read(group, version, kind, {"metadata": {"name": "a"}})
         again, _ = types.read(group, version, kind, first)

@@ -63,7 +63,7 @@ class WebhookAdmission:
         self._webhooks: dict[Collection, tuple[Webhook, ...]] = {}
         self._webhook_client = webhook_client
 
-    def notice(self, collection: Collection) -> None:
+    def on_event(self, collection: Collection) -> None:
         """Read the configurations again when one has changed."""
         if collection is self._mutating or collection is self._validating:
             self._webhooks[collection] = tuple(webhooks_of(collection))

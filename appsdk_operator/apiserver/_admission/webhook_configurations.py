@@ -16,7 +16,7 @@ from appsdk_operator.apiserver._values.names import (
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
 
-__all__ = ["RULES"]
+__all__ = ["STRATEGIES"]
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
@@ -231,8 +231,8 @@ def _strategy(*, mutating: bool) -> Strategy:
     )
 
 
-RULES: Final = {
+STRATEGIES: Final = {
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=True),
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _strategy(mutating=False),
 }
-"""The write rules of webhook configurations, by resource."""
+"""The strategies of webhook configurations, by resource."""

@@ -6,7 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, final
 
-from appsdk_operator.apiserver._auth.accounts import AUDIENCES, AccountTokens, TokenError
+from appsdk_operator.apiserver._auth.service_account_tokens import (
+    AUDIENCES,
+    ServiceAccountTokens,
+    TokenError,
+)
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.apiserver._values.users import (
     ADMIN,
@@ -25,7 +29,7 @@ _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 class Authenticator:
     """Finds the user of a request."""
 
-    def __init__(self, accounts: AccountTokens, *, is_open: bool) -> None:
+    def __init__(self, accounts: ServiceAccountTokens, *, is_open: bool) -> None:
         """``accounts`` verifies service account tokens; ``is_open``: no credentials mean admin."""
         self._accounts = accounts
         self._is_open = is_open
@@ -44,7 +48,7 @@ class Authenticator:
         if len(parts) < 2 or parts[0].lower() != "bearer" or not parts[1]:
             return ADMIN if self._is_open else ANONYMOUS
         try:
-            return self._known(parts[1], AUDIENCES)[0]
+            return self._user_of_token(parts[1], AUDIENCES)[0]
         except TokenError:
             if self._is_open and parts[1] not in self.users:
                 return ADMIN
@@ -54,13 +58,13 @@ class Authenticator:
         """The status of a TokenReview."""
         try:
             # On an open server, too, a review accepts only known tokens.
-            user, meant = self._known(token, audiences or AUDIENCES)
+            user, meant = self._user_of_token(token, audiences or AUDIENCES)
         except TokenError as error:
             message = f"[invalid bearer token, {error}]" if str(error) else "invalid bearer token"
             return {"user": {}, "error": message}
         return {"authenticated": True, "user": user.info(), "audiences": meant}
 
-    def _known(self, token: str, audiences: tuple[str, ...]) -> tuple[User, list[str]]:
+    def _user_of_token(self, token: str, audiences: tuple[str, ...]) -> tuple[User, list[str]]:
         user = self.users.get(token)
         meant = [audience for audience in audiences if audience in AUDIENCES]
         if user is not None and meant:

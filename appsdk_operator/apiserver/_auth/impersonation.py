@@ -100,7 +100,7 @@ class Impersonation:
         first: StatusError | None = None
         for mode in modes:
             try:
-                user = _checked(mode, other, attributes, authorizer)
+                user = _check_mode(mode, other, attributes, authorizer)
             except StatusError as error:
                 first = first or error
             else:
@@ -119,7 +119,9 @@ def _modes(other: User) -> list[str]:
     return ["user-info", ""]
 
 
-def _checked(mode: str, other: User, attributes: RequestAttributes, authorizer: Authorizer) -> User:
+def _check_mode(
+    mode: str, other: User, attributes: RequestAttributes, authorizer: Authorizer
+) -> User:
     def require(wish: RequestAttributes, why: str = "") -> None:
         decision = Decision(False, why) if why else check(authorizer, wish)
         if not decision.allowed:

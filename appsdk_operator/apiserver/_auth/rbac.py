@@ -32,7 +32,7 @@ class Role:
     name: str
     rules: tuple[Rule, ...]
     labels: dict[str, str]
-    gathers: tuple[LabelSelector, ...] | None
+    aggregates: tuple[LabelSelector, ...] | None
     """The label selectors of its aggregation rule; None without one."""
 
 
@@ -54,7 +54,7 @@ class _Binding:
 
 
 @final
-class _Parsed(Generic[_T]):
+class _ParsedObjects(Generic[_T]):
     """The parsed objects of a collection, cached by revision."""
 
     def __init__(self, collection: Collection, read: Callable[[dict[str, Any]], _T]) -> None:
@@ -89,8 +89,8 @@ class RBACAuthorizer:
     def __init__(self, storage: Storage) -> None:
         """Uses the roles and bindings in ``storage``."""
 
-        def parsed(plural: str, read: Callable[[dict[str, Any]], _T]) -> _Parsed[_T]:
-            return _Parsed(storage.collection(f"{plural}.{RBAC_GROUP}"), read)
+        def parsed(plural: str, read: Callable[[dict[str, Any]], _T]) -> _ParsedObjects[_T]:
+            return _ParsedObjects(storage.collection(f"{plural}.{RBAC_GROUP}"), read)
 
         self._roles = parsed("roles", _role)
         self._cluster_roles = parsed("clusterroles", _role)
@@ -156,7 +156,7 @@ class RBACAuthorizer:
             raise RoleNotFoundError(f'unsupported role reference kind: "{kind}"')
         if role is None:
             raise RoleNotFoundError(f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
-        return role.rules if role.gathers is None else self.aggregated_rules(role)
+        return role.rules if role.aggregates is None else self.aggregated_rules(role)
 
     def aggregated_rules(self, role: Role) -> tuple[Rule, ...]:
         """The rules of all cluster roles that an aggregating role selects, each once."""
@@ -165,20 +165,20 @@ class RBACAuthorizer:
         return tuple(found)
 
     def _aggregate(self, role: Role, found: dict[Rule, None], seen: set[str]) -> None:
-        for selector in role.gathers or ():
+        for selector in role.aggregates or ():
             for name, other in self._cluster_roles.items.items():
                 if name in seen or not selector.matches(other.labels):
                     continue
                 seen.add(name)
-                if other.gathers is None:
+                if other.aggregates is None:
                     found.update(dict.fromkeys(other.rules))
                 else:
                     self._aggregate(other, found, seen)
 
-    def aggregating(self) -> list[Role]:
+    def aggregating_roles(self) -> list[Role]:
         """The cluster roles with an aggregation rule."""
         self._refresh()
-        return [role for role in self._cluster_roles.items.values() if role.gathers is not None]
+        return [role for role in self._cluster_roles.items.values() if role.aggregates is not None]
 
     def _refresh(self) -> None:
         self._roles.refresh()

@@ -23,7 +23,7 @@ class RoleAggregator:
         self._busy = False
         self._aggregate()
 
-    def notice(self, collection: Collection, _event: Event) -> None:
+    def on_event(self, collection: Collection, _event: Event) -> None:
         """Aggregate again when a cluster role has changed."""
         if collection is self._roles and not self._busy:
             self._aggregate()
@@ -32,7 +32,7 @@ class RoleAggregator:
         # These writes change no labels, so they trigger no further aggregation.
         self._busy = True
         try:
-            for role in self._rbac.aggregating():
+            for role in self._rbac.aggregating_roles():
                 rules = [rule.as_object() for rule in self._rbac.aggregated_rules(role)] or None
                 obj = self._roles.records[role.name].decode()
                 if (obj.get("rules") or None) != rules and "deletionTimestamp" not in obj[

@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.apiserver._values.users import MASTERS, User
 
-__all__ = ["RULES", "EscalationCheck"]
+__all__ = ["STRATEGIES", "EscalationCheck"]
 
 _KINDS: Final = ("ServiceAccount", "User", "Group")
 _ROLES: Final = ("roles", "clusterroles")
@@ -177,7 +177,7 @@ _BINDING_STRATEGY: Final = Strategy(
     prepare_update=_update_binding,
     validate=_validate_binding,
 )
-RULES: Final = {
+STRATEGIES: Final = {
     **{f"{plural}.{RBAC_GROUP}": _ROLE_STRATEGY for plural in _ROLES},
     **{f"{plural}.{RBAC_GROUP}": _BINDING_STRATEGY for plural in _BINDINGS},
 }
@@ -255,8 +255,8 @@ class EscalationCheck:
     def _confirm(
         self, user: User, plural: str, namespace: str, name: str, wanted: tuple[Rule, ...]
     ) -> None:
-        held, errors = self._rbac.rules_for(user, namespace)
-        lacking = uncovered(held, wanted)
+        own_rules, errors = self._rbac.rules_for(user, namespace)
+        lacking = uncovered(own_rules, wanted)
         if not lacking:
             return
         groups = " ".join(json.dumps(group, ensure_ascii=False) for group in user.groups)

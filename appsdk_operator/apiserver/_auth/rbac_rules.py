@@ -112,11 +112,11 @@ def _url_covers(own: str, url: str) -> bool:
 
 def uncovered(own: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """The parts of ``wanted`` that ``own`` rules do not cover, with verbs joined."""
-    held = list(own)
+    own_rules = list(own)
     joined: dict[Rule, dict[str, None]] = {}
     for rule in wanted:
         for part in rule.parts():
-            if not any(each.covers(part) for each in held):
+            if not any(each.covers(part) for each in own_rules):
                 # The real server joins the verbs of resources, not those of URLs.
                 key = part if part.urls else attrs.evolve(part, verbs=())
                 joined.setdefault(key, {}).update(dict.fromkeys(part.verbs))

@@ -22,7 +22,7 @@ _BY_BODY: Final = ("kind", "apiVersion")
 def has_type(served: ServedVersion) -> bool:
     """Whether the version has a built-in type."""
     resource = served.resource
-    return not resource.strategy.custom and types.reads(
+    return not resource.strategy.custom and types.has_type(
         resource.group, served.version, resource.kind
     )
 

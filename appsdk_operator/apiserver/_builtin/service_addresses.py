@@ -31,7 +31,7 @@ class ServiceAddresses:
     def create(self, obj: dict[str, Any]) -> None:
         """Allocate for a new service."""
         obj["status"] = {"loadBalancer": {}}
-        self._complete(obj["spec"])
+        self._allocate(obj["spec"])
 
     def update(self, new: dict[str, Any], old: dict[str, Any]) -> None:
         """Allocate for a changed service; it keeps what it has and does not mention."""
@@ -65,9 +65,9 @@ class ServiceAddresses:
                 node_port = known.get((port.get("protocol"), port.get("port")))
                 if not port.get("nodePort") and node_port:
                     port["nodePort"] = node_port
-        self._complete(spec)
+        self._allocate(spec)
 
-    def _complete(self, spec: dict[str, Any]) -> None:
+    def _allocate(self, spec: dict[str, Any]) -> None:
         if spec.get("type") in _WITH_ADDRESS:
             if spec.get("clusterIPs") and not spec.get("clusterIP"):
                 return  # validation refuses it

@@ -87,7 +87,7 @@ def create_node(obj: _Object) -> None:
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
 
 
-# -- pods and what runs them -----------------------------------------------------------------
+# -- pods and workloads ----------------------------------------------------------------------
 
 _QUICK: Final = 300
 

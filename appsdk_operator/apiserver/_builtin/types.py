@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._values import times
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 
-__all__ = ["DecodeError", "empty", "read", "reads"]
+__all__ = ["DecodeError", "empty", "has_type", "read"]
 
 Reader = Callable[[Any, list[str]], Any]
 """Decodes a value; appends the paths of unknown fields to the list."""
@@ -80,7 +80,7 @@ class _MismatchError(Exception):
         return f"unrecognized type: {'string' if '.' in self.type else self.type}"
 
 
-def reads(group: str, version: str, kind: str) -> bool:
+def has_type(group: str, version: str, kind: str) -> bool:
     """Whether the kind has a built-in type."""
     name = builtin_schemas.definition_of(group, version, kind)
     return name is not None and name in builtin_schemas.data().types

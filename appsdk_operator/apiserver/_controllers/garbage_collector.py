@@ -71,7 +71,7 @@ class GarbageCollector:
         """Only queue tasks, until :meth:`resume`."""
         self._spawn = None
 
-    def notice(self, collection: Collection, event: Event) -> None:
+    def on_event(self, collection: Collection, event: Event) -> None:
         """Queue the tasks that follow from a change."""
         record, previous = event.record, event.previous
         gone = event.type == "DELETED"

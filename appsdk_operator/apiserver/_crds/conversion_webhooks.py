@@ -198,7 +198,7 @@ class ConversionWebhooks:
         self._definitions = definitions
         self._webhook_client = webhook_client
 
-    def notice(self, collection: Collection, event: Event) -> None:
+    def on_event(self, collection: Collection, event: Event) -> None:
         """Replace the converter when its definition has changed."""
         if collection is not self._definitions or event.type == "DELETED":
             return

@@ -27,7 +27,7 @@ from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.runtime import Clock
 
-__all__ = ["CLEANUP", "CRDController", "definition_strategy"]
+__all__ = ["CLEANUP", "CRDController", "crd_strategy"]
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
@@ -92,8 +92,8 @@ def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldErro
     return list(approval_problems(new, old))
 
 
-def definition_strategy(clock: Clock) -> Strategy:
-    """The write rules of CustomResourceDefinitions."""
+def crd_strategy(clock: Clock) -> Strategy:
+    """The strategy of CustomResourceDefinitions."""
 
     def prepare_delete(obj: dict[str, Any]) -> bool:
         metadata = obj["metadata"]
@@ -163,7 +163,7 @@ class CRDController:
         self._collection = storage.collection(f"customresourcedefinitions.{_GROUP}")
         self._putting = False
 
-    def notice(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """React to a change of a definition."""
         record = event.record
         if self._putting:
@@ -171,15 +171,15 @@ class CRDController:
         obj = record.decode()
         if event.type == "DELETED":
             self._stop_serving(obj)
-            self._reconsider(obj)
+            self._recheck_names(obj)
             return
         if record.deleting:
             resource = self._resource(obj)
             if resource is not None:
                 resource.terminating = True
-            self._note_terminating(record, obj)
+            self._set_terminating_condition(record, obj)
             return
-        self._note_approval(obj)
+        self._set_approval_condition(obj)
         names = (obj.get("status") or {}).get("acceptedNames")
         if names == obj["spec"]["names"] and self._condition_is_true(obj, "Established"):
             self._serve(obj)
@@ -200,30 +200,28 @@ class CRDController:
         before = (obj.get("status") or {}).get("acceptedNames") or {}
         accepted, problem = self._accepted(obj)
         if problem is None:
-            self._set_condition_now(
-                obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found"
-            )
+            self._set_condition(obj, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
         else:
-            self._set_condition_now(obj, "NamesAccepted", "False", *problem)
+            self._set_condition(obj, "NamesAccepted", "False", *problem)
         obj["status"]["acceptedNames"] = accepted
         established = self._condition_is_true(obj, "Established")
         if not established and problem is not None:
             message = "not all names are accepted"
-            self._set_condition_now(obj, "Established", "False", "NotAccepted", message)
+            self._set_condition(obj, "Established", "False", "NotAccepted", message)
         elif not established:
             message = "the initial names have been accepted"
-            self._set_condition_now(obj, "Established", "False", "Installing", message)
+            self._set_condition(obj, "Established", "False", "Installing", message)
             self._put(record.key, obj)
             obj = self._collection.records[record.key].decode()
-            self._set_condition_now(obj, "Established", "True", "InitialNamesAccepted", message)
+            self._set_condition(obj, "Established", "True", "InitialNamesAccepted", message)
             established = True
         if established:
             self._serve(obj)
         self._put_status(record, obj)
         if {**before} != accepted:
-            self._reconsider(obj)
+            self._recheck_names(obj)
 
-    def _reconsider(self, obj: dict[str, Any]) -> None:
+    def _recheck_names(self, obj: dict[str, Any]) -> None:
         """Check the names of the group's other definitions again: some may have become free."""
         group = obj["spec"]["group"]
         for key in list(self._collection.keys):
@@ -345,13 +343,13 @@ class CRDController:
 
     # -- conditions --------------------------------------------------------------------------
 
-    def _note_terminating(self, record: Record, obj: dict[str, Any]) -> None:
+    def _set_terminating_condition(self, record: Record, obj: dict[str, Any]) -> None:
         if CLEANUP in record.finalizers:
             reason, message = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
-            self._set_condition_now(obj, "Terminating", "True", reason, message)
+            self._set_condition(obj, "Terminating", "True", reason, message)
             self._put_status(record, obj)
 
-    def _note_approval(self, obj: dict[str, Any]) -> None:
+    def _set_approval_condition(self, obj: dict[str, Any]) -> None:
         """Set the condition about the approval of a protected group."""
         if not is_protected(obj["spec"]["group"]):
             return
@@ -362,14 +360,14 @@ class CRDController:
             "bypassed": ("False", "UnapprovedAnnotation"),
             "invalid": ("False", "InvalidAnnotation"),
         }.get(state, ("False", "MissingAnnotation"))
-        self._set_condition_now(obj, kind, status, word, reason)
+        self._set_condition(obj, kind, status, word, reason)
 
     @staticmethod
     def _condition_is_true(obj: dict[str, Any], kind: str) -> bool:
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
 
-    def _set_condition_now(self, obj: dict[str, Any], *condition: str) -> None:
+    def _set_condition(self, obj: dict[str, Any], *condition: str) -> None:
         kind, state, reason, message = condition
         _set_condition(obj, (kind, state, reason, message), self._clock.time())
 

@@ -71,7 +71,7 @@ class AccessControl:
         if rbac and authorizer is not None:
             raise ValueError("give rbac=True or an authorizer: one of them decides, not both")
         self.is_open: bool = token is None and users is None and not rbac and authorizer is None
-        self._authenticator = Authenticator(core.accounts, is_open=self.is_open)
+        self._authenticator = Authenticator(core.service_account_tokens, is_open=self.is_open)
         self._users = users_by_token(users or {})
         self._made: dict[str, User] = {}
         self._token = token
@@ -89,7 +89,7 @@ class AccessControl:
             self.escalation = EscalationCheck(roles)
             for plural, obj in bootstrap_objects():
                 core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
-            core.followers.append(RoleAggregator(core.storage, roles).notice)
+            core.event_handlers.append(RoleAggregator(core.storage, roles).on_event)
         self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
     # -- tokens ------------------------------------------------------------------------------

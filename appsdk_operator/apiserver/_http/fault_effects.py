@@ -146,7 +146,7 @@ class FaultyWire:
         self._changed = asyncio.Condition()
         self._news = asyncio.Event()
 
-    def push(self, body: bytes, framed: bytes) -> int:  # noqa: ARG002 - what Wire asks for
+    def push(self, body: bytes, framed: bytes) -> int:  # noqa: ARG002 - the protocol's
         """Queue events without waiting; return the number of unsent bytes."""
         if not self._is_closed:
             self._pieces.append((asyncio.get_running_loop().time(), body))

@@ -95,7 +95,7 @@ class Frontend:
         except routing_errors.PageNotFoundError:
             response = page_not_found()
         except ConnectionCut:
-            self._note(request, 0)
+            self._log_request(request, 0)
             if request.transport is not None:
                 request.transport.abort()
             raise asyncio.CancelledError from None
@@ -109,12 +109,12 @@ class Frontend:
             response = status_response(StatusError(500, f"Internal error occurred: {error!r}"))
         if not response.prepared:
             self._response_writer.encode_body(request, response)
-        if not request.is_noted:
-            self._note(request, response.status)
+        if not request.is_logged:
+            self._log_request(request, response.status)
         return response
 
-    def _note(self, request: HttpRequest, status: int) -> None:
-        request.is_noted = True
+    def _log_request(self, request: HttpRequest, status: int) -> None:
+        request.is_logged = True
         facts = request.facts
         self._faults.log.append(
             LoggedRequest(
@@ -234,7 +234,7 @@ class Frontend:
             response.enable_chunked_encoding()
         self._response_writer.set_headers(request, response)
         await response.prepare(request)
-        self._note(request, 200)
+        self._log_request(request, 200)
         if isinstance(watch, bytes):
             await response.write(watch)
         else:
@@ -335,7 +335,7 @@ def _media_type(request: HttpRequest) -> str:
     return request.headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
 
-def _invite(request: HttpRequest) -> None:
+def _send_continue(request: HttpRequest) -> None:
     """Answer ``Expect: 100-continue``, so that the client sends its body.
 
     Raises:
@@ -353,7 +353,7 @@ def _invite(request: HttpRequest) -> None:
 async def _body(request: HttpRequest) -> bytes:
     if (request.content_length or 0) > bodies.BODY_LIMIT:
         raise bodies.too_large()
-    _invite(request)
+    _send_continue(request)
     parts: list[bytes] = []
     size = 0
     try:

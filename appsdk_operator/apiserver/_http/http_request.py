@@ -27,5 +27,5 @@ class HttpRequest(web.BaseRequest):
         """The authenticated or impersonated username; empty before authentication."""
         self.warnings: list[str] = []
         """Warnings for the response."""
-        self.is_noted = False
+        self.is_logged = False
         """Whether it is in the request log already."""

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import msgspec
 from aiohttp import hdrs, web
 
-from appsdk_operator.apiserver._auth.accounts import ISSUER
+from appsdk_operator.apiserver._auth.service_account_tokens import ISSUER
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import discovery, openapi, routing_errors
 from appsdk_operator.apiserver._http.health import health, is_check
@@ -84,7 +84,7 @@ class NonResourceHandler:
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: _METRICS})
 
     def _version(self, request: HttpRequest) -> web.Response:
-        if not _takes(request.headers.get(hdrs.ACCEPT, ""), (JSON,)):
+        if not _accepts(request.headers.get(hdrs.ACCEPT, ""), (JSON,)):
             raise _unrepresentable((JSON,))
         return web.Response(
             body=msgspec.json.format(msgspec.json.encode(discovery.VERSION), indent=2),
@@ -103,7 +103,7 @@ class NonResourceHandler:
             if request.method != "GET":
                 return _refuse()
             check_media_types(accept)
-        elif not _takes(accept, (*_TYPES, "application/*")):
+        elif not _accepts(accept, (*_TYPES, "application/*")):
             raise not_acceptable(_TYPES)
         if len(parts) == 1 and discovery.wants_aggregated(accept):
             document = discovery.aggregated(catalog, legacy=parts[0] == "api")
@@ -122,7 +122,7 @@ class NonResourceHandler:
             }
             response = json_response(document)
         else:
-            key_set = self._core.accounts.key_set()
+            key_set = self._core.service_account_tokens.key_set()
             response = json_response(key_set, content_type="application/jwk-set+json")
         response.headers[hdrs.CACHE_CONTROL] = "public, max-age=3600"
         return response
@@ -148,7 +148,7 @@ def _refuse() -> web.Response:
     raise method_not_allowed()
 
 
-def _takes(accept: str, types: tuple[str, ...]) -> bool:
+def _accepts(accept: str, types: tuple[str, ...]) -> bool:
     """Whether an ``Accept`` header accepts one of the media types."""
     if not accept:
         return True
@@ -166,7 +166,7 @@ def check_media_types(accept: str, *, streams: bool = False) -> None:
     Raises:
         StatusError: 406.
     """
-    if _takes(accept, _TYPES):
+    if _accepts(accept, _TYPES):
         return
     streaming = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
     raise _unrepresentable((*_TYPES, *streaming) if streams else _TYPES)

@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
 __all__ = ["Document", "document"]
 
 _GVK: Final = "x-kubernetes-group-version-kind"
-_OLDER, _NEWER = Dialect(newer=False), Dialect(newer=True)
+_V2, _V3 = Dialect(is_v3=False), Dialect(is_v3=True)
 _TEXT: Final = {"type": "string"}
 # Definitions that the operations of any resource need besides its own.
 _COMMON: Final = ("APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent")
@@ -31,7 +31,7 @@ _LEADING: Final = {
     "version": "io.k8s.apimachinery.pkg.version.Info",
 }
 # Definitions that differ in version 2.
-_OLDER_WORDS: Final = {
+_V2_DEFINITIONS: Final = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _TEXT,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
         "type": "string",
@@ -58,13 +58,13 @@ class Document:
 def document(catalog: Catalog, path: str) -> Document | None:
     """The document at ``path``; None when there is none."""
     if path == "/openapi/v2":
-        return Document.of(_older(catalog))
+        return Document.of(_v2_document(catalog))
     prefixes = _prefixes(catalog)
     if path == "/openapi/v3":
-        links = {prefix: _link(prefix, _newer(prefix, kinds)) for prefix, kinds in prefixes}
+        links = {prefix: _link(prefix, _v3_document(prefix, kinds)) for prefix, kinds in prefixes}
         return Document.of({"paths": links})
     wanted = dict(prefixes).get(path.removeprefix("/openapi/v3/"))
-    return None if wanted is None else _newer(path.removeprefix("/openapi/v3/"), wanted)
+    return None if wanted is None else _v3_document(path.removeprefix("/openapi/v3/"), wanted)
 
 
 def _link(prefix: str, found: Document) -> dict[str, str]:
@@ -106,7 +106,7 @@ _built: Final[dict[tuple[str, tuple[int, ...]], Document]] = {}
 _MOST_BUILT: Final = 64
 
 
-def _newer(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
+def _v3_document(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
     """The document of a group and version; those of built-in kinds are cached."""
     if any(served.resource.strategy.custom for served in kinds):
         return Document.of(_describe(prefix, kinds))
@@ -123,23 +123,23 @@ def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
     if not kinds:
         # The discovery paths have no resources.
         answer = _LEADING.get(prefix, f"{META}APIGroup")
-    responses = _NEWER.responses(answer)
+    responses = _V3.responses(answer)
     paths: dict[str, Any] = {f"/{prefix}/": {"get": {"responses": responses}}}
     schemas: dict[str, Any] = {}
     group_version = prefix.split("/")[1:]
     wanted = [f"{META}{name}" for name in _COMMON] if kinds else [answer]
     for served in kinds:
         name = _name(served)
-        paths |= operations(served, name, _NEWER)
+        paths |= operations(served, name, _V3)
         if served.resource.strategy.custom:
-            schemas |= _custom(served, name, _NEWER)
+            schemas |= _custom(served, name, _V3)
             wanted += [f"{META}{part}" for part in ("ObjectMeta", "ListMeta")]
         else:
             wanted += [name, f"{name}List"]
         if "scale" in served.subresources:
             wanted.append("io.k8s.api.autoscaling.v1.Scale")
-    found = _reachable(wanted)
-    schemas |= {name: _newer_definitions()[name] for name in found}
+    found = _referenced(wanted)
+    schemas |= {name: _v3_definitions()[name] for name in found}
     if kinds:
         _name_kinds(schemas, group_version)
     return {
@@ -171,11 +171,10 @@ def _info() -> dict[str, str]:
 
 
 @functools.cache
-def _newer_definitions() -> Mapping[str, Any]:
+def _v3_definitions() -> Mapping[str, Any]:
     """The published definitions, with references of version 3."""
     return {
-        name: _linked(schema, _NEWER.prefix)
-        for name, schema in builtin_schemas.data().schemas.items()
+        name: _linked(schema, _V3.prefix) for name, schema in builtin_schemas.data().schemas.items()
     }
 
 
@@ -191,7 +190,7 @@ def _linked(node: Any, prefix: str, *, named: bool = False) -> Any:
     return [_linked(item, prefix) for item in node] if isinstance(node, list) else node
 
 
-def _reachable(names: Iterable[str]) -> set[str]:
+def _referenced(names: Iterable[str]) -> set[str]:
     """The definitions of ``names`` and all that they refer to."""
     schemas = builtin_schemas.data().schemas
     found: set[str] = set()
@@ -226,16 +225,16 @@ def _references(name: str) -> frozenset[str]:
 # -- version 2 -------------------------------------------------------------------------------
 
 
-def _older(catalog: Catalog) -> dict[str, Any]:
-    definitions = dict(_older_definitions())
+def _v2_document(catalog: Catalog) -> dict[str, Any]:
+    definitions = dict(_v2_definitions())
     paths: dict[str, Any] = {}
     places: dict[tuple[str, str], None] = {("", "v1"): None}
     for served in _served(catalog):
         name = _name(served)
-        paths |= operations(served, name, _OLDER)
+        paths |= operations(served, name, _V2)
         places[served.resource.group, served.version] = None
         if served.resource.strategy.custom:
-            definitions |= _custom(served, name, _OLDER)
+            definitions |= _custom(served, name, _V2)
     for kind in ("DeleteOptions", "WatchEvent"):
         kinds = [{"group": group, "kind": kind, "version": version} for group, version in places]
         definitions[f"{META}{kind}"] = {**definitions[f"{META}{kind}"], _GVK: kinds}
@@ -252,28 +251,28 @@ def _older(catalog: Catalog) -> dict[str, Any]:
 
 
 @functools.cache
-def _older_definitions() -> Mapping[str, Any]:
+def _v2_definitions() -> Mapping[str, Any]:
     """The published definitions, converted to version 2."""
     return {
-        name: _OLDER_WORDS.get(name) or _simpler(schema)
+        name: _V2_DEFINITIONS.get(name) or _as_v2(schema)
         for name, schema in builtin_schemas.data().schemas.items()
     }
 
 
-def _simpler(node: Any, *, named: bool = False) -> Any:
+def _as_v2(node: Any, *, named: bool = False) -> Any:
     if isinstance(node, list):
-        return [_simpler(item) for item in node]
+        return [_as_v2(item) for item in node]
     if not isinstance(node, dict):
         return node
     if named:
-        return {key: _simpler(value) for key, value in node.items()}
+        return {key: _as_v2(value) for key, value in node.items()}
     made = {
-        key: _simpler(value, named=key == "properties")
+        key: _as_v2(value, named=key == "properties")
         for key, value in node.items()
         if key not in ("allOf", "$ref", "default")
     }
     reference = node.get("$ref") or next((part["$ref"] for part in node.get("allOf", ())), None)
-    return {**made, "$ref": _OLDER.prefix + reference} if isinstance(reference, str) else made
+    return {**made, "$ref": _V2.prefix + reference} if isinstance(reference, str) else made
 
 
 # -- custom resources ------------------------------------------------------------------------
@@ -282,8 +281,8 @@ def _simpler(node: Any, *, named: bool = False) -> Any:
 def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any]:
     """The definitions of a custom resource and of its list."""
     schema = dict(served.schema or {"type": "object"})
-    if not dialect.newer:
-        schema = _plain(schema)
+    if not dialect.is_v3:
+        schema = _v2_schema(schema)
     resource = served.resource
     properties = {
         **(schema.get("properties") or {}),
@@ -309,14 +308,14 @@ def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any
 
 def _part(name: str, dialect: Dialect) -> dict[str, Any]:
     reference = dialect.reference(name)
-    return {"allOf": [reference]} if dialect.newer else reference
+    return {"allOf": [reference]} if dialect.is_v3 else reference
 
 
-def _plain(schema: Any) -> Any:
+def _v2_schema(schema: Any) -> Any:
     """The part of a schema that version 2 can express."""
     if isinstance(schema, Mapping):
         kept = {
-            key: _plain(value)
+            key: _v2_schema(value)
             for key, value in schema.items()
             if key not in ("nullable", "oneOf", "anyOf", "not", "x-kubernetes-validations")
         }
@@ -324,5 +323,5 @@ def _plain(schema: Any) -> Any:
             kept.pop("properties", None)
         return kept
     if isinstance(schema, list):
-        return [_plain(item) for item in schema]
+        return [_v2_schema(item) for item in schema]
     return schema

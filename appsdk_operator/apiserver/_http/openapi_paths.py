@@ -52,10 +52,10 @@ _TYPES: Final = {
 class Dialect:
     """The syntax of one version of OpenAPI."""
 
-    def __init__(self, *, newer: bool) -> None:
-        """``newer`` is version 3."""
-        self.newer = newer
-        self.prefix = "#/components/schemas/" if newer else "#/definitions/"
+    def __init__(self, *, is_v3: bool) -> None:
+        """``is_v3``: version 3, else version 2."""
+        self.is_v3 = is_v3
+        self.prefix = "#/components/schemas/" if is_v3 else "#/definitions/"
 
     def reference(self, name: str) -> dict[str, Any]:
         """A reference to a schema."""
@@ -67,11 +67,11 @@ class Dialect:
         made: dict[str, Any] = {"name": name, "in": place}
         if place == "path":
             made["required"] = True
-        return {**made, "schema": kind} if self.newer else {**made, **kind}
+        return {**made, "schema": kind} if self.is_v3 else {**made, **kind}
 
     def body(self, name: str, types: tuple[str, ...] = ("*/*",)) -> dict[str, Any]:
         """The request body, to be merged into its operation."""
-        if self.newer:
+        if self.is_v3:
             content = {kind: {"schema": self.reference(name)} for kind in types}
             return {"requestBody": {"content": content, "required": True}}
         body = {"name": "body", "in": "body", "required": True, "schema": self.reference(name)}
@@ -81,7 +81,7 @@ class Dialect:
         """The responses of an operation."""
         words = {"200": "OK", "201": "Created", "202": "Accepted"}
         schema: dict[str, Any] = {"schema": self.reference(name)}
-        if self.newer:
+        if self.is_v3:
             schema = {"content": {"application/json": schema}}
         found = {code: {"description": words[code], **schema} for code in codes or ("200",)}
         return {**found, "401": {"description": "Unauthorized"}}

@@ -212,7 +212,7 @@ class TableRepresentation:
     """
 
     def __init__(self, include: str, now: Callable[[], float], version: str = "v1") -> None:
-        """A table whose rows carry what ``include`` says."""
+        """See the class."""
         if include not in ("", "None", "Metadata", "Object"):
             what = "must be 'Metadata', 'Object', 'None', or empty"
             problem = FieldError.invalid("includeObject", include, what)

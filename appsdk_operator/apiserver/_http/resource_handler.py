@@ -287,7 +287,7 @@ class ResourceHandler:
         resource = request.served.resource
         if not result.deleted or resource.strategy.returns_deleted:
             return self._write_response(request, result)
-        return ResourceResponse(200, subresources.success(resource, result.obj))
+        return ResourceResponse(200, subresources.deletion_status(resource, result.obj))
 
     async def _delete_collection(self, request: ResourceRequest) -> ResourceResponse:
         resource = request.served.resource
@@ -319,7 +319,7 @@ class ResourceHandler:
         if protobuf.is_encoded(body):
             body = bodies.as_json(body, protobuf.MEDIA_TYPE)
         options = delete_options(request.query, body)
-        origin = origins.deleting(request.user, request.query, body, request.warnings)
+        origin = origins.delete_origin(request.user, request.query, body, request.warnings)
         return attrs.evolve(options, origin=origin)
 
     async def _admit(self, request: ResourceRequest, obj: dict[str, Any]) -> dict[str, Any]:
@@ -370,7 +370,7 @@ class ResourceHandler:
             raise method_not_allowed()
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
         obj = _decode_body(request, subresources.ACTIONS[name], options)
-        obj = subresources.completed(obj, request.target)
+        obj = subresources.with_namespace(obj, request.target)
         obj = await self._admit(request, obj)
         done = await subresources.action(self._core.writer, request.target, name, obj, options)
         return ResourceResponse(201, done)
@@ -379,7 +379,7 @@ class ResourceHandler:
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
         review = _decode_body(request, TOKEN_REQUEST, options)
         route = request.route
-        made = self._core.accounts.request(route.namespace, route.name, review)
+        made = self._core.service_account_tokens.request(route.namespace, route.name, review)
         return ResourceResponse(201, request.representation.one(request.served, made))
 
     async def _scale(self, request: ResourceRequest) -> ResourceResponse:
@@ -429,7 +429,7 @@ class ResourceHandler:
                     if uid and uid != found:
                         raise precondition_failed(request.target, "UID", uid, found)
                 scale = owners.updated(before, wanted, manager)
-            new = subresources.scaled(
+            new = subresources.apply_scale(
                 old, scale, paths, request.served.resource, request.route.name
             )
             owners.write_managed_fields(new, scale)
@@ -455,7 +455,7 @@ def _decode_body(
 
 
 def _origin(request: ResourceRequest) -> Origin:
-    return origins.writing(request.user, request.query, request.warnings)
+    return origins.write_origin(request.user, request.query, request.warnings)
 
 
 def _list_options(query: Mapping[str, str]) -> lists.ListOptions:

@@ -49,7 +49,7 @@ def _read(body: bytes) -> tuple[Any, list[str]]:
     # Most clients send JSON, which the JSON parser reads a hundred times faster than YAML's.
     if body.lstrip().startswith(b"{"):
         try:
-            value = json.loads(body, object_pairs_hook=_once)
+            value = json.loads(body, object_pairs_hook=_refuse_duplicates)
         except ValueError:
             pass
         except RecursionError:
@@ -63,14 +63,14 @@ def _read(body: bytes) -> tuple[Any, list[str]]:
     return value, repeated
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is there twice: YAML tells the line")
     return found
 
 
-def _strict(repeated: list[str], options: WriteOptions) -> list[str]:
+def _duplicate_warnings(repeated: list[str], options: WriteOptions) -> list[str]:
     """The warnings about duplicate keys.
 
     Raises:
@@ -118,7 +118,7 @@ async def apply(
 
     def change(old: dict[str, Any] | None) -> dict[str, Any]:
         new = fields.applied(old, config, manager, force=force)
-        warnings = _strict(repeated, options)
+        warnings = _duplicate_warnings(repeated, options)
         if options.origin is not None:
             options.origin.warn(warnings)
         return new
@@ -132,7 +132,7 @@ async def apply(
                     target, guarded(change), options, subresource=subresource, patch=True
                 )
             else:
-                new = _new(change(None), target)
+                new = _check_created(change(None), target)
                 check_new(new)
                 result = await writer.create(target, new, options)
         except StatusError:
@@ -144,7 +144,7 @@ async def apply(
     raise conflict(target.served.resource.plural, target.served.resource.group, target.name)
 
 
-def _new(obj: dict[str, Any], target: Target) -> dict[str, Any]:
+def _check_created(obj: dict[str, Any], target: Target) -> dict[str, Any]:
     """Check an object that the apply creates.
 
     Raises:

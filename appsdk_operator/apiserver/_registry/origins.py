@@ -11,10 +11,10 @@ from appsdk_operator.apiserver._registry.write_requests import Origin
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.users import User
 
-__all__ = ["deleting", "writing"]
+__all__ = ["delete_origin", "write_origin"]
 
 
-def writing(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin:
+def write_origin(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin:
     """The origin of a create, update or patch, with its options from the query."""
     options: dict[str, Any] = {}
     if query.get("dryRun"):
@@ -25,7 +25,7 @@ def writing(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin
     return Origin(user, options, warnings)
 
 
-def deleting(user: User, query: Mapping[str, str], body: bytes, warnings: list[str]) -> Origin:
+def delete_origin(user: User, query: Mapping[str, str], body: bytes, warnings: list[str]) -> Origin:
     """The origin of a deletion, with its options, already checked, from the body or the query."""
     options: dict[str, Any] = {}
     given: dict[str, Any] = dict(query)

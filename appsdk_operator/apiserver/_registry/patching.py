@@ -45,7 +45,7 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
     try:
         if content_type == JSON_PATCH:
             for operation in patch:
-                old = apply_json_patch(old, [_as_go_does(old, operation)])
+                old = apply_json_patch(old, [_as_go_applies(old, operation)])
             return old
         if content_type == MERGE_PATCH:
             return apply_merge_patch(old, patch)
@@ -131,7 +131,7 @@ def _warnings(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
     ]
 
 
-def _as_go_does(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
+def _as_go_applies(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
     """The operation as the real server's JSON patch library carries it out.
 
     ``replace`` adds a missing key, and ``copy`` of a missing key copies null.

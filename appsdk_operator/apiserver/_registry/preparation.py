@@ -12,10 +12,10 @@ from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._values.status import bad_request, invalid
 
-__all__ = ["fit_schema", "metadata_of", "validate"]
+__all__ = ["check_metadata", "prune_and_default", "validate"]
 
 
-def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
+def check_metadata(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
     """The metadata of ``obj``, checked against its type and the request's path.
 
     Raises:
@@ -43,7 +43,7 @@ def metadata_of(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def fit_schema(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
+def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
     """Prune unknown fields and fill in defaults; return the warnings.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.apiserver._registry.subresources import ScalePaths, scale_of, scaled
+from appsdk_operator.apiserver._registry.subresources import ScalePaths, apply_scale, scale_of
 from appsdk_operator.apiserver._registry.write_requests import (
     AdmissionAttributes,
     AdmissionController,
@@ -30,7 +30,7 @@ class ScaleAdmission:
         if scale is seen.obj:
             return attributes.obj
         target = attributes.target
-        return scaled(attributes.obj, scale, self.paths, target.served.resource, target.name)
+        return apply_scale(attributes.obj, scale, self.paths, target.served.resource, target.name)
 
     async def validate(self, attributes: AdmissionAttributes) -> None:
         """Check the final Scale."""

@@ -34,11 +34,11 @@ __all__ = [
     "ACTIONS",
     "ScalePaths",
     "action",
-    "completed",
+    "apply_scale",
+    "deletion_status",
     "scale_of",
     "scale_paths",
-    "scaled",
-    "success",
+    "with_namespace",
 ]
 
 
@@ -70,7 +70,7 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(filter(None, path.split(".")))
 
 
-def _at(obj: Any, path: tuple[str, ...]) -> Any:
+def _value_at(obj: Any, path: tuple[str, ...]) -> Any:
     for step in path:
         obj = obj.get(step) if isinstance(obj, dict) else None
     return obj if path else None
@@ -82,15 +82,15 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     Raises:
         StatusError: 500, as on the real server: the object has no replicas.
     """
-    replicas = _at(obj, paths.replicas)
+    replicas = _value_at(obj, paths.replicas)
     if replicas is None and strict:
         raise internal_error(
             f'the spec replicas field ".{".".join(paths.replicas)}" does not exist'
         )
     metadata = obj["metadata"]
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": _at(obj, paths.status) or 0}
-    selector = _at(obj, paths.selector)
+    status: dict[str, Any] = {"replicas": _value_at(obj, paths.status) or 0}
+    selector = _value_at(obj, paths.selector)
     if isinstance(selector, dict):
         # The selector of a ReplicationController is a plain map of labels.
         is_plain = not selector.keys() & {"matchLabels", "matchExpressions"}
@@ -111,7 +111,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths, *, strict: bool = True) -> 
     }
 
 
-def scaled(
+def apply_scale(
     old: dict[str, Any], scale: Any, paths: ScalePaths, resource: Resource, name: str
 ) -> dict[str, Any]:
     """The object with the replicas of a ``Scale``.
@@ -151,7 +151,7 @@ def scaled(
     return old
 
 
-def success(resource: Resource, obj: dict[str, Any]) -> bytes:
+def deletion_status(resource: Resource, obj: dict[str, Any]) -> bytes:
     """The ``Status`` of a successful deletion."""
     details = {
         "name": obj["metadata"]["name"],
@@ -181,7 +181,7 @@ ACTIONS: Final = {"binding": BINDING, "eviction": EVICTION}
 """The body kinds of subresources that only take POST."""
 
 
-def completed(obj: dict[str, Any], target: Target) -> dict[str, Any]:
+def with_namespace(obj: dict[str, Any], target: Target) -> dict[str, Any]:
     """The body of a POST to a subresource, with the namespace of the request filled in.
 
     Raises:

@@ -18,7 +18,11 @@ import msgspec
 from appsdk_operator.apiserver._managed_fields import entries
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._registry import deletion
-from appsdk_operator.apiserver._registry.preparation import fit_schema, metadata_of, validate
+from appsdk_operator.apiserver._registry.preparation import (
+    check_metadata,
+    prune_and_default,
+    validate,
+)
 from appsdk_operator.apiserver._registry.write_requests import (
     AdmissionAttributes,
     AdmissionController,
@@ -58,7 +62,7 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 # retries until the request times out.
 _ATTEMPTS: Final = 100
 _ADMIT_ALL: Final = AdmitAll()
-_QUIET: Final = WriteOptions(field_validation="Ignore", origin=Origin())
+_IGNORE_UNKNOWN: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 
 
 def precondition_failed(target: Target, name: str, wanted: str, found: str) -> StatusError:
@@ -118,9 +122,9 @@ class Writer:
             StatusError: it cannot be created.
         """
         resource, strategy = target.served.resource, target.served.resource.strategy
-        metadata = metadata_of(target, obj)
-        self._check_open(target, metadata.get("name", ""))
-        _add_warnings(options, fit_schema(target, obj, options))
+        metadata = check_metadata(target, obj)
+        self._check_accepts_creates(target, metadata.get("name", ""))
+        _add_warnings(options, prune_and_default(target, obj, options))
         if options.manager is not None:
             _metadata.wipe_system_fields(obj["metadata"])
             self.fields.of(target.served).updated(None, obj, options.manager)
@@ -130,7 +134,7 @@ class Writer:
                 strategy.prepare_create(obj)
 
         def fill_in(obj: dict[str, Any]) -> None:
-            _fit_again(target, obj)
+            _prune_and_default_again(target, obj)
             prepare(obj)
 
         attributes = AdmissionAttributes(
@@ -164,20 +168,19 @@ class Writer:
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
         stored = await conversion.to_storage_version(obj, target.served)
-        self._check_open(target, name)
+        self._check_accepts_creates(target, name)
         present = resource.collection.records.get(target.key)
         if present is not None:
-            held = present.deleting
-            raise already_exists(resource.plural, resource.group, name, deleting=held)
+            raise already_exists(resource.plural, resource.group, name, deleting=present.deleting)
         return WriteResult(await self._commit(target, obj, stored, options), 201)
 
-    def _check_open(self, target: Target, name: str) -> None:
+    def _check_accepts_creates(self, target: Target, name: str) -> None:
         """Refuse creates while the definition or the namespace is being deleted."""
         resource = target.served.resource
         if self._catalog.resource(resource.group, resource.plural) is not resource:
             raise StatusError(404, "the server could not find the requested resource", details={})
         if resource.namespaced:
-            self._check_namespace_open(target, name)
+            self._check_namespace_accepts_creates(target, name)
         if resource.terminating:
             raise forbidden(
                 resource.plural,
@@ -186,7 +189,7 @@ class Writer:
                 "create not allowed while custom resource definition is terminating",
             )
 
-    def _check_namespace_open(self, target: Target, name: str) -> None:
+    def _check_namespace_accepts_creates(self, target: Target, name: str) -> None:
         resource = target.served.resource
         namespaces = self._storage.collection("namespaces")
         record = namespaces.records.get(target.namespace)
@@ -252,7 +255,7 @@ class Writer:
                 obj=new,
                 old=old,
                 options=options,
-                fill_in=lambda obj: _fit_again(target, obj),
+                fill_in=lambda obj: _prune_and_default_again(target, obj),
             )
             result = await self._try_update(attributes, record, options, admission, patch=patch)
             if result is not None:
@@ -272,8 +275,8 @@ class Writer:
         target, subresource = attributes.target, attributes.subresource
         resource, strategy = target.served.resource, target.served.resource.strategy
         new, old = attributes.obj, attributes.old
-        metadata = metadata_of(target, new)
-        _add_warnings(options, fit_schema(target, new, options))
+        metadata = check_metadata(target, new)
+        _add_warnings(options, prune_and_default(target, new, options))
         self._check_uid(target, metadata, record, patch=patch)
         if options.manager is not None:
             self.fields.of(target.served, subresource).updated(old, new, options.manager)
@@ -395,14 +398,14 @@ class Writer:
         metadata = new["metadata"]
         deletion.set_propagation(metadata, options.propagation)
         grace = deletion.grace_of(new, options.grace) if resource.strategy.graceful else 0
-        held = resource.strategy.prepare_delete(new)
-        stays = bool(metadata.get("finalizers") or grace or held)
+        delayed = resource.strategy.prepare_delete(new)
+        stays = bool(metadata.get("finalizers") or grace or delayed)
         if not stays and not resource.strategy.graceful:
             if not options.dry_run:
                 self._storage.remove(resource.collection, target.key)
             return WriteResult(attributes.old, 200, deleted=True)
         # Kinds with a grace period get a deletionTimestamp even when nothing delays the deletion.
-        _metadata.mark_deleting(metadata, self.clock.time(), None if held else grace)
+        _metadata.mark_deleting(metadata, self.clock.time(), None if delayed else grace)
         if not options.dry_run and not _identical(new, old):
             record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
@@ -421,7 +424,7 @@ class Writer:
         """Run mutating admission, and check the metadata of a changed object."""
         obj = await admission.mutate(attributes)
         if obj is not attributes.obj:
-            metadata_of(attributes.target, obj)
+            check_metadata(attributes.target, obj)
         return obj
 
     async def _commit(
@@ -456,9 +459,9 @@ def _add_warnings(options: WriteOptions, warnings: list[str]) -> None:
         options.origin.warn(warnings)
 
 
-def _fit_again(target: Target, obj: dict[str, Any]) -> None:
+def _prune_and_default_again(target: Target, obj: dict[str, Any]) -> None:
     """Prune and default an object again after a webhook changed it."""
-    fit_schema(target, obj, _QUIET)
+    prune_and_default(target, obj, _IGNORE_UNKNOWN)
 
 
 def _merge_subresource(

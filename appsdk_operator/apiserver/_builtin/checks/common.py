@@ -23,20 +23,20 @@ __all__ = [
     "amount_of",
     "config_key",
     "internal",
+    "is_invalid_selector",
     "key",
     "label",
     "labels",
-    "matches",
     "network",
     "not_found",
     "not_negative",
+    "number_or_percentage",
     "one_of",
     "port_name",
     "port_number",
     "port_or_name",
     "selector",
-    "selects_badly",
-    "share",
+    "selects",
     "subdomain",
     "unchanged",
 ]
@@ -187,7 +187,7 @@ def config_key(value: str, path: str) -> Errors:
         yield FieldError.invalid(path, value, "must not start with '..'")
 
 
-def share(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
+def number_or_percentage(value: Any, path: str, *, up_to_all: bool = False) -> Errors:
     """A number that is at least 0, or a percentage; ``up_to_all`` limits it to 100 %."""
     if isinstance(value, int):
         yield from not_negative(value, path)
@@ -238,12 +238,12 @@ def selector(value: _Object | None, path: str) -> Errors:
                 yield FieldError.invalid(f"{at}.values[{number}]", text, problem)
 
 
-def selects_badly(value: _Object | None) -> bool:
+def is_invalid_selector(value: _Object | None) -> bool:
     """Whether a selector is not valid."""
     return value is not None and any(True for _ in selector(value, ""))
 
 
-def matches(value: _Object | None, found: _Object | None) -> bool:
+def selects(value: _Object | None, found: _Object | None) -> bool:
     """Whether a valid selector matches labels; a missing one matches nothing."""
     if value is None:
         return False

@@ -394,7 +394,7 @@ def disruption_budget(new: _Object, _old: _Object | None) -> list[FieldError]:
         detail = "minAvailable and maxUnavailable cannot be both set"
         errors.append(FieldError.invalid("spec", shown, detail))
     for name in ("minAvailable", "maxUnavailable"):
-        errors += checks.share(spec.get(name), f"spec.{name}", up_to_all=True)
+        errors += checks.number_or_percentage(spec.get(name), f"spec.{name}", up_to_all=True)
     allowed = ("AlwaysAllow", "IfHealthyBudget")
     policy = spec.get("unhealthyPodEvictionPolicy")
     errors += checks.one_of(policy, allowed, "spec.unhealthyPodEvictionPolicy")

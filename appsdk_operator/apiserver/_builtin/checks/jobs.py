@@ -41,7 +41,7 @@ def job(new: _Object, old: _Object | None) -> list[FieldError]:
         errors += checks.selector(wanted, "spec.selector")
     if not spec.get("manualSelector") and old is None:
         errors += _generated(new, wanted)
-    if not checks.matches(wanted, labels):
+    if not checks.selects(wanted, labels):
         detail = "`selector` does not match template `labels`"
         errors.append(FieldError.invalid("spec.template.metadata.labels", labels, detail))
     if old is not None:

@@ -65,7 +65,7 @@ def controller(new: _Object, _old: _Object | None) -> list[FieldError]:
     if made is None:
         return [*errors, FieldError.required("spec.template")]
     labels = (made.get("metadata") or {}).get("labels")
-    if wanted and not checks.matches({"matchLabels": wanted}, labels):
+    if wanted and not checks.selects({"matchLabels": wanted}, labels):
         errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
     errors += template(made, "spec.template")
     return [*errors, *_always(made, "ReplicationController")]
@@ -120,7 +120,7 @@ def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
     wanted, made = spec.get("selector"), spec.get("template") or {}
     errors += checks.selector(wanted, "spec.selector")
     labels = (made.get("metadata") or {}).get("labels")
-    if not checks.selects_badly(wanted) and not checks.matches(wanted, labels):
+    if not checks.is_invalid_selector(wanted) and not checks.selects(wanted, labels):
         errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
     if wanted is not None and not wanted:
         detail = "empty selector is invalid for daemonset"
@@ -144,11 +144,11 @@ def _selected(spec: _Object, kind: str, owner: str, complaint: str) -> Errors:
             detail = f"empty selector is invalid for {kind}"
             yield FieldError.invalid("spec.selector", {}, detail)
     labels = (made.get("metadata") or {}).get("labels")
-    if checks.selects_badly(wanted):
+    if checks.is_invalid_selector(wanted):
         error = FieldError.invalid("spec.selector", wanted, complaint)
         yield error if complaint else _bare(error)
         return
-    if wanted != {} and not checks.matches(wanted, labels):
+    if wanted != {} and not checks.selects(wanted, labels):
         yield FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH)
     yield from template(made, "spec.template")
     yield from _always(made, owner)
@@ -189,8 +189,8 @@ def _deployment_strategy(strategy: _Object, at: str) -> Errors:
     elif kind == "RollingUpdate":
         at, rolling = f"{at}.rollingUpdate", rolling or {}
         unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-        yield from checks.share(unavailable, f"{at}.maxUnavailable")
-        yield from checks.share(surge, f"{at}.maxSurge")
+        yield from checks.number_or_percentage(unavailable, f"{at}.maxUnavailable")
+        yield from checks.number_or_percentage(surge, f"{at}.maxSurge")
         if str(unavailable) in ("0", "0%") and str(surge) in ("0", "0%"):
             detail = "may not be 0 when `maxSurge` is 0"
             yield FieldError.invalid(f"{at}.maxUnavailable", unavailable, detail)
@@ -216,7 +216,9 @@ def _stateful_strategy(strategy: _Object, at: str) -> Errors:
             partition = rolling.get("partition", 0)
             yield from checks.not_negative(partition, f"{at}.rollingUpdate.partition")
             share = rolling.get("maxUnavailable")
-            yield from checks.share(share, f"{at}.rollingUpdate.maxUnavailable", up_to_all=True)
+            yield from checks.number_or_percentage(
+                share, f"{at}.rollingUpdate.maxUnavailable", up_to_all=True
+            )
     else:
         shown = checks.internal(Type=kind, RollingUpdate=None)
         yield FieldError.invalid(at, shown, "must be 'RollingUpdate' or 'OnDelete'")
@@ -232,8 +234,8 @@ def _daemon_strategy(strategy: _Object, at: str) -> Errors:
         return
     at = f"{at}.rollingUpdate"
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    yield from checks.share(unavailable, f"{at}.maxUnavailable", up_to_all=True)
-    yield from checks.share(surge, f"{at}.maxSurge", up_to_all=True)
+    yield from checks.number_or_percentage(unavailable, f"{at}.maxUnavailable", up_to_all=True)
+    yield from checks.number_or_percentage(surge, f"{at}.maxSurge", up_to_all=True)
     if not _is_zero(unavailable) and not _is_zero(surge):
         detail = "may not be set when maxUnavailable is non-zero"
         yield FieldError.invalid(f"{at}.maxSurge", surge, detail)

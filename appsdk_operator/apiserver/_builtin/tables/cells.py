@@ -17,11 +17,11 @@ __all__ = [
     "condition_of",
     "containers_of",
     "get",
+    "join_first",
     "labels_text",
     "name_of",
     "number",
     "selector_text",
-    "some",
 ]
 
 Since = str | tuple[str, str] | int | None
@@ -95,7 +95,7 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-def some(items: Sequence[str], limit: int) -> str:
+def join_first(items: Sequence[str], limit: int) -> str:
     """The first items, and the number of the others."""
     shown = ",".join(items[:limit])
     return f"{shown} + {len(items) - limit} more..." if len(items) > limit else shown

@@ -13,9 +13,9 @@ from appsdk_operator.apiserver._builtin.tables.cells import (
     age_of,
     condition_of,
     get,
+    join_first,
     labels_text,
     name_of,
-    some,
 )
 
 __all__ = [
@@ -72,7 +72,7 @@ def endpoints(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
         ports = [port.get("port") for port in subset.get("ports") or ()]
         for port in ports or [None]:
             found += [ip if port is None else f"{ip}:{port}" for ip in addresses]
-    return [name_of(obj), some(found, 3) if found else NONE, age_of(obj, ago)]
+    return [name_of(obj), join_first(found, 3) if found else NONE, age_of(obj, ago)]
 
 
 def endpoint_slice(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
@@ -82,8 +82,8 @@ def endpoint_slice(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
     return [
         name_of(obj),
         obj.get("addressType", ""),
-        some(ports, 3) if ports else UNSET,
-        some(found, 3) if found else UNSET,
+        join_first(ports, 3) if ports else UNSET,
+        join_first(found, 3) if found else UNSET,
         age_of(obj, ago),
     ]
 
@@ -94,7 +94,7 @@ def ingress(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
     return [
         name_of(obj),
         get(obj, "spec", "ingressClassName", default=NONE),
-        some(hosts, 3) if hosts else "*",
+        join_first(hosts, 3) if hosts else "*",
         _addresses(get(obj, "status", "loadBalancer", "ingress", default=())),
         "80, 443" if get(obj, "spec", "tls") else "80",
         age_of(obj, ago),

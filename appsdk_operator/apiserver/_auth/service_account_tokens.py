@@ -30,7 +30,7 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 from appsdk_operator.runtime import Clock
 
-__all__ = ["AUDIENCES", "ISSUER", "AccountTokens", "TokenError"]
+__all__ = ["AUDIENCES", "ISSUER", "ServiceAccountTokens", "TokenError"]
 
 ISSUER: Final = "https://kubernetes.default.svc"
 AUDIENCES: Final = ("api",)
@@ -48,7 +48,7 @@ class TokenError(Exception):
 
 
 @final
-class AccountTokens:
+class ServiceAccountTokens:
     """Issues and verifies the tokens of the service accounts in a storage."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
@@ -206,12 +206,12 @@ class AccountTokens:
             raise TokenError(
                 f"service account UID ({record.uid}) does not match claim ({account['uid']})"
             )
-        if self._is_long_gone(record):
+        if self._was_deleted(record):
             raise TokenError(f"service account {record.key} has been deleted")
 
     def _check_bound(self, kind: str, plural: str, key: str, uid: str) -> None:
         record = self._storage.collection(plural).records.get(key)
-        if record is None or self._is_long_gone(record):
+        if record is None or self._was_deleted(record):
             raise TokenError("service account token has been invalidated")
         if record.uid != uid:
             raise TokenError(
@@ -219,7 +219,7 @@ class AccountTokens:
                 f"match service account {kind} ref claim ({uid})"
             )
 
-    def _is_long_gone(self, record: Record) -> bool:
+    def _was_deleted(self, record: Record) -> bool:
         """Whether an object's deletionTimestamp is more than a minute ago."""
         if not record.deleting:
             return False
