@@ -163,6 +163,7 @@ _ROOMS = {
         "reconcile_context",
         "set_condition",
         "set_controller_reference",
+        "until",
         "wait_for",
     ),
     "manager": (
@@ -222,7 +223,6 @@ _ROOMS = {
 }
 _HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names}
 _HOMES["kinds"] = f"{__name__}.resource.kinds"
-_HOMES["until"] = f"{__name__}.controllers"
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, all of them
 

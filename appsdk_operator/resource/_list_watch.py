@@ -153,13 +153,13 @@ _BY_FIRST_LETTER = {
 
 
 def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, StatusT]:
-    """The objects of one page, each with bytes of its own.
+    """Decode one page of a list; each object gets a copy of its bytes.
 
-    An item that cannot be read costs itself alone: it is among :attr:`ListPage.undecodable`.
+    Items that cannot be decoded are in :attr:`ListPage.undecodable`.
 
     Raises:
-        DecodeError: not a list, or there is no telling where its items end.
-        WrongKindError: it, or each of its items, is of another kind.
+        DecodeError: it is no list, or the ends of its items cannot be found.
+        WrongKindError: the list, or each of its items, is of another kind.
     """
     try:
         page = _decode_list(body)
@@ -201,7 +201,7 @@ def _is_wrong_kind(error: Exception) -> bool:
 
 
 def _split_list(body: bytes) -> _List | None:
-    """A list cut into its items by brackets and quotes alone, None where that cannot be done."""
+    """A list cut into items by brackets and quotes alone; None: it cannot be cut."""
     try:
         parts = _deep_json.members(body)
         items = parts.pop("items")

@@ -89,8 +89,8 @@ class MergeKeys:
                 return found if found.merges else None
         return None
 
-    def but(self, rules: Mapping[str, MergeRule]) -> MergeKeys:
-        """The same table with other ``rules`` for some fields."""
+    def updated(self, rules: Mapping[str, MergeRule]) -> MergeKeys:
+        """A copy with other ``rules`` for some fields."""
         return MergeKeys({**self._rules, **rules})
 
 

@@ -332,7 +332,7 @@ def test_owner_references_and_conditions_are_told_apart_by_their_keys() -> None:
 
 
 def test_the_table_of_merge_keys_can_be_changed() -> None:
-    keys = BUILTIN_MERGE_KEYS.but({"spec.containers": MergeRule(merges=False)})
+    keys = BUILTIN_MERGE_KEYS.updated({"spec.containers": MergeRule(merges=False)})
     assert keys.rule(("spec", "containers")) is None
     assert MergeKeys({}).rule(("spec", "containers")) is None
     patch = {"spec": {"containers": [{"name": "c"}]}}

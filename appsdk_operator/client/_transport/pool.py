@@ -58,14 +58,14 @@ class Pool:
         connection.close()
 
     def clear(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
     def close(self) -> None:
-        """Close what is idle, and keep nothing from now on."""
+        """Close the idle connections, and later ones when they are returned."""
         self._closed = True
         self.clear()
 

@@ -92,26 +92,26 @@ class TLSStream:
         return bool(below or self._incoming.pending or self._tls.pending())
 
     def recv_into(self, view: memoryview) -> int:
-        """Fill ``view`` with the records that are there; waits for the first one; 0 at the end."""
+        """Wait for a record, and fill ``view`` with all records that have come; 0 at the end."""
         filled = 0
         size = len(view)
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
         incoming = self._incoming
         while filled < size:
-            # The exception of an empty buffer costs more than to ask whether it is empty.
+            # A check for an empty buffer costs less than the exception that it raises.
             if filled and not incoming.pending and not self._tls.pending():
                 return filled
             try:
                 count = read(size - filled, view[filled:])
             except ssl.SSLWantReadError:
-                # A key update in what was read asks for an answer.
+                # A key update among the records requires an answer.
                 self._flush()
                 if filled:
                     return filled
                 self._feed(size)
                 continue
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                # Without close_notify as well: HTTP's own framing tells whether an end is the end.
+                # Also without close_notify: HTTP's framing shows whether the answer is complete.
                 return filled
             if not count:
                 return filled
@@ -119,7 +119,7 @@ class TLSStream:
         return filled
 
     def makefile(self) -> io.RawIOBase:
-        """An unbuffered reader of what is decrypted."""
+        """An unbuffered reader of the decrypted bytes."""
         return _RawReader(self)
 
     def _flush(self) -> None:

@@ -13,7 +13,7 @@ _checks: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("checks_before_
 
 @contextlib.contextmanager
 def checked_before_write(check: Callable[[], None]) -> Iterator[None]:
-    """Have ``check`` called before each request other than a GET that the block sends.
+    """Call ``check`` before each request of the block that is no GET.
 
     The sending thread calls it when the connection is open and nothing is sent yet; what it raises
     ends the request. It applies to requests of this thread, or task, only.
