@@ -14,6 +14,9 @@ PROGRAM = """
 import signal, sys, threading
 from appsdk_operator.manager import Operator
 
+# A shell's background jobs ignore SIGINT, and these tests may run in one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Controller:
     def run(self, stop):
         print("running", flush=True)
