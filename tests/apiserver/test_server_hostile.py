@@ -13,54 +13,28 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver import APIServer
+from tests.definitions import SCALE, widget_definition
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 CORE = "/api/v1/namespaces/default"
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {
-                    "status": {},
-                    "scale": {
-                        "specReplicasPath": ".spec.replicas",
-                        "statusReplicasPath": ".status.replicas",
-                    },
-                },
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "replicas": {"type": "integer"},
-                                    "share": {"type": "number"},
-                                    "name": {"type": "string", "pattern": "^(a+)+$"},
-                                    "any": {
-                                        "type": "object",
-                                        "x-kubernetes-preserve-unknown-fields": True,
-                                    },
-                                },
-                            }
-                        },
-                    }
+CRD = widget_definition(
+    {
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "replicas": {"type": "integer"},
+                    "share": {"type": "number"},
+                    "name": {"type": "string", "pattern": "^(a+)+$"},
+                    "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
                 },
             }
-        ],
+        }
     },
-}
+    scale=SCALE,
+)
 WIDGET = {
     "apiVersion": "example.com/v1",
     "kind": "Widget",

@@ -24,6 +24,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy
 from appsdk_operator.watchers import ConstantBackoff, InformerController
+from tests.definitions import widget_definition
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -31,42 +32,20 @@ CRD = kinds.apiextensions.v1.CustomResourceDefinition
 TIMEOUT = 30.0
 CLOCK = RealClock()
 
-WIDGET_CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "size": {"type": "integer", "maximum": 1_000_000_000},
-                                    "color": {"type": "string"},
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                            },
-                        },
-                    }
+WIDGET_CRD = widget_definition(
+    {
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "size": {"type": "integer", "maximum": 1_000_000_000},
+                    "color": {"type": "string"},
                 },
-            }
-        ],
-    },
-}
+            },
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        }
+    }
+)
 
 
 class Server(Protocol):

@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from appsdk_operator.runtime import RealClock, StopSignal
+from tests.manager.lease_fakes import FakeLeases, Running
 
 _CLOCK = RealClock()
 
@@ -138,3 +139,26 @@ def serve() -> Iterator[Callable[..., Served]]:
     errors = [error for served in running for error in served.errors]
     if errors:
         raise errors[0]
+
+
+@pytest.fixture
+def leases() -> Iterator[FakeLeases]:
+    """A server with Leases; candidates that still run are ended after the test."""
+    leases = FakeLeases()
+    yield leases
+    leases.fault = lambda verb: None
+    for running in Running.all:
+        running.stop_signal.set()
+        if running.thread.ident is not None:
+            running.end()
+    Running.all.clear()
+
+
+@pytest.fixture
+def gate(leases: FakeLeases) -> Iterator[threading.Event]:
+    """Closed by a test, requests hang until it is open again."""
+    gate = threading.Event()
+    gate.set()
+    leases.fault = lambda verb: (gate.wait(20.0), None)[1]
+    yield gate
+    gate.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,28 +11,6 @@ import pytest
 from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.manager.lease_fakes import FakeLeases, Running, answer, eventually
-
-
-@pytest.fixture
-def leases() -> Iterator[FakeLeases]:
-    leases = FakeLeases()
-    yield leases
-    leases.fault = lambda verb: None
-    for running in Running.all:
-        running.stop_signal.set()
-        if running.thread.ident is not None:
-            running.end()
-    Running.all.clear()
-
-
-@pytest.fixture
-def gate(leases: FakeLeases) -> Iterator[threading.Event]:
-    """Closed by a test, requests hang until it is open again."""
-    gate = threading.Event()
-    gate.set()
-    leases.fault = lambda verb: (gate.wait(20.0), None)[1]
-    yield gate
-    gate.set()
 
 
 def test_a_candidate_makes_the_lease_and_leads(leases: FakeLeases) -> None:

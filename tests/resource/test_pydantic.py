@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
+from appsdk_operator import EncodeError, Kind, MutableObject
 from appsdk_operator.resource import custom_resource_definition, encode_json
+from tests.resource.typed_objects import kind_of, read, refusal
 
 pydantic = pytest.importorskip("pydantic")
 dataclasses = pytest.importorskip("pydantic.dataclasses")
@@ -36,29 +37,6 @@ class Strict(pydantic.BaseModel, frozen=True, strict=True):
 @attrs.frozen
 class Attrs:
     ports: tuple[Port, ...] = ()
-
-
-def kind_of(view: Any) -> Kind[Any, Any]:
-    return Kind(group="example.com", version="v1", kind="Widget", spec=view, status=view)
-
-
-def read(view: Any, spec: Any) -> Any:
-    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec, "status": spec}
-    obj = Object.from_dict(kind_of(view), data)
-    assert obj.mutable_copy().spec == obj.spec
-    assert obj.status == obj.spec
-    return obj.spec
-
-
-def refusal(view: Any, spec: Any) -> str:
-    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
-    obj = Object.from_dict(kind_of(view), data)
-    with pytest.raises(DecodeError) as of_object:
-        _ = obj.spec
-    with pytest.raises(DecodeError) as of_draft:
-        _ = obj.mutable_copy().spec
-    assert str(of_object.value) == str(of_draft.value)
-    return str(of_object.value)
 
 
 def test_a_frozen_pydantic_model_is_read() -> None:

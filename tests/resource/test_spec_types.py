@@ -11,7 +11,8 @@ import attrs
 import msgspec
 import pytest
 
-from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
+from appsdk_operator import EncodeError, Kind, MutableObject
+from tests.resource.typed_objects import kind_of, read, refusal
 
 
 @attrs.frozen
@@ -41,29 +42,6 @@ class Data:
 
 class Struct(msgspec.Struct, frozen=True):
     size: int = 0
-
-
-def kind_of(view: Any) -> Kind[Any, Any]:
-    return Kind(group="example.com", version="v1", kind="Widget", spec=view, status=view)
-
-
-def read(view: Any, spec: Any) -> Any:
-    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec, "status": spec}
-    obj = Object.from_dict(kind_of(view), data)
-    assert obj.mutable_copy().spec == obj.spec
-    assert obj.status == obj.spec
-    return obj.spec
-
-
-def refusal(view: Any, spec: Any) -> str:
-    data = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
-    obj = Object.from_dict(kind_of(view), data)
-    with pytest.raises(DecodeError) as of_object:
-        _ = obj.spec
-    with pytest.raises(DecodeError) as of_draft:
-        _ = obj.mutable_copy().spec
-    assert str(of_object.value) == str(of_draft.value)
-    return str(of_object.value)
 
 
 @pytest.mark.parametrize(

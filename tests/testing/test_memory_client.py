@@ -27,42 +27,18 @@ from appsdk_operator.controllers import Request
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, MemoryServer, MemoryView, running
+from tests.definitions import widget_definition
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-WIDGET_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"kind": "Widget", "plural": "widgets"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"size": {"type": "integer", "maximum": 9}},
-                            },
-                            "status": {
-                                "type": "object",
-                                "properties": {"size": {"type": "integer"}},
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+WIDGET_CRD = widget_definition(
+    {
+        "properties": {
+            "spec": {"type": "object", "properties": {"size": {"type": "integer", "maximum": 9}}},
+            "status": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        }
+    }
+)
 
 
 def config_map(name: str, **data: str) -> MutableObject:

@@ -30,33 +30,11 @@ from appsdk_operator.watchers import (
     default_finalizer,
     in_progress_finalizer,
 )
+from tests.definitions import widget_definition
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"kind": "Widget", "plural": "widgets"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+CRD = widget_definition({"x-kubernetes-preserve-unknown-fields": True})
 OTHER, ANOTHER = "first.example.org/x", "second.example.org/y"
 
 

@@ -60,6 +60,14 @@ def simulate(plan: Plan, how: str = "watcher", **options: Any) -> Simulation:
     return Simulation(WIDGET, lambda process: [plan.make(how, process)], resync=30.0, **options)
 
 
+def create_and_delete(simulation: Simulation) -> None:
+    """The life of an object, each event handled before the next one."""
+    simulation.server.create("a")
+    follow(simulation)
+    simulation.server.delete("a")
+    follow(simulation)
+
+
 def an_hour(simulation: Simulation) -> None:
     for _ in range(120):
         simulation.advance(30.0)
@@ -128,10 +136,7 @@ def test_kinds_without_generations_bring_it_back_by_any_change():
 def test_a_deletion_is_told_and_what_is_made_anew_is_new(how):
     plan = Plan(HOPELESS)
     with simulate(plan, how) as simulation:
-        simulation.server.create("a")
-        follow(simulation)
-        simulation.server.delete("a")
-        follow(simulation)
+        create_and_delete(simulation)
         simulation.server.create("a")
         follow(simulation)
         assert [call.split()[0].lower() for call in plan.calls] in (
@@ -144,10 +149,7 @@ def test_a_deletion_is_told_and_what_is_made_anew_is_new(how):
 def test_an_object_on_its_way_out_is_cleaned_up(how):
     plan = Plan(HOPELESS)
     with simulate(plan, how) as simulation:
-        simulation.server.create("a")
-        follow(simulation)
-        simulation.server.delete("a")
-        follow(simulation)
+        create_and_delete(simulation)
         assert [call.split()[0].lower() for call in plan.calls][1:] == ["delete"]
         assert simulation.server.find("a") is None
 
