@@ -15,8 +15,8 @@ PAGES = [
     ROOT / "docs/architecture.md",
     *sorted((ROOT / "docs/internals").glob("*.md")),
 ]
-# Paths are written from the top, from the package, or, on a page about one room, from the room.
-_BASES = [ROOT, _PACKAGE, *(path for path in sorted(_PACKAGE.iterdir()) if path.is_dir())]
+# Paths are written from the top or from the package; a page on one room leaves out the rest.
+_BASES = [ROOT, _PACKAGE]
 _PATH = re.compile(r"[\w.-]+(?:/[\w.*-]*)+|[\w-]+\.(?:py|md|toml|yaml)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _MADE = {".venv"}
@@ -35,10 +35,11 @@ def paths(page: Path) -> Iterator[str]:
 
 
 def exists(path: str) -> bool:
-    """Whether there is such a file or folder; a name alone may be anywhere in the package."""
-    if "/" not in path and path.endswith(".py") and any(_PACKAGE.rglob(path)):
-        return True
-    return any(any(base.glob(path.rstrip("/"))) for base in _BASES)
+    """Whether there is such a file or folder, from a base or anywhere below."""
+    pattern = path.rstrip("/")
+    return any(any(base.glob(pattern)) for base in _BASES) or any(
+        any(folder.rglob(pattern)) for folder in (_PACKAGE, ROOT / "tests/differential")
+    )
 
 
 @pytest.mark.parametrize("guide", PAGES, ids=lambda guide: guide.name)
