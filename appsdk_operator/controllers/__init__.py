@@ -1,19 +1,19 @@
-"""Reconcile: bring the world in line with what objects ask for, whatever happened to them.
+"""Controllers: reconcilers that bring the world in line with what objects specify.
 
-A reconciler is told *which* object, not *what happened*: it reads the present state and does what
-is missing. So events can be merged, missed and repeated without harm, and a failure is mended by
-calling it again. Where each event counts, use :mod:`appsdk_operator.watchers` instead.
+A reconciler gets the *key* of an object, not *what happened* to it: it reads the present state and
+does what is missing. So events can be merged, missed and repeated without harm, and a failure is
+corrected by the next call. If each event matters, use :mod:`appsdk_operator.watchers` instead.
 
-The way of an event: a source (a cached kind, a channel, a timer) hears of something; event filters
-drop what does not matter; a handler turns the rest into requests; the queue merges those of one
-object, holds them until they are due, and hands them to workers by priority; a worker calls the
-reconciler, and what comes of it decides about the next time:
+An event takes these steps. A source (a cached kind, a channel, a timer) delivers it; predicates
+filter it; a handler turns it into requests. The queue merges the requests of one object, holds them
+until they are due, and passes them to workers by priority. A worker calls the reconciler, and the
+result decides on the next call:
 
-* nothing, or ``Result()``: done, until something happens;
-* ``Result(requeue_after=seconds)``: again then, or sooner when something happens;
-* an exception: again after a delay that grows from failure to failure;
-* ``RetryAfter(seconds)``: again then, and the delay does not grow;
-* ``TerminalError``: not again, until something happens.
+* None, or ``Result()``: done, until the next event;
+* ``Result(requeue_after=seconds)``: after that time, or earlier at the next event;
+* an exception: after a delay that grows with each failure;
+* ``RetryAfter(seconds)``: after that time; the delay does not grow;
+* ``TerminalError``: no retry, until the next event.
 
 >>> from appsdk_operator.controllers import Controller, Request, Result
 >>> def reconcile(request: Request) -> Result:
@@ -30,23 +30,23 @@ True
 >>> controller.close()
 
 Guarantees:
-    * One request is never reconciled twice at once, with any number of workers.
-    * A request that was asked for is reconciled, once more if asked for meanwhile, until that
-      succeeds, is given up (``max_attempts``) or fails for good.
-    * Nothing is reconciled before every source has handed over what was there at its start.
-    * Nothing is reconciled before its time, and nothing waits for another request's backoff.
+    * Reconciles of one request never overlap, with any number of workers.
+    * A request is reconciled until that succeeds, is given up (``max_attempts``) or fails
+      terminally; one that is added meanwhile is reconciled once more.
+    * No reconcile starts before every source has added its initial requests.
+    * No request is reconciled before it is due, and none waits for another one's backoff.
 
 Caveats:
-    * A reconciler must come to the same end when it is called again after a half-done try.
-    * A constant stream of requests of a high priority keeps those of a lower one waiting.
-    * Plain Python code cannot be ended from outside: at a deadline or a stop a reconciler has to
-      look at ``reconcile_context().stop``.
-    * What a reconciler reads from a cache may be older than what it just wrote, unless it reads
-      through the manager's client.
+    * A reconciler must be idempotent: it may be called again after a half-done try.
+    * A constant stream of requests with a high priority delays those with a lower one.
+    * Plain Python code cannot be interrupted: at a deadline or a stop a reconciler has to check
+      ``reconcile_context().stop``.
+    * A read from a cache may be older than the reconciler's last write, unless it reads through
+      the manager's client.
 
-Errors: what a reconciler raises is logged, counted and retried. What ends :meth:`Controller.run`:
-a source that fails or does not sync in time, threads that outlive the stop, and with
-``recover_exceptions=False`` a bug in a reconciler. Wrong options are refused at construction.
+Errors: an error of a reconciler is logged, counted and retried. :meth:`Controller.run` ends with an
+error when a source fails or does not sync in time, when threads outlive the stop, and with
+``recover_exceptions=False`` at a bug in a reconciler. Constructors refuse wrong options.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Puts a controller together: what it is for, what else concerns it, and how it works."""
+"""The controller builder."""
 
 from __future__ import annotations
 
@@ -32,66 +32,66 @@ R = TypeVar("R", bound=Hashable)
 
 
 class BuilderError(ValueError):
-    """A controller was described in a way that cannot work; the text has every reason."""
+    """The description of a controller is invalid; the text has every problem."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems: tuple[str, ...] = tuple(problems)
-        """What is wrong, a sentence each."""
+        """The problems, a sentence each."""
         super().__init__("; ".join(self.problems))
 
 
 class ControllerHost(Protocol):
-    """What a builder needs of where the controller will run; a :class:`Manager` is one.
+    """What a builder needs of the host that runs the controller; a :class:`Manager` is one.
 
-    One that has ``note_draft(draft)``, too, is told of each controller that is begun.
+    If it has ``note_draft(draft)``, that is called for each new builder.
     """
 
     @property
     def cache(self) -> Cache:
-        """Where the events of kinds come from."""
+        """The cache whose events feed the controller."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What the controller waits on."""
+        """The clock of the controller."""
         ...
 
     @property
     def metrics(self) -> Metrics:
-        """Where it publishes."""
+        """The metrics that the controller publishes in."""
         ...
 
     @property
     def controller_options(self) -> ControllerOptions:
-        """What its own options leave open."""
+        """The defaults for options that the controller does not set."""
         ...
 
     def add(self, runnable: Any, /) -> Any:
-        """Run it with everything else."""
+        """Run ``runnable`` with the host."""
         ...
 
 
 @final
 @attrs.define(eq=False)
 class Draft:
-    """What a host is told of a controller that is being described, so that it may ask after it.
+    """A controller that is being described, for a host that reports unfinished builders.
 
-    It holds neither the builder nor the host.
+    It refers neither to the builder nor to the host.
     """
 
-    said: list[str] = attrs.field(factory=list)
-    """The calls so far, as they are written."""
+    calls: list[str] = attrs.field(factory=list)
+    """The calls so far, as source text."""
     is_over: bool = False
-    """Whether its builder was asked to build it."""
+    """Whether ``build()`` was called."""
 
     def __str__(self) -> str:
-        return ".".join(["controller_for(…)", *self.said])
+        return ".".join(["controller_for(…)", *self.calls])
 
 
 @final
 @attrs.frozen(kw_only=True)
 class _Watch:
-    """A kind whose events are watched."""
+    """One watched kind, with its handler and predicates."""
 
     kind: Kind
     handler: Handler[Any]
@@ -110,13 +110,13 @@ def controller_for(host: ControllerHost, *, request_type: type[R]) -> Controller
 def controller_for(
     host: ControllerHost, *, request_type: type[Any] = Request
 ) -> ControllerBuilder[Any]:
-    """Begin to describe a controller that will run on ``host``.
+    """A builder for a controller that will run on ``host``.
 
         controller_for(manager).for_(WIDGET).owns(kinds.apps.v1.Deployment).complete(reconcile)
 
     Args:
-        host: a :class:`Manager`, or what else has a cache and runs things.
-        request_type: what its requests are, where they are no objects' keys; then watches need
+        host: a :class:`Manager`, or another :class:`ControllerHost`.
+        request_type: the type of its requests if they are no object keys. Watches then need
             handlers that make such requests, and ``for_`` and ``owns`` cannot be used.
 
     Raises:
@@ -136,11 +136,11 @@ _HOST = ("cache", "clock", "metrics", "controller_options", "add")
 
 @final
 class ControllerBuilder(Generic[R]):
-    """A controller being described; each method returns the builder.
+    """Builds a controller; each method returns the builder.
 
-    Wrong types are refused at once. What does not go together is found by :meth:`build`, all of it
-    in one :class:`BuilderError`. Nothing happens before that. Not thread-safe. The words and rules
-    are those of controller-runtime's builder.
+    Wrong types are refused at once. :meth:`build` checks the combination and raises one
+    :class:`BuilderError` with all problems. The builder starts nothing. Not thread-safe. The names
+    and rules are those of controller-runtime's builder.
     """
 
     def __init__(self, host: ControllerHost, request_type: type[Any]) -> None:
@@ -149,7 +149,7 @@ class ControllerBuilder(Generic[R]):
         self._request_type = request_type
         self._for: Kind | None = None
         self._owned: list[Kind] = []
-        self._makers: list[Callable[[], _Watch]] = []
+        self._watch_factories: list[Callable[[], _Watch]] = []
         self._sources: list[Source[R]] = []
         self._filters: tuple[Predicate, ...] = ()
         self._options: ControllerOptions | None = None
@@ -161,7 +161,7 @@ class ControllerBuilder(Generic[R]):
         if callable(note_draft):
             note_draft(self._draft)
 
-    # What it watches.
+    # Watches.
 
     def for_(
         self,
@@ -170,19 +170,19 @@ class ControllerBuilder(Generic[R]):
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
-        """Reconcile the objects of ``kind``: an event of one requests it.
+        """Reconcile the objects of ``kind``: an event requests its object.
 
-        Gives the controller its name, if :meth:`named` gives no other, the kind in its logs, and
-        the concurrency that the host's ``kind_concurrency`` has for the kind. Once only.
+        The kind is also the controller's name, unless :meth:`named` sets another, and selects its
+        concurrency in the host's ``kind_concurrency``; logs show it. Call it once.
 
         Args:
-            kind: what is reconciled.
-            predicates: all of them must let an event pass; for this kind only.
-            metadata_only: whether the local copy needs to hold the metadata alone. There is one
-                copy of a kind for the whole process: reading such an object's spec is an error.
+            kind: the kind to reconcile.
+            predicates: an event of this kind must pass all of them.
+            metadata_only: whether the local copy only needs metadata. The process has one copy of a
+                kind: reading the spec of such an object is an error.
 
         Raises:
-            TypeError: an argument has no form that is known.
+            TypeError: an argument has the wrong type.
         """
         _check_kind(kind)
         if self._for is not None:
@@ -192,8 +192,8 @@ class ControllerBuilder(Generic[R]):
             )
         else:
             self._for = kind
-        self._draft.said.append(f"for_({kind})")
-        self._need_keys(f"for_({kind})")
+        self._draft.calls.append(f"for_({kind})")
+        self._require_object_requests(f"for_({kind})")
         return self._watch(kind, for_object(), predicates, metadata_only=metadata_only)
 
     def owns(
@@ -204,21 +204,21 @@ class ControllerBuilder(Generic[R]):
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
-        """Events of ``kind`` request the object of :meth:`for_` that owns it.
+        """Watch ``kind``: an event requests the object of :meth:`for_` that owns its object.
 
         Args:
-            kind: what the reconciler makes for its objects.
+            kind: the kind of the owned objects, which the reconciler creates.
             match_every_owner: whether every owner of the kind is requested, and not only the one
                 whose reference says ``controller: true``.
             predicates: as for :meth:`for_`.
             metadata_only: as for :meth:`for_`.
 
         Raises:
-            TypeError: an argument has no form that is known.
+            TypeError: an argument has the wrong type.
         """
         _check_kind(kind)
         self._owned.append(kind)
-        self._need_keys(f"owns({kind})")
+        self._require_object_requests(f"owns({kind})")
         filters = as_predicates(predicates)
 
         def make() -> _Watch:
@@ -228,7 +228,7 @@ class ControllerBuilder(Generic[R]):
                 kind=kind, handler=handler, predicates=filters, metadata_only=metadata_only
             )
 
-        self._makers.append(make)
+        self._watch_factories.append(make)
         return self
 
     def watches(
@@ -239,18 +239,18 @@ class ControllerBuilder(Generic[R]):
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
-        """Events of ``kind`` request what ``handler`` says.
+        """Watch ``kind``: ``handler`` turns its events into requests.
 
         Args:
-            kind: whose events.
+            kind: the kind to watch.
             handler: a :class:`Handler`, or a function that maps an object to requests, as for
-                :func:`map_objects`; what it returns that is no request of this controller, is a
-                failure of its own.
+                :func:`map_objects`. A function that returns anything else than requests of this
+                controller fails.
             predicates: as for :meth:`for_`.
             metadata_only: as for :meth:`for_`.
 
         Raises:
-            TypeError: an argument has no form that is known.
+            TypeError: an argument has the wrong type.
         """
         _check_kind(kind)
         made: Handler[Any]
@@ -269,13 +269,13 @@ class ControllerBuilder(Generic[R]):
         *,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
     ) -> ControllerBuilder[R]:
-        """The same with ``metadata_only``."""
+        """:meth:`watches` with ``metadata_only=True``."""
         return self.watches(kind, handler, predicates=predicates, metadata_only=True)
 
     def watches_raw_source(self, source: Source[R]) -> ControllerBuilder[R]:
-        """Requests come from ``source`` too: a channel, a timer, the cache of another cluster.
+        """Take requests from ``source``: a channel, a timer, the cache of another cluster.
 
-        The predicates of :meth:`with_event_filter` are not applied to it: it has its own.
+        The predicates of :meth:`with_event_filter` do not apply to it; it has its own.
 
         Raises:
             TypeError: it is no source.
@@ -285,9 +285,10 @@ class ControllerBuilder(Generic[R]):
         return self
 
     def with_event_filter(self, *predicates: EventFilter) -> ControllerBuilder[R]:
-        """All of ``predicates`` must let an event pass, before the watch's own are asked.
+        """Filter the events of all watched kinds; called before the watch's own predicates.
 
-        For all kinds that are watched, whether said before or after this; not for raw sources.
+        An event must pass all of them. They apply to kinds that are added before or after this, not
+        to raw sources.
 
         Raises:
             TypeError: one is neither a :class:`Predicate` nor a function of an event.
@@ -295,13 +296,13 @@ class ControllerBuilder(Generic[R]):
         self._filters += as_predicates(predicates)
         return self
 
-    # How it works.
+    # Options.
 
     def with_options(self, options: ControllerOptions) -> ControllerBuilder[R]:
-        """Work as ``options`` say; what they leave open the host's say.
+        """Set the controller's options; the host's ``controller_options`` are the defaults.
 
         Raises:
-            TypeError: they are none.
+            TypeError: ``options`` is no ControllerOptions.
         """
         if not isinstance(options, ControllerOptions):
             raise TypeError(f"options={options!r}: give ControllerOptions(…)")
@@ -311,31 +312,31 @@ class ControllerBuilder(Generic[R]):
         return self
 
     def named(self, name: str) -> ControllerBuilder[R]:
-        """Call it ``name``, in its metrics and logs; default: the lower-case kind of :meth:`for_`.
+        """Set the name for metrics and logs; default: the lower-case kind of :meth:`for_`.
 
-        No two controllers of a process have the same.
+        It must be unique in the process.
 
         Raises:
             ValueError: it is empty.
         """
         check_name(name)
-        self._draft.said.append(f"named({name!r})")
+        self._draft.calls.append(f"named({name!r})")
         if self._name not in (None, name):
             self._problems.append(f"named() was called with {self._name!r} and with {name!r}")
         self._name = name
         return self
 
-    # The end.
+    # Building.
 
     def complete(self, reconciler: Reconciler[R] | ReconcileFunction[R]) -> Controller[R]:
-        """Build it, and let the host run it.
+        """Build the controller, and add it to the host.
 
         Returns:
             The controller.
 
         Raises:
             BuilderError, TypeError, ValueError: as :meth:`build`.
-            Exception: what the host refuses.
+            Exception: what the host raised.
         """
         controller = self.build(reconciler)
         try:
@@ -346,23 +347,23 @@ class ControllerBuilder(Generic[R]):
         return controller
 
     def build(self, reconciler: Reconciler[R] | ReconcileFunction[R]) -> Controller[R]:
-        """Build it and leave it to the caller to run it, or to add it to something that does.
+        """Build the controller; the caller runs it, or adds it to a manager.
 
         Args:
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
 
         Raises:
-            BuilderError: what was said does not go together; the text has every reason.
+            BuilderError: the description is invalid; the text has every problem.
             TypeError: the reconciler is none.
             ValueError: the name is in use.
         """
         self._draft.is_over = True
         checked_reconciler(reconciler)
-        problems = self._found()
+        problems = self._find_problems()
         if problems:
             raise BuilderError(problems)
         host = self._host
-        watches = [make() for make in self._makers]
+        watches = [make() for make in self._watch_factories]
         controller: Controller[R] = Controller(
             self._name or (self._for.kind.lower() if self._for is not None else ""),
             reconciler,
@@ -396,11 +397,11 @@ class ControllerBuilder(Generic[R]):
             predicates=as_predicates(predicates),
             metadata_only=metadata_only,
         )
-        self._makers.append(lambda: watch)
+        self._watch_factories.append(lambda: watch)
         return self
 
     def _kind_sources(self, watches: list[_Watch]) -> list[Source[R]]:
-        # There is one copy of a kind: who needs it whole decides.
+        # There is one copy of a kind: it is whole if any watch needs it whole.
         whole = {watch.kind for watch in watches if not watch.metadata_only}
         return [
             KindSource(
@@ -415,14 +416,14 @@ class ControllerBuilder(Generic[R]):
             for watch in watches
         ]
 
-    def _need_keys(self, what: str) -> None:
+    def _require_object_requests(self, what: str) -> None:
         if self._request_type is not Request:
             self._problems.append(
                 f"{what} makes requests of objects' keys, and this controller's are "
                 f"{self._request_type.__name__}: use watches() with a handler that makes those"
             )
 
-    def _found(self) -> list[str]:
+    def _find_problems(self) -> list[str]:
         problems = list(self._problems)
         if self._is_built:
             problems.append("this builder has built its controller: begin with another one")
@@ -432,7 +433,7 @@ class ControllerBuilder(Generic[R]):
                 f"owns({kinds}) needs for_(): say whose objects own them, or use watches() with "
                 "for_owner()"
             )
-        if not self._makers and not self._sources:
+        if not self._watch_factories and not self._sources:
             problems.append(
                 "nothing is watched, so that nothing would ever be reconciled: call for_(), "
                 "watches() or watches_raw_source()"

@@ -1,4 +1,4 @@
-"""Finds wrong arguments when they are given, not when they are first needed."""
+"""Argument checks of controllers and their builder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_name(name: object) -> None:
 
 
 def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
-    """The function that reconciles; refuse what is none."""
+    """The function of ``reconciler`` to call; refuses what is no reconciler."""
     if isinstance(reconciler, type):
         raise TypeError(
             f"reconciler={reconciler!r} is a class: give an instance, {reconciler.__name__}(…)"
@@ -46,7 +46,10 @@ def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
 
 
 def _wants_object_request(function: Any) -> bool:
-    """Whether the annotation of its first argument says so; the room above has that type."""
+    """Whether its first argument is annotated as the ReconcileRequest of ``watchers``.
+
+    By name, because this room does not import ``watchers``.
+    """
     try:
         first = next(iter(inspect.signature(function).parameters.values()))
     except (TypeError, ValueError, StopIteration):

@@ -1,4 +1,4 @@
-"""Paths to fields of objects, parsed once and compared often."""
+"""Field paths such as ``spec.replicas``, and the comparison of JSON values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXAMPLE = "write for example spec.replicas, spec.containers[0].image or metadat
 
 @final
 class FieldPath:
-    """A field of an object, for example ``spec.replicas`` or ``metadata.labels['app']``."""
+    """A path to a field of an object: ``spec.replicas`` or ``metadata.labels['app']``."""
 
     __slots__ = ("_steps", "_text")
 
@@ -27,7 +27,7 @@ class FieldPath:
         """Parse ``text``.
 
         Raises:
-            ValueError: it is no path; the text says where it stops being one.
+            ValueError: it is no path; the text shows the part that cannot be parsed.
         """
         self._text = text
         self._steps = _parse(text)
@@ -37,7 +37,7 @@ class FieldPath:
         return not is_same_json(self.value(old), self.value(new))
 
     def value(self, obj: Object) -> Any:
-        """What stands there, None when nothing does."""
+        """The value of the field; None when it is missing."""
         value: Any = obj.get(self.root)
         for step in self._steps[1:]:
             if isinstance(step, str):
@@ -48,7 +48,7 @@ class FieldPath:
 
     @property
     def root(self) -> str:
-        """The field of the object that the path begins with."""
+        """The first name of the path."""
         return str(self._steps[0])
 
     def __str__(self) -> str:
@@ -84,12 +84,12 @@ def _parse(text: str) -> tuple[str | int, ...]:
 
 
 def is_same_json(one: Any, two: Any) -> bool:
-    """Whether two values are the same in JSON."""
+    """Whether two values are equal as JSON."""
     if isinstance(one, Mapping) and isinstance(two, Mapping):
         return one.keys() == two.keys() and all(is_same_json(one[key], two[key]) for key in one)
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(is_same_json, one, two))
-    # To Python, but not in JSON, 1 and true are equal.
+    # In Python 1 equals True, in JSON it does not.
     if isinstance(one, bool) or isinstance(two, bool):
         return one is two
     return bool(one == two)

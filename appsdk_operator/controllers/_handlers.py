@@ -1,4 +1,4 @@
-"""What turns an event into requests."""
+"""Handlers: they turn the events of a source into requests."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ HandlerFunction: TypeAlias = Callable[[Event, RequestQueue[R]], Any]
 
 
 def is_unchanged(event: Event) -> bool:
-    """Whether ``event`` brings nothing new: an object that was there at the start, or is shown
-    again."""
+    """Whether ``event`` is an initial creation, a resync, or an update without a change."""
     if event.action is ResourceAction.UPDATE:
         old = event.old
         return old is not None and old.resource_version == event.object.resource_version
@@ -58,7 +57,7 @@ def check_handler(handler: Any) -> None:
     """Refuse what is no handler.
 
     Raises:
-        TypeError: it has no method ``handle`` of an event and a queue.
+        TypeError: it has no method ``handle(event, queue)``.
     """
     if not isinstance(handler, Handler) or isinstance(handler, type):
         raise TypeError(
@@ -70,10 +69,7 @@ def check_handler(handler: Any) -> None:
 
 @final
 class EventQueue(Generic[R]):
-    """Another queue, where what is added because of an event has its reason and priority.
-
-    What the caller gives itself counts.
-    """
+    """A queue whose requests have an event's reason and priority, unless given others."""
 
     __slots__ = ("_event", "_priority", "_queue")
 
@@ -85,7 +81,7 @@ class EventQueue(Generic[R]):
     def add(
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
     ) -> None:
-        """As :meth:`RequestQueue.add`."""
+        """Add ``request``; see :meth:`RequestQueue.add`."""
         self._queue.add(
             request,
             priority=self._priority if priority is None else priority,
@@ -96,7 +92,7 @@ class EventQueue(Generic[R]):
     def add_rate_limited(
         self, request: R, *, priority: int | None = None, reason: Any = None
     ) -> float:
-        """As :meth:`RequestQueue.add_rate_limited`."""
+        """Add ``request`` after a delay; see :meth:`RequestQueue.add_rate_limited`."""
         return self._queue.add_rate_limited(
             request,
             priority=self._priority if priority is None else priority,
@@ -108,9 +104,8 @@ def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
     """Requests the object of the event itself.
 
     Args:
-        low_priority_when_unchanged: whether objects that were there at the start, resyncs and
-            updates that change nothing get :data:`LOW_PRIORITY`; default: yes, so that what
-            happens now is not kept waiting by all that there is.
+        low_priority_when_unchanged: whether initial objects, resyncs and updates without a change
+            get :data:`LOW_PRIORITY`; default: yes, so that new events go first.
 
     The semantics are controller-runtime's ``EnqueueRequestForObject``.
     """
@@ -133,13 +128,13 @@ class _ForObject:
 def for_owner(
     owner_kind: Kind, *, only_controller: bool = True, low_priority_when_unchanged: bool = True
 ) -> Handler[Request]:
-    """Requests the owners of the event's object that are of ``owner_kind``, of any version.
+    """Requests the owners of the event's object that are of ``owner_kind``, in any version.
 
-    At an update the owners before and after it, each once. Whether owners have a namespace is
-    taken from ``owner_kind``; a namespaced owner lives in its object's namespace.
+    For an update it requests the owners before and after it, each once. ``owner_kind`` decides
+    whether owners are namespaced; a namespaced owner is in its object's namespace.
 
     Args:
-        owner_kind: what the reconciler is for.
+        owner_kind: the kind of the owners, which the reconciler handles.
         only_controller: only the owner whose reference says ``controller: true``; default: yes, as
             with the builder's ``owns``; False: all owners.
         low_priority_when_unchanged: as for :func:`for_object`.
@@ -147,8 +142,8 @@ def for_owner(
     Raises:
         TypeError: ``owner_kind`` is no Kind.
 
-    The semantics are controller-runtime's ``EnqueueRequestForOwner``, but a reference that cannot
-    be understood is logged and does not hide those after it.
+    The semantics are controller-runtime's ``EnqueueRequestForOwner``, but an invalid reference is
+    logged and does not hide those after it.
     """
     check_flag("only_controller", only_controller)
     check_flag("low_priority_when_unchanged", low_priority_when_unchanged)
@@ -166,7 +161,7 @@ class _ForOwner:
     _low: int | None = attrs.field(alias="low")
 
     def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
-        # A dict, because the order in which they are queued should be that of the references.
+        # A dict keeps the order of the references.
         owners: dict[Request, None] = {}
         if event.old is not None:
             owners.update(dict.fromkeys(self._owners(event.old)))
@@ -207,15 +202,15 @@ def map_objects(
     *,
     low_priority_when_unchanged: bool = True,
 ) -> Handler[R, _SpecT, _StatusT]:
-    """Requests what ``function`` says of the event's object.
+    """Requests what ``function`` returns for the event's object.
 
-    At an update it is asked for the object before and after it, and each request made once, so that
-    what the object pointed at before learns that it no longer does.
+    For an update it is called with the object before and after it, and each request is added once,
+    so that objects which it no longer refers to are reconciled too.
 
     Args:
-        function: returns the requests that an object concerns, or None for none. It must only
-            look at the object and at what is in memory, such as a cache. What it raises is logged
-            and counted, and the source tries again.
+        function: returns the requests that an object concerns, or None for none. It must only use
+            the object and memory, such as a cache. An error is logged and counted, and the source
+            calls it again.
         low_priority_when_unchanged: as for :func:`for_object`.
 
     Raises:
@@ -244,7 +239,7 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
     _request_type: type[Any] | None = attrs.field(default=None, alias="request_type")
 
     def handle(self, event: Event[_SpecT, _StatusT], queue: RequestQueue[R]) -> None:
-        # First all, then queued: a function that fails at the second is asked again for both.
+        # All requests before the first is queued: after a failure it is called again for both.
         requests: dict[R, None] = {}
         if event.old is not None:
             requests.update(dict.fromkeys(self._requests(event.old)))
@@ -259,7 +254,7 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
         if found is None:
             return ()
         if isinstance(found, (str, bytes, ObjectKey)):
-            # All of them can be iterated over, but into parts that are no requests.
+            # These can be iterated over, but their items are no requests.
             raise TypeError(
                 f"map function {name_of(self._function)} returned {type(found).__name__}: "
                 "return a list of requests"
@@ -285,14 +280,14 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
 
 
 def with_request_type(handler: Handler[Any], request_type: Any) -> Handler[Any]:
-    """``handler``; if it is one of :func:`map_objects`, its requests are held to their type."""
+    """``handler``; one of :func:`map_objects` then checks the type of its requests."""
     if not isinstance(handler, _MapObjects):
         return handler
     for plain in (request_type, get_origin(request_type)):
         try:
             isinstance(None, plain)
         except TypeError:
-            continue  # some types cannot be asked for, such as tuple[str, int]
+            continue  # isinstance does not accept some types, such as tuple[str, int]
         return attrs.evolve(handler, request_type=plain)
     return handler
 
@@ -305,11 +300,11 @@ def _optional_function(_: object, field: attrs.Attribute[Any], value: Any) -> No
 @final
 @attrs.frozen(kw_only=True)
 class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
-    """A handler with a function of (event, queue) for each thing that can happen.
+    """A handler with a function of (event, queue) for each action.
 
-    They may be ``async def``. What they raise is logged and counted, and the source tries again.
-    What they put into the queue without a priority has :data:`LOW_PRIORITY` where the event brings
-    nothing new, as with :func:`for_object`.
+    They may be ``async def``. An error is logged and counted, and the source calls the function
+    again. Requests that they add without a priority have :data:`LOW_PRIORITY` for initial objects,
+    resyncs and updates without a change, as with :func:`for_object`.
 
     >>> deleted = HandlerFunctions(delete=lambda event, queue: queue.add(event.key))
     """
@@ -320,24 +315,24 @@ class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
     create: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """An object appeared, or was there at the start (``event.is_initial``); default: ignored."""
+    """For a new or an initial object (``event.is_initial``); default: ignored."""
     update: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """It changed, or is shown again (RESYNC, with ``old`` and ``object`` the same)."""
+    """For a change, or a resync (RESYNC, with ``old`` and ``object`` the same)."""
     delete: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """It is gone."""
+    """For a removed object."""
     generic: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """Something outside of the cluster concerns it."""
+    """For an event from outside of the cluster."""
 
     def handle(
         self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R]
     ) -> Awaitable[None] | None:
-        """Call the function for what happened."""
+        """Call the function for the event's action."""
         match event.action:
             case ResourceAction.CREATE:
                 function = self.create
@@ -365,12 +360,12 @@ class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
 def with_low_priority_when_unchanged(
     handler: Handler[R, _SpecT, _StatusT],
 ) -> Handler[R, _SpecT, _StatusT]:
-    """Another handler, whose requests have :data:`LOW_PRIORITY` where the event brings nothing new.
+    """``handler`` with :data:`LOW_PRIORITY` for initial objects, resyncs and unchanged updates.
 
-    A priority that the handler gives itself is kept. The handlers of this module do so anyway.
+    A priority that the handler sets itself is kept. The handlers of this module do this anyway.
 
     Raises:
-        TypeError: ``handler`` is none.
+        TypeError: ``handler`` is no handler.
     """
     check_handler(handler)
     return _WithLowPriority(handler)  # pyright: ignore[reportReturnType] - as above
@@ -393,4 +388,4 @@ class _WithLowPriority(Generic[R, _SpecT, _StatusT]):
 
 
 HANDLERS_WITH_REASONS = (_ForObject, _ForOwner, _MapObjects, HandlerFunctions)
-"""Those that say themselves why they add a request."""
+"""Handlers that add requests with a reason themselves."""

@@ -1,4 +1,4 @@
-"""What the helpers that change objects have in common."""
+"""Argument checks and metadata access for the helpers that change objects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["check_objects", "metadata_of", "mutable", "uid_of"]
 
 
 def mutable(obj: object) -> MutableObject:
-    """``obj`` itself.
+    """``obj``, checked to be a MutableObject.
 
     Raises:
-        ReadOnlyError: it is an Object, shared between threads and caches.
+        ReadOnlyError: it is an Object, which threads and caches share.
         TypeError: it is something else.
     """
     if isinstance(obj, MutableObject):
@@ -27,10 +27,10 @@ def mutable(obj: object) -> MutableObject:
 
 
 def check_objects(**objects: object) -> None:
-    """Refuse what is no object, by the name of its argument.
+    """Refuse arguments that are no objects.
 
     Raises:
-        TypeError: the text says what to give. It does not show what was given.
+        TypeError: the text says what to give. It does not show the value, which may be secret.
     """
     for name, obj in objects.items():
         if not isinstance(obj, (Object, MutableObject)):
@@ -41,10 +41,10 @@ def check_objects(**objects: object) -> None:
 
 
 def metadata_of(obj: Object | MutableObject) -> Any:
-    """The metadata for reading; nothing is added to it."""
+    """The metadata, for reading; a missing one is not added."""
     return obj.metadata if isinstance(obj, Object) else obj.data.get("metadata") or {}
 
 
 def uid_of(obj: Object | MutableObject) -> str:
-    """The uid, empty when the object is not on a server yet."""
+    """The uid; empty for an object that was not created on a server yet."""
     return obj.uid if isinstance(obj, Object) else str(metadata_of(obj).get("uid") or "")

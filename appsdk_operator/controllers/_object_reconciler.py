@@ -1,4 +1,4 @@
-"""Reconcilers that are handed the object instead of its name."""
+"""Reconcilers that get the object instead of its key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
 
 @runtime_checkable
 class ObjectReconciler(Protocol[SpecT_contra, StatusT_contra]):
-    """Brings the world in line with what ``obj`` asks for; it may be ``async def``."""
+    """A reconciler that gets the object; it may be ``async def``."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -24,14 +24,14 @@ class ObjectReconciler(Protocol[SpecT_contra, StatusT_contra]):
     def reconcile_object(
         self, obj: Object[SpecT_contra, StatusT_contra], /
     ) -> Outcome | Awaitable[Outcome]:
-        """Look at ``obj`` and do what is missing."""
+        """Compare ``obj`` with the world, and do what is missing."""
         ...
 
 
 ObjectReconcileFunction: TypeAlias = Callable[
     [Object[SpecT, StatusT]], Outcome | Awaitable[Outcome]
 ]
-"""An object reconciler that is just a function."""
+"""An object reconciler as a plain function."""
 
 
 def as_reconciler(
@@ -39,14 +39,14 @@ def as_reconciler(
     kind: Kind[SpecT, StatusT],
     object_reconciler: ObjectReconciler[SpecT, StatusT] | ObjectReconcileFunction[SpecT, StatusT],
 ) -> ReconcileFunction[Request]:
-    """A reconciler that reads the object and hands it to ``object_reconciler``.
+    """A reconciler that reads the object and passes it to ``object_reconciler``.
 
-    An object that is gone needs nothing: what it owned is collected by the API server, and what
-    else has to be cleaned up is what finalizers are for.
+    It does nothing for an object that is gone: the API server collects the objects that it owned,
+    and finalizers are for any other clean-up.
 
     Args:
-        reader: where the object is read: a client, or a cached one.
-        kind: of which kind it is.
+        reader: reads the object: a client, or a cached one.
+        kind: the kind of the object.
         object_reconciler: an :class:`ObjectReconciler` or a function of the object.
 
     Raises:

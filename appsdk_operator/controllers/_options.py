@@ -1,4 +1,4 @@
-"""How a controller works, as values: what is not said is inherited."""
+"""Controller options, and how they are merged with a manager's defaults."""
 
 from __future__ import annotations
 
@@ -70,26 +70,27 @@ def _frozen(value: Mapping[str, int] | None) -> Mapping[str, int] | None:
 
 @attrs.frozen(kw_only=True)
 class ControllerOptions:
-    """How a controller works.
+    """The options of a controller.
 
-    What is None comes from the manager's ``controller_options``, and what is None there too has
-    the built-in default that each field names. The defaults are controller-runtime's.
+    A field that is None comes from the manager's ``controller_options``; if it is None there too,
+    the field's built-in default applies. The defaults are controller-runtime's.
     """
 
     max_concurrent_reconciles: int | None = attrs.field(
         default=None, validator=_check_count, metadata={"least": 1}
     )
-    """How many requests are reconciled side by side; default 1. One request never is, with any
-    number."""
+    """How many requests are reconciled in parallel; default 1. Reconciles of one request never
+    overlap."""
     cache_sync_timeout: float | None = attrs.field(
         default=None, validator=_check_seconds, metadata={"above_0": True}
     )
-    """Seconds that each source has to start and to sync; default 120. The controller fails
-    then: most often the service account must not list or watch the kind."""
+    """Seconds within which each source has to start and sync; default 120. After that the
+    controller fails; the usual cause is that the service account must not list or watch the
+    kind."""
     reconcile_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
-    """Seconds that a reconcile may take; default, and 0: no limit. Then the stop signal of its
-    context is set and an ``async def`` reconciler is cancelled. Python cannot end plain code:
-    it has to look at the signal."""
+    """Seconds that a reconcile may take; default, and 0: no limit. At the deadline the stop signal
+    of its context is set, and an ``async def`` reconciler is cancelled. Python cannot interrupt a
+    plain function: it has to check the signal."""
     recover_exceptions: bool | None = attrs.field(default=None, validator=_check_flag)
     """Whether a reconcile that ends with a bug (``TypeError``, ``KeyError``, ``AssertionError``,
     ``SystemExit``, …) is retried like any failure; default True. With False it ends the
@@ -97,35 +98,35 @@ class ControllerOptions:
     rate_limiter: Callable[[], RateLimiter] | None = attrs.field(
         default=None, validator=_check_factory
     )
-    """Makes what decides how long a failed request waits; default: per request 5 ms, doubled with
-    each failure up to 1000 s, plus up to a tenth at random."""
+    """Makes the rate limiter for failed requests; default: per request 5 ms, doubled with each
+    failure up to 1000 s, plus up to a tenth at random."""
     needs_leader_election: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether it runs on the leader only; default True. Without leader election it always runs."""
+    """Whether it only runs on the leader; default True. Without leader election it always runs."""
     warm_up: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether sources start and sync before this replica leads, so that it takes over without
-    delay; default False. A stand-by then holds the same caches as the leader."""
+    """Whether sources start and sync before this replica becomes leader, so that it takes over
+    without delay; default False. A standby then has the same caches as the leader."""
     skip_name_validation: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether its name may be in use by another controller of the process; default False. Their
-    metrics then add up."""
+    """Whether another controller of the process may have the same name; default False. Their
+    metrics are then added up."""
     max_attempts: int | None = attrs.field(
         default=None, validator=_check_count, metadata={"least": 0}
     )
-    """How often in a row a reconcile of one request may fail before it is given up until the next
-    event; default, and 0: no limit."""
+    """How often in a row a request may fail before it is dropped until the next event; default,
+    and 0: no limit."""
     stop_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
     """Seconds to wait at a stop for reconciles that still run; default 30."""
     kind_concurrency: Mapping[str, int] | None = attrs.field(
         default=None, validator=_check_kinds, converter=_frozen, hash=False
     )
     """``max_concurrent_reconciles`` by ``Kind.group``, for a manager's defaults:
-    ``{"Deployment.apps": 5, "Pod": 10}``. It goes before the manager's number for all."""
+    ``{"Deployment.apps": 5, "Pod": 10}``. It overrides the manager's general number."""
 
     def over(self, defaults: ControllerOptions, *, kind: Kind | None = None) -> ControllerOptions:
-        """These options, and ``defaults`` for what they leave open.
+        """These options, with ``defaults`` for the fields that are None.
 
         Args:
-            defaults: those of the manager.
-            kind: what the controller is for, to be looked up in ``kind_concurrency``.
+            defaults: the options of the manager.
+            kind: the controller's kind, for ``kind_concurrency``.
 
         >>> manager = ControllerOptions(max_concurrent_reconciles=4, max_attempts=10)
         >>> options = ControllerOptions(max_attempts=3).over(manager)
@@ -145,7 +146,7 @@ class ControllerOptions:
 
 @attrs.frozen(kw_only=True)
 class ResolvedOptions:
-    """Options with nothing left open. Each field has the built-in default."""
+    """Options without None, with the built-in defaults."""
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float = 120.0
@@ -161,7 +162,7 @@ class ResolvedOptions:
 
     @classmethod
     def of(cls, options: ControllerOptions) -> ResolvedOptions:
-        """``options``, and the built-in defaults for what they leave open."""
+        """``options``, with the built-in defaults for the fields that are None."""
         given = {name: getattr(options, name) for name in attrs.fields_dict(ControllerOptions)}
         return cls(**{name: value for name, value in given.items() if value is not None})
 

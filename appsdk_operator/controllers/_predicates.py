@@ -1,4 +1,4 @@
-"""Which events are worth a reconcile."""
+"""Predicates: they decide which events reach a handler."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _CREATE, _UPDATE, _DELETE, _RESYNC, _GENERIC = ResourceAction
 
 @final
 class Predicate(Generic[SpecT_contra, StatusT_contra]):
-    """Whether an event is worth a reconcile: a function of an event that can be combined.
+    """A filter for events: a function of an event that can be combined with others.
 
     Combine with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and :func:`not_`.
-    Plain functions are taken wherever a predicate is.
+    Plain functions are accepted wherever a predicate is.
 
-    A predicate keeps events from a handler. It neither makes the local copy smaller, as a selector
-    of the cache does, nor tells the reconciler anything: that one looks at the present state.
+    A predicate keeps events from a handler. It does not make the local copy smaller, as a selector
+    of the cache does, and the reconciler does not see the event.
 
-    One that raises loses nothing: its source lets the event pass, logs the predicate's name and
-    counts it. Predicates are called in one thread for each source, must not wait, and cannot be
-    ``async def``. The semantics are controller-runtime's, differences are noted where they are.
+    A predicate that raises loses no event: its source lets the event pass, logs the predicate's
+    name and counts it. Predicates are called in one thread for each source, must not wait, and
+    cannot be ``async def``. The semantics are controller-runtime's; differences are noted.
 
     >>> in_default = Predicate(lambda event: event.object.namespace == "default")
     >>> worth_it = in_default & (generation_changed | label_changed)
@@ -73,8 +73,8 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         """A predicate.
 
         Args:
-            function: returns, for an event, something true if it is to pass.
-            name: for logs; default: that of the function.
+            function: returns, for an event, a true value to let it pass.
+            name: for logs; default: the function's name.
 
         Raises:
             TypeError: ``function`` is no plain function of one argument.
@@ -92,7 +92,7 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         delete: EventFilter[OtherSpecT, OtherStatusT] | None = None,
         generic: EventFilter[OtherSpecT, OtherStatusT] | None = None,
     ) -> Predicate[OtherSpecT, OtherStatusT]:
-        """A predicate with a function for each thing that can happen; missing ones let all pass.
+        """A predicate with a function for each action; a missing one lets all its events pass.
 
         A resync is an update with nothing changed: ``update`` gets it with ``old`` and ``object``
         the same.
@@ -120,9 +120,9 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
     def from_object_filter(
         cls, function: Callable[[Object[OtherSpecT, OtherStatusT]], bool]
     ) -> Predicate[OtherSpecT, OtherStatusT]:
-        """A predicate that looks at the object alone, at an update at the new one.
+        """A predicate of the object alone; for an update, of the new state.
 
-        An update after which the object no longer fits is therefore filtered out.
+        So an update after which the object no longer passes is filtered out.
 
         Raises:
             TypeError: ``function`` is no plain function of one argument.
@@ -131,10 +131,11 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         return Predicate(lambda event: function(event.object), name=name_of(function))
 
     def __call__(self, event: Event[SpecT_contra, StatusT_contra] | None = None) -> bool:
-        """Whether ``event`` passes; raises what the function raises.
+        """Whether ``event`` passes.
 
         Raises:
             TypeError: there is no event.
+            Exception: what the function raised.
         """
         if event is None:
             raise TypeError(f"{self} is a predicate already: write it without ()")
@@ -181,7 +182,7 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
 
 
 def all_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
-    """Passes what all of them let pass, asking in order; the word for ``&``. None at all: true."""
+    """Passes events that pass every predicate, called in order; same as ``&``. Without any: all."""
     parts = as_predicates(predicates)
     return Predicate(
         lambda event: all(part(event) for part in parts),
@@ -190,10 +191,10 @@ def all_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT
 
 
 def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
-    """Passes what at least one lets pass, asking in order; the word for ``|``.
+    """Passes events that pass at least one predicate, called in order; same as ``|``.
 
     Raises:
-        ValueError: there is none, so that nothing would ever pass.
+        ValueError: there is none, so no event would pass.
     """
     if not predicates:
         raise ValueError("any_of() lets nothing pass: give it at least one predicate")
@@ -205,9 +206,9 @@ def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT
 
 
 def not_(predicate: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
-    """Passes what the other does not; the word for ``~``.
+    """Passes events that do not pass the other predicate; same as ``~``.
 
-    Not of a changed-predicate drops creations and deletions, which the other lets pass.
+    The negation of a ``…_changed`` predicate drops creations and deletions, which that one passes.
     """
     (part,) = as_predicates((predicate,))
     return Predicate(lambda event: not part(event), name=f"not_({part})")
@@ -216,7 +217,7 @@ def not_(predicate: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
 def as_predicates(
     filters: Iterable[EventFilter[SpecT, StatusT]],
 ) -> tuple[Predicate[SpecT, StatusT], ...]:
-    """Predicates of predicates and plain functions.
+    """``filters`` as Predicates; plain functions are wrapped.
 
     Raises:
         TypeError: one is neither, or ``filters`` is no list of them.
@@ -238,12 +239,12 @@ def _name_of(function: EventFilter) -> str:
 
 
 def _changed(name: str, differs: Callable[[Object, Object], bool]) -> Predicate:
-    """A predicate that gates updates only, all resyncs included, and lets everything else pass."""
+    """A predicate that drops resyncs and updates without the difference, and passes all else."""
 
     def function(event: Event) -> bool:
         if event.action is _UPDATE:
             old, new = event.old, event.object
-            # Another uid: the object was deleted and made anew, and nobody saw it in between.
+            # Another uid: the object was deleted and created again between two events.
             return old is not None and (old.uid != new.uid or differs(old, new))
         return event.action is not _RESYNC
 
@@ -259,34 +260,33 @@ def _generation_differs(old: Object, new: Object) -> bool:
 resource_version_changed: Predicate = _changed(
     "resource_version_changed", lambda old, new: old.resource_version != new.resource_version
 )
-"""Drops resyncs, and updates that bring the version that was there before."""
+"""Drops resyncs, and updates with an unchanged resourceVersion."""
 
 generation_changed: Predicate = _changed("generation_changed", _generation_differs)
-"""Drops resyncs, and updates that leave ``metadata.generation`` as it was.
+"""Drops resyncs, and updates with an unchanged ``metadata.generation``.
 
-API servers count the generation up when the spec changes; status, labels, annotations, finalizers
-and owner references do not count. A kind that has no generation, as ConfigMaps, cannot tell: its
-updates pass (controller-runtime drops them all).
+API servers increment the generation when the spec changes, but not for status, labels, annotations,
+finalizers and owner references. Updates of kinds without generations, such as ConfigMaps, pass
+(controller-runtime drops them all).
 
-That an object is marked for deletion always passes, whether the generation moved or not. That a
-finalizer was added or removed does not: combine with :data:`finalizers_changed` if you wait for
-somebody else's finalizer to go.
+An update that marks an object for deletion always passes. One that adds or removes a finalizer does
+not: combine with :data:`finalizers_changed` to wait for the removal of another's finalizer.
 """
 
 annotation_changed: Predicate = _changed(
     "annotation_changed", lambda old, new: old.annotations != new.annotations
 )
-"""Drops resyncs, and updates that leave the annotations as they were; none and empty are equal.
+"""Drops resyncs, and updates with unchanged annotations; missing and empty ones are equal.
 
-To see the spec too: ``generation_changed | annotation_changed``."""
+With changes of the spec: ``generation_changed | annotation_changed``."""
 
 label_changed: Predicate = _changed("label_changed", lambda old, new: old.labels != new.labels)
-"""Drops resyncs, and updates that leave the labels as they were; none and empty are equal."""
+"""Drops resyncs, and updates with unchanged labels; missing and empty ones are equal."""
 
 finalizers_changed: Predicate = _changed(
     "finalizers_changed", lambda old, new: set(old.finalizers) != set(new.finalizers)
 )
-"""Drops resyncs, and updates that leave the finalizers as they were, in whatever order."""
+"""Drops resyncs, and updates with the same finalizers, in any order."""
 
 deletion_requested: Predicate = _changed(
     "deletion_requested", lambda old, new: new.is_deleting and not old.is_deleting
@@ -295,15 +295,15 @@ deletion_requested: Predicate = _changed(
 
 
 def fields_changed(*paths: str) -> Predicate:
-    """Drops resyncs, and updates that leave all the fields at ``paths`` as they were.
+    """Drops resyncs, and updates that change none of the fields at ``paths``.
 
     Args:
-        paths: names with dots between them, indexes and keys in brackets: ``spec.replicas``,
-            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. Whole
-            parts may be named (``data``); a missing field and null are the same.
+        paths: names separated by dots, with indexes and keys in brackets: ``spec.replicas``,
+            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. A path may
+            name a whole part (``data``); a missing field equals null.
 
     Raises:
-        ValueError: there is none, or one is no path.
+        ValueError: there is no path, or one is invalid.
 
     >>> fields_changed("spec.replicas", "metadata.labels['app']")
     <Predicate fields_changed(spec.replicas, metadata.labels['app'])>
@@ -318,21 +318,21 @@ def fields_changed(*paths: str) -> Predicate:
 
 
 status_changed: Predicate = fields_changed("status")
-"""Drops resyncs, and updates that leave the status as it was."""
+"""Drops resyncs, and updates with an unchanged status."""
 
 
 def label_selector(selector: LabelSelection) -> Predicate:
-    """Passes events of objects whose labels fit, as ``label_selector("app=web, tier in (a,b)")``.
+    """Passes events of matching objects, as in ``label_selector("app=web, tier in (a,b)")``.
 
-    An update passes when the old or the new labels fit, so that an object which leaves the
-    selection is seen once more (controller-runtime looks at the new ones only).
+    An update passes when the old or the new labels match, so that an update by which an object
+    leaves the selection passes too (controller-runtime only checks the new labels).
 
     Args:
         selector: as text, as a mapping of labels, or as a LabelSelector.
 
     Raises:
         SelectorError: it cannot be parsed.
-        TypeError: it has another form.
+        TypeError: it has another type.
     """
     parsed = label_selector_of(selector, "selector")
     if parsed is None:

@@ -1,4 +1,4 @@
-"""What the parts of a controller ask of each other; bring your own parts if you like."""
+"""The protocols of a controller's parts: queue, handler, source; implement them for your own."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ R_co = TypeVar("R_co", bound=Hashable, covariant=True)
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 
 LOW_PRIORITY = -100
-"""The priority of what nobody waits for: objects that were there at the start, and resyncs. The
-number is controller-runtime's ``handler.LowPriority``."""
+"""The priority of initial objects and resyncs, so that new events go first. The number is
+controller-runtime's ``handler.LowPriority``."""
 
 EventFilter: TypeAlias = Callable[[Event[SpecT, StatusT]], bool]
-"""Whether an event is worth a reconcile; a :class:`Predicate` is one."""
+"""Returns whether an event should reach the handler; a :class:`Predicate` is one."""
 
 
 class RequestQueue(Protocol[R_contra]):
-    """Where handlers put requests. Thread-safe, and never waits."""
+    """The queue that handlers add requests to. Thread-safe; adding never waits."""
 
     def add(
         self,
@@ -41,28 +41,28 @@ class RequestQueue(Protocol[R_contra]):
         after: float = 0.0,
         reason: Any = None,
     ) -> None:
-        """Ask for a reconcile of ``request``.
+        """Add ``request``.
 
         Args:
             request: what to reconcile.
-            priority: higher goes first; default: 0, or what the source finds right for the event.
+            priority: higher goes first; default: 0, or the source's priority for the event.
             after: seconds before which it must not run.
             reason: why, for logs, debug pages and the reconcile context; default: the event. Of
-                an event, an object or an error a few words are kept; anything else is kept as it
-                is, and turned into text when somebody looks, so text is best.
+                an event, an object or an error only a short description is stored. Any other value
+                is stored as it is, and converted to text when read, so text is best.
         """
         ...
 
     def add_rate_limited(
         self, request: R_contra, *, priority: int | None = None, reason: Any = None
     ) -> float:
-        """The same after the rate limiter's delay, which is returned in seconds."""
+        """Add ``request`` after the rate limiter's delay, which is returned in seconds."""
         ...
 
 
 @runtime_checkable
 class Handler(Protocol[R_co, SpecT_contra, StatusT_contra]):
-    """Turns events into requests; may be ``async def``. What it raises leads to a retry."""
+    """Turns events into requests; may be ``async def``. If it raises it is called again."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -70,32 +70,32 @@ class Handler(Protocol[R_co, SpecT_contra, StatusT_contra]):
     def handle(
         self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R_co], /
     ) -> Awaitable[None] | None:
-        """Put what ``event`` concerns into ``queue``."""
+        """Add the requests that ``event`` concerns to ``queue``."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol[R_co]):
-    """Where events come from."""
+    """A source of requests."""
 
     def start(self, queue: RequestQueue[R_co], stop: StopSignal, /) -> None:
-        """Begin to feed ``queue`` until ``stop`` is set; returns without waiting for anything."""
+        """Start to feed ``queue``, until ``stop`` is set; returns at once."""
         ...
 
 
 @runtime_checkable
 class SyncingSource(Source[R_co], Protocol[R_co]):
-    """A source that knows when everything that was there at its start is in the queue."""
+    """A source that knows when all of its initial requests are in the queue."""
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait until it is; False when stopped or after ``timeout`` seconds."""
+        """Wait until they are; False when stopped or after ``timeout`` seconds."""
         ...
 
 
 @runtime_checkable
 class JoinableSource(Source[R_co], Protocol[R_co]):
-    """A source with threads of its own."""
+    """A source that has threads."""
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         ...

@@ -1,4 +1,4 @@
-"""The words between a controller and a reconciler: what to look at, and what came of it."""
+"""The interface between a controller and a reconciler: requests, results and error types."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def _whole(_: object, field: attrs.Attribute[int | None], value: int | None) -> 
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """How a reconcile ended when nothing went wrong; None means ``Result()``.
+    """The result of a successful reconcile; None means ``Result()``.
 
-    The semantics are controller-runtime's ``reconcile.Result``, but for a ``requeue_after`` of 0:
-    Go cannot tell that from one that was left out, and takes it for done.
+    The semantics are controller-runtime's ``reconcile.Result``, except for a ``requeue_after`` of
+    0: Go cannot distinguish that from a missing one, and takes it as done.
     """
 
     requeue_after: float | None = attrs.field(default=None, validator=_not_negative)
-    """Seconds until the next reconcile of this request; 0: at once, behind what waits already;
-    default: only when something happens. An event that comes earlier brings it forward."""
+    """Seconds until the next reconcile of this request; 0: at once, behind requests that wait;
+    default: no requeue. An earlier event brings the reconcile forward."""
     priority: int | None = attrs.field(default=None, validator=_whole)
-    """The priority of that reconcile; default: the one that this reconcile had."""
+    """The priority of that reconcile; default: the priority of this one."""
 
     if not TYPE_CHECKING:  # which knows the arguments
 
@@ -73,16 +73,16 @@ if not TYPE_CHECKING:  # its signature is that of the arguments
 
 
 Outcome: TypeAlias = Result | None
-"""What a reconciler returns."""
+"""The return value of a reconciler."""
 
 
 class TerminalError(Exception):
-    """A failure that trying again cannot mend: counted and logged, but not retried.
+    """A failure that a retry cannot fix: counted and logged, but not retried.
 
-    An event of the object still brings the next reconcile of a Controller. An InformerController
-    calls the watcher or reconciler that raised it no more for the object until its generation,
-    labels or annotations change, or it is deleted; resyncs and changes of the status do not count.
-    Where a kind has no generations, any change does.
+    In a Controller the next event of the object still leads to a reconcile. An InformerController
+    does not call the watcher or reconciler that raised it for the object again until its
+    generation, labels or annotations change, or it is deleted; resyncs and changes of the status
+    do not count. For kinds without generations any change counts.
 
     >>> raise TerminalError("spec.color: no such color")
     Traceback (most recent call last):
@@ -91,17 +91,17 @@ class TerminalError(Exception):
 
 
 class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP does
-    """A failure that knows when trying again makes sense: retried then, without backoff.
+    """A failure with its own retry delay, without backoff.
 
-    It neither counts towards the backoff of the request nor resets it.
+    It neither increases the backoff of the request nor resets it.
     """
 
     def __init__(self, seconds: float, message: str = "") -> None:
-        """Try again in ``seconds``.
+        """A failure that is retried after ``seconds``.
 
         Raises:
             TypeError: ``seconds`` is no number.
-            ValueError: ``seconds`` is negative or endless.
+            ValueError: ``seconds`` is negative or infinite.
         """
         check_number("seconds", seconds, example=False)
         if not 0 <= seconds < float("inf"):
@@ -112,28 +112,28 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
 
 @runtime_checkable
 class Reconciler(Protocol[R_contra]):
-    """Brings the world in line with what an object asks for.
+    """Brings the world in line with what an object specifies.
 
-    It is told which object, not what happened to it, reads the present state, and does what is
-    missing. Whatever it raises is retried with growing delays. It may be ``async def``.
+    It gets the key of the object, not what happened to it, reads the present state, and does what
+    is missing. A reconcile that raises is retried with growing delays. It may be ``async def``.
     """
 
     def reconcile(self, request: R_contra, /) -> Outcome | Awaitable[Outcome]:
-        """Look at ``request`` and do what is missing."""
+        """Read the object of ``request``, and do what is missing."""
         ...
 
 
 ReconcileFunction: TypeAlias = Callable[[R_contra], Outcome | Awaitable[Outcome]]
-"""A reconciler that is just a function."""
+"""A reconciler as a plain function."""
 
 
 def check_ignored_result(who: str, returned: object, instead: str) -> None:
-    """Refuse a result that asks for something, of a function to whose results nobody listens.
+    """Refuse a Result, an error or a generator from a function whose return value is ignored.
 
-    Other results are by-products, as that of ``dict.pop`` in a lambda.
+    Other values are by-products, such as that of ``dict.pop`` in a lambda.
 
     Raises:
-        TypeError: it is a Result, an error, or a generator, of which nothing has run.
+        TypeError: it is one of these; a generator's code has not run.
     """
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         raise TypeError(f"{who} has a yield, so that nothing of it was run: leave the yield out")

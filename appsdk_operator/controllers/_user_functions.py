@@ -1,4 +1,4 @@
-"""What users hand over as functions, checked where they hand it over."""
+"""Checks of user functions, and their names for logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_sync_function", "name_of", "no_awaitable"]
 
 
 def name_of(function: Any) -> str:
-    """What to call ``function`` in logs and health texts."""
+    """The name of ``function`` for logs and health texts."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None)
@@ -36,10 +36,10 @@ def check_function(what: str, function: Any, *arguments: str) -> None:
 
 
 def check_sync_function(what: str, function: Any, *arguments: str) -> None:
-    """The same, and refuse ``async def``.
+    """:func:`check_function`, which also refuses ``async def``.
 
     Raises:
-        TypeError: as :func:`check_function`, or the function has to be awaited.
+        TypeError: as :func:`check_function`, or the function is async.
     """
     check_function(what, function, *arguments)
     if any(
@@ -55,12 +55,12 @@ def check_sync_function(what: str, function: Any, *arguments: str) -> None:
 
 
 def no_awaitable(what: str, value: Any) -> None:
-    """Refuse a result that has to be awaited, which an async function in disguise gives.
+    """Refuse an awaitable result, as of a lambda that calls an async function.
 
     Raises:
-        TypeError: it has to be awaited.
+        TypeError: it is awaitable.
     """
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
-            value.close()  # or Python warns of it when it is collected
+            value.close()  # an unawaited coroutine causes a warning
         raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")

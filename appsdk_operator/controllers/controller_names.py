@@ -1,4 +1,4 @@
-"""Which controller names are in use: two of a name would share their metrics' series."""
+"""The controller names in use: controllers of one name would share their metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _owners: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary(
 
 
 def claim(name: str, owner: object) -> None:
-    """Take ``name`` until :func:`release`, or until ``owner`` is garbage.
+    """Reserve ``name`` for ``owner`` until :func:`release`, or until ``owner`` is collected.
 
     Raises:
         ValueError: it is in use.
     """
     if _take(name, owner):
         return
-    # Its owner may be part of a cycle that nobody has collected yet.
+    # Its owner may be part of a reference cycle that was not collected yet.
     gc.collect()
     if not _take(name, owner):
         raise ValueError(
@@ -32,7 +32,7 @@ def claim(name: str, owner: object) -> None:
 
 
 def release(name: str, owner: object) -> None:
-    """Give ``name`` back if ``owner`` has it."""
+    """Release ``name`` if ``owner`` has it."""
     with _lock:
         if _owners.get(name) is owner:
             del _owners[name]

@@ -1,4 +1,4 @@
-"""What :func:`~appsdk_operator.controllers.wait_for` can wait for; use it as a module.
+"""Conditions for :func:`~appsdk_operator.controllers.wait_for`; use it as a module.
 
     from appsdk_operator.controllers import until, wait_for
 
@@ -41,7 +41,7 @@ def _nothing(_: Object) -> str:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _TypeVar
 
-    # What there may be in place of the object when a condition holds: None, or Never nothing.
+    # The value without an object for which a condition may hold: None, or Never if it needs one.
     AbsentT = _TypeVar("AbsentT", default=None)
     AbsentT_co = _TypeVar("AbsentT_co", default=None, covariant=True)
     OtherAbsentT = _TypeVar("OtherAbsentT", default=None)
@@ -55,24 +55,24 @@ else:
 class Until(Generic[AbsentT_co]):
     """A condition on an object that may be absent. Immutable; called with each state.
 
-    ``Until[Never]`` is one that only an object fulfils, so that :func:`wait_for` returns it;
-    ``Until[None]``, or ``Until`` alone, may hold when there is none.
+    ``Until[Never]`` only holds for an existing object, so that :func:`wait_for` returns one;
+    ``Until[None]``, or ``Until`` alone, may hold without an object.
     """
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
     text: str
-    """What is waited for, as in "until …"."""
+    """The condition as text, to follow "until"."""
     _holds: Callable[[Object | None], bool] = attrs.field(repr=False, alias="holds")
     _seen: Callable[[Object], str] = attrs.field(default=_nothing, repr=False, alias="seen")
 
     def __call__(self, obj: Object | None) -> bool:
-        """Whether it holds for this state; None: there is no such object."""
+        """Whether it holds for this state; None: the object does not exist."""
         return bool(self._holds(obj))
 
     def describe(self, obj: Object | None) -> str:
-        """What of this state matters to the condition, for error texts."""
+        """The part of the state that the condition depends on, for error texts."""
         return "it does not exist" if obj is None else self._seen(obj)
 
     @overload
@@ -80,7 +80,7 @@ class Until(Generic[AbsentT_co]):
     @overload
     def __and__(self, other: Until[OtherAbsentT]) -> Until[AbsentT_co]: ...
     def __and__(self, other: Until[Any]) -> Until[Any]:
-        """Both at the same time."""
+        """A condition that holds when both hold."""
         return Until(
             f"({self.text} and {other.text})",
             lambda obj: self(obj) and other(obj),
@@ -88,7 +88,7 @@ class Until(Generic[AbsentT_co]):
         )
 
     def __or__(self, other: Until[OtherAbsentT]) -> Until[AbsentT_co | OtherAbsentT]:
-        """At least one of them."""
+        """A condition that holds when at least one of the two holds."""
         return Until(
             f"({self.text} or {other.text})",
             lambda obj: self(obj) or other(obj),
@@ -96,12 +96,12 @@ class Until(Generic[AbsentT_co]):
         )
 
     def __invert__(self) -> Until[None]:
-        """The opposite; of a condition on the content it holds also while the object is absent."""
+        """The negation; one of a condition on the content also holds without an object."""
         return Until(f"not {self.text}", lambda obj: not self(obj), self._seen)
 
 
 def exists() -> Until[Never]:
-    """The object is there."""
+    """The object exists."""
     return Until("it exists", lambda obj: obj is not None)
 
 
@@ -109,8 +109,8 @@ def deleted(which: Object | str = "") -> Until[None]:
     """The object is gone.
 
     Args:
-        which: an object, or a uid: then another object of the same name means that it is gone.
-            Default: whatever has the name.
+        which: an object or a uid, so that another object of the same name counts as gone.
+            Default: any object of the name.
     """
     uid = which if isinstance(which, str) else which.uid
     return Until(
@@ -121,17 +121,17 @@ def deleted(which: Object | str = "") -> Until[None]:
 
 
 def condition_true(type: str) -> Until[Never]:  # noqa: A002 - the API's own word
-    """The condition of this type in its status is True."""
+    """The status condition of this type is True."""
     return _condition(type, "True")
 
 
 def condition_false(type: str) -> Until[Never]:  # noqa: A002
-    """The condition of this type in its status is False; it has to be there."""
+    """The status condition of this type is False; it must exist."""
     return _condition(type, "False")
 
 
 def field_equals(path: str, value: Any) -> Until[Never]:
-    """The field has this value; None: it is absent or null, and the object is there.
+    """The field has this value; None: it is absent or null, and the object exists.
 
     Args:
         path: for example ``status.phase`` or ``metadata.labels['app']``.
@@ -150,14 +150,14 @@ def field_equals(path: str, value: Any) -> Until[Never]:
 
 
 def matches(function: Callable[[Object], Any], text: str = "") -> Until[Never]:
-    """The object is there, and ``function`` of it is true.
+    """The object exists, and ``function`` returns a true value for it.
 
     Args:
-        function: must be quick and change nothing; what it raises ends the wait.
-        text: what that means, for error texts; default: the function's name.
+        function: must be quick and change nothing; an error of it ends the wait.
+        text: the condition as text, for errors; default: the function's name.
 
     Raises:
-        TypeError: it is one of these functions, which make conditions, and was not called.
+        TypeError: it is a function of this module, which has to be called to make a condition.
     """
     if getattr(function, "__module__", "") == __name__:
         raise TypeError(f"until.{function.__name__} makes a condition: call it")

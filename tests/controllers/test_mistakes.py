@@ -131,7 +131,7 @@ def handled(function: Any, **how: Any) -> list[Any]:
     """What the builder's handler makes of an event."""
     builder = controller_for(Host(), **how).named("x").watches(POD, function)
     queue = RecordingQueue()
-    [make] = builder._makers
+    [make] = builder._watch_factories
     handler = make().handler
     handler.handle(created("a"), queue)
     handler.handle(updated(obj("a"), obj("a", 2)), queue)

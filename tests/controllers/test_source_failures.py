@@ -100,7 +100,7 @@ def test_one_event_that_always_fails_takes_no_room_of_a_channel_from_others():
 
 
 def test_a_channel_whose_handler_fails_makes_who_pushes_wait(monkeypatch):
-    monkeypatch.setattr(channel, "_MOST_FAILING", 3)
+    monkeypatch.setattr(channel, "_MAX_RETRYING", 3)
     broken = [True]
 
     def generic(event, queue):

@@ -1,1 +1,1 @@
-"""The controller: from a request in the queue to a reconcile and its outcome."""
+"""The controller, and how it runs requests from its queue."""

@@ -1,4 +1,4 @@
-"""What a reconcile can learn of itself, from anywhere in the code that it runs."""
+"""The reconcile context, available to all code that a reconcile runs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ current: contextvars.ContextVar[ReconcileContext | None] = contextvars.ContextVa
 # Its own, so that a program that seeds the common one does not repeat ids.
 _random_bits = random.Random().getrandbits
 
-# For what most reconciles never ask for; one for all, for a lock each would cost more.
-_lazy = threading.Lock()
+# Guards stop signals, which most reconciles never create; one lock is cheaper than one for each.
+_stop_lock = threading.Lock()
 
 
 def reconcile_context() -> ReconcileContext | None:
-    """The context of the reconcile that this code runs in, None outside of any.
+    """The context of the current reconcile; None outside of one.
 
-    Works in plain and in ``async def`` reconcilers and in the tasks that they start. Threads that
-    a reconciler starts have none; give them what they need.
+    It works in plain and in ``async def`` reconcilers, and in the tasks that they start. Threads
+    that a reconciler starts have none; pass them what they need.
 
     >>> reconcile_context() is None
     True
@@ -43,7 +43,7 @@ def reconcile_context() -> ReconcileContext | None:
 
 @final
 class ReconcileContext:
-    """One reconcile: why, which try, how long it may take. Thread-safe."""
+    """One reconcile: its reasons, attempt and deadline. Thread-safe."""
 
     __slots__ = (
         "_clock",
@@ -83,21 +83,21 @@ class ReconcileContext:
         self.controller: str = controller
         """The name of the controller."""
         self.kind: str = kind
-        """What the controller is for, as in ``Deployment.apps``; empty when it did not say."""
+        """The controller's kind, as in ``Deployment.apps``; empty if it has none."""
         self.request: Any = request
-        """What is reconciled."""
+        """The request."""
         self.priority: int = priority
-        """With which priority it was handed out."""
+        """The priority that the request had in the queue."""
         self.attempt: int = attempt
-        """How often in a row it has failed before: 0 for the first try."""
+        """How often in a row the request failed before: 0 for the first try."""
         self.started: float = started
-        """The monotonic time at which it began."""
+        """The monotonic time of its start."""
         self.deadline: float | None = deadline
         """The monotonic time by which it should end; None without ``reconcile_timeout``."""
         self.is_timed_out: bool = False
-        """Whether the deadline has passed while it ran."""
+        """Whether the deadline passed while it ran."""
         self.is_own_time_out: bool = False
-        """Whether it passed before the controller was asked to stop."""
+        """Whether the deadline passed before the controller was stopped."""
         self._id = _random_bits(128)
         self._reasons = reasons
         self._max_attempts = max_attempts
@@ -114,12 +114,12 @@ class ReconcileContext:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it runs, oldest first; of many the first and the newest."""
+        """Why it runs, oldest first; of many reasons the first and the newest."""
         return tuple(map(safe_text, self._reasons))
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether it is given up when it fails now; never without ``max_attempts``."""
+        """Whether a failure now is final; never without ``max_attempts``."""
         return 0 < self._max_attempts <= self.attempt + 1
 
     @property
@@ -129,11 +129,11 @@ class ReconcileContext:
 
     @property
     def stop(self) -> StopSignal:
-        """Set when the controller stops, at the deadline, and when the reconcile is over.
+        """The stop signal, set when the controller stops, at the deadline, and at the end.
 
-        Give it to everything that waits.
+        Pass it to everything that waits.
         """
-        with _lazy:
+        with _stop_lock:
             if self._stop is None:
                 self._stop = self._parent.child()
                 if self._is_over or self.is_timed_out:
@@ -141,7 +141,7 @@ class ReconcileContext:
             return self._stop
 
     def remaining(self) -> float | None:
-        """Seconds until the deadline, not below 0; None when there is no deadline."""
+        """Seconds until the deadline, at least 0; None when there is no deadline."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - self._clock.monotonic())
@@ -152,8 +152,8 @@ class ReconcileContext:
     # For the controller.
 
     def time_out(self) -> None:
-        """The deadline has passed: tell the reconciler."""
-        with _lazy:
+        """Mark the deadline as passed, and set the stop signal."""
+        with _stop_lock:
             if self._is_over or self.is_timed_out:
                 return
             self.is_timed_out = True
@@ -165,25 +165,25 @@ class ReconcileContext:
             expire()
 
     def on_time_out(self, expire: Callable[[], None]) -> None:
-        """Call ``expire`` at the deadline, at once when it has passed."""
-        with _lazy:
+        """Call ``expire`` at the deadline, or at once if it has passed."""
+        with _stop_lock:
             self._expire = expire
             is_late = self.is_timed_out
         if is_late:
             expire()
 
     def end(self) -> None:
-        """The reconcile is over."""
+        """End the reconcile: set its stop signal."""
         self._is_over = True
         if self._stop is not None or self._expire is not None:
-            with _lazy:
+            with _stop_lock:
                 stop, self._expire = self._stop, None
             if stop is not None:
                 stop.set()
 
 
 def log_fields(context: ReconcileContext) -> dict[str, Any]:
-    """The structured fields of a log record of this reconcile."""
+    """The structured fields of the reconcile's log records."""
     request = context.request
     fields: dict[str, Any] = {
         "controller": context.controller,
@@ -194,7 +194,7 @@ def log_fields(context: ReconcileContext) -> dict[str, Any]:
     if context.kind:
         fields["kind"] = context.kind
     if isinstance(request, ObjectKey):
-        # "name" is the logger's own.
+        # "name" is a field of every log record already.
         fields.update(namespace=request.namespace, object=request.name)
     else:
         fields["request"] = safe_text(request)

@@ -1,4 +1,4 @@
-"""Ties sources to a reconciler: when it is called, for what, and again when it failed."""
+"""The controller: feeds requests from sources to a reconciler, and retries failures."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _CANCEL_TIMEOUT = 1.0
 
 @final
 class Controller(Generic[R]):
-    """Calls a reconciler for each request that its sources ask for.
+    """Calls a reconciler for each request of its sources.
 
     Guarantees, whatever the number of workers:
-        * One request is never reconciled twice at once; asked for meanwhile, it is reconciled once
-          more.
-        * What was asked for is reconciled, until that succeeds, is given up or fails for good; a
-          failure delays the request and no other.
-        * Nothing is reconciled before every source has handed over what was there at its start.
+        * Reconciles of one request never overlap; a request that is added meanwhile is reconciled
+          once more.
+        * A request is reconciled until that succeeds, is given up or fails terminally; a failure
+          delays no other request.
+        * No reconcile starts before every source has added its initial requests.
 
-    It runs once. Until then it has no threads, no queue and no metrics. Thread-safe: sources may be
-    added at any time, also by the reconciler. The semantics are those of controller-runtime's
+    It runs once. Before that it has no threads, no queue and no metrics. Thread-safe: sources may
+    be added at any time, also by the reconciler. The semantics are those of controller-runtime's
     controllers.
 
     >>> from appsdk_operator.controllers import Request
@@ -75,13 +75,13 @@ class Controller(Generic[R]):
         """A controller without sources.
 
         Args:
-            name: names its threads, and labels logs and metrics; unique in the process, until the
-                controller has ended or is garbage.
+            name: names its threads, and labels logs and metrics; unique in the process until the
+                controller has ended or is garbage-collected.
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
-            options: how it works; default: the built-in defaults.
-            kind: what it is for, shown in logs and on debug pages; default: not shown.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            options: its options; default: the built-in defaults.
+            kind: its kind, for logs and debug pages; default: none.
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
@@ -100,7 +100,8 @@ class Controller(Generic[R]):
         self._clock = clock = self._environment.clock
         self._own = StopSignal(clock=clock)
         self._loop = LoopThread(name)
-        # Weakly: one that never ran is gone with its last reference, and its name is free again.
+        # Weak: a controller that never ran is collected with its last reference, which frees its
+        # name.
         failed = weak_method(self._thread_failed)
         self._on_failure: Callable[[Exception], None] = lambda error: _call(failed, error)
         self._workers = ThreadGroup(name, on_failure=self._on_failure)
@@ -122,23 +123,23 @@ class Controller(Generic[R]):
 
     @property
     def needs_leader_election(self) -> bool:
-        """Whether it is to run on the leader only."""
+        """Whether it runs on the leader only."""
         return self._options.needs_leader_election
 
-    # What feeds it.
+    # Sources.
 
     def watch(self, source: Source[R]) -> None:
-        """Let ``source`` ask for reconciles; starts it at once if the controller has started.
+        """Take requests from ``source``; starts it at once if the controller has started.
 
-        One that is added while the controller reconciles holds up nothing, and does not end it when
-        it cannot sync: until it does, :meth:`health` is not ready and says why, and so does the
-        log.
+        A source that is added while the controller reconciles delays no reconcile, and does not end
+        the controller when it cannot sync. Until it has synced, :meth:`health` is not ready and
+        says why, and so does the log.
 
         Raises:
             TypeError: it is no source.
             RuntimeError: the controller has ended.
-            Exception: what the start of the source raised, when the controller reconciles already;
-                before that the failure of a source is one of :meth:`run`.
+            Exception: what the start of the source raised, if the controller reconciles already;
+                before that :meth:`run` raises it.
         """
         check_source(source)
         self._environment.hand_down(source)
@@ -153,30 +154,30 @@ class Controller(Generic[R]):
             run = self._run
             if run is None:
                 self._sources.append(start)
-                # Again: nobody else knows of it, if it inherited just before.
+                # Again, in case the controller inherited its environment just before.
                 launch = functools.partial(self._environment.hand_down, source)
             elif self._is_by_hand:
                 launch = functools.partial(run.starts.start_by_hand, start, run.source_queue)
             elif self._works:
                 launch = functools.partial(run.starts.start_late, start, run.source_queue)
             else:
-                # Listed while the workers cannot begin, so that they wait for it, too.
+                # Registered before the workers can start, so that they wait for it too.
                 launch = run.starts.prepare(start, run.source_queue)
         launch()
 
-    # How it stands.
+    # State.
 
     @property
     def has_synced(self) -> bool:
-        """Whether every source has handed over what was there at its start."""
+        """Whether every source has added its initial requests."""
         run = self._run
         return run is not None and run.starts.has_synced
 
     def health(self) -> Health:
-        """Whether it can be relied on, and if not why.
+        """Ready unless it failed, ended, or has a source that is not ready; the text says why.
 
-        One that was not started is ready: a stand-by replica must not look broken. What sources
-        have to say that can be relied on, as that a handler fails, is part of the text.
+        A controller that was not started is ready: a standby replica must not look broken. The text
+        also has what ready sources report, for example that a handler fails.
         """
         with self._lock:
             run, is_over = self._run, self._is_over
@@ -194,21 +195,21 @@ class Controller(Generic[R]):
         return Health(True, f"controller {self.name} ok" + (sources.text and f"; {sources.text}"))
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until no request is ready and no reconcile runs; False after ``timeout`` seconds.
+        """Wait until no request is due and no reconcile runs; False after ``timeout`` seconds.
 
-        Requests whose time has not come do not count.
+        Requests that are not due yet do not count.
         """
         run = self._run
         return True if run is None else run.queue.wait_idle(timeout)
 
     @property
     def next_due(self) -> float | None:
-        """The monotonic time at which the next request that waits is due; None: none waits."""
+        """The monotonic time at which the next waiting request is due; None when none waits."""
         run = self._run
         return None if run is None else run.queue.next_due
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """What it does and what it has to do, and why, as values that JSON knows."""
+        """Its options, health, running and queued requests with their reasons, as JSON values."""
         run = self._run
         options = self._options
         snapshot: dict[str, Any] = {
@@ -222,7 +223,7 @@ class Controller(Generic[R]):
         return snapshot | run.snapshot(self._clock.monotonic())
 
     def running_reconciles(self) -> list[str]:
-        """What is reconciled now, and for how long, as text for whoever waits for its end."""
+        """A text for each running reconcile: its request, and for how long it has run."""
         run, now = self._run, self._clock.monotonic()
         return [
             f"{safe_text(context.request)}, begun {now - context.started:.3g} s ago"
@@ -232,10 +233,7 @@ class Controller(Generic[R]):
     # Running.
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or has begun already.
-
-        So do its sources.
-        """
+        """For managers: use these, unless others were given or it has started; sources too."""
         with self._lock:
             if self._has_begun:
                 return
@@ -247,8 +245,8 @@ class Controller(Generic[R]):
     def warm_up(self, stop: StopSignal) -> None:
         """Start the sources and wait until they have synced, without reconciling anything.
 
-        Returns at once unless the option ``warm_up`` is set. Beside :meth:`run`, after it or when
-        called again, it starts nothing twice. The sources go on until ``stop`` is set, or
+        Returns at once unless the option ``warm_up`` is set. It starts no source twice, whether
+        called with :meth:`run`, after it or again. The sources run until ``stop`` is set or
         :meth:`run` has ended.
 
         Raises:
@@ -266,7 +264,7 @@ class Controller(Generic[R]):
             with self._lock:
                 is_first, self._stands_by = not self._stands_by, True
             if is_first:  # two would wait for each other at the end
-                # It may never come to run, and then nobody else would end what begins here.
+                # run() may never be called, and then nothing else would end the sources.
                 self._helpers.start("stand-by", self._end_stand_by)
             run.starts.wait()
         except BaseException:
@@ -276,8 +274,8 @@ class Controller(Generic[R]):
     def run(self, stop: StopSignal) -> None:
         """Start the sources, and once all have synced reconcile until ``stop`` is set.
 
-        Returns once every reconcile and every source has ended, at the latest ``stop_timeout``
-        seconds after the stop, and a few more if coroutines have to be cancelled.
+        Returns once every reconcile and every source has ended: at the latest ``stop_timeout``
+        seconds after the stop, plus a few if coroutines have to be cancelled.
 
         Raises:
             TypeError: ``stop`` is no StopSignal.
@@ -297,13 +295,13 @@ class Controller(Generic[R]):
                 )
             self._has_run = not self._is_over
         if not self._has_run:
-            # Stopped while it was a stand-by, and that may still be ending.
+            # Stopped while it was a standby, which may still be ending.
             if running := self._end():
                 raise self._still_running(running)
             return
         forget = stop.on_set(self._own.set)
         try:
-            # A stop that came first starts nothing.
+            # Nothing is started after a stop.
             if not self._own.is_set() and self._all_synced(run := self._begin()):
                 for number in range(self._options.max_concurrent_reconciles):
                     self._workers.start(f"worker/{number}", functools.partial(self._work, run))
@@ -325,8 +323,8 @@ class Controller(Generic[R]):
     def process_next(self) -> bool:
         """Reconcile one request in the calling thread; False when none is ready.
 
-        For tests that decide themselves what happens when, with a ManualClock and without
-        :meth:`run`. The first call starts the sources; call :meth:`close` at the end.
+        For tests that control the order of reconciles, with a ManualClock and without :meth:`run`.
+        The first call starts the sources; call :meth:`close` at the end.
 
         Raises:
             Exception: with ``recover_exceptions=False``, the bug that would end the controller.
@@ -345,9 +343,9 @@ class Controller(Generic[R]):
         return True
 
     def close(self) -> None:
-        """End what :meth:`warm_up` or :meth:`process_next` started; twice is harmless.
+        """End what :meth:`warm_up` or :meth:`process_next` started; may be called again.
 
-        :meth:`run` needs no close; one that runs is asked to stop.
+        :meth:`run` needs no close; a controller that runs is asked to stop.
 
         Raises:
             TimeoutError: something still runs after the stop time-out.
@@ -361,7 +359,7 @@ class Controller(Generic[R]):
             raise self._still_running(running)
 
     def _begin(self) -> ControllerRun[R]:
-        """Make the run and start the sources, whoever comes first."""
+        """Create the run and start the sources, unless another thread has; returns the run."""
         with self._lock:
             is_first = not self._has_begun
             if is_first and self._is_over:
@@ -404,7 +402,7 @@ class Controller(Generic[R]):
     def _all_synced(self, run: ControllerRun[R]) -> bool:
         while run.starts.wait():
             with self._lock:
-                # One may have been added since.
+                # A source may have been added since.
                 if not run.starts.is_pending:
                     self._works = True
                     return True
@@ -423,7 +421,7 @@ class Controller(Generic[R]):
                     self._own.set()
 
     def _thread_failed(self, error: Exception) -> None:
-        """End the run, which cannot go on without one of its threads, and raises ``error``."""
+        """End the run after one of its threads failed; :meth:`run` then raises ``error``."""
         self._fail(error)
         self._own.set()
 
@@ -445,7 +443,7 @@ class Controller(Generic[R]):
             self._failures.append(failure)
 
     def _end(self) -> list[str]:
-        """Stop everything and wait for it; the names of the threads that still run."""
+        """Stop everything and wait; returns the names of the threads that still run."""
         self._own.set()
         run = self._run
         running: list[str] = []
@@ -459,7 +457,7 @@ class Controller(Generic[R]):
             run.deadlines.close()
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
             running += run.starts.join(left)
-            # Among them may be one that ends a stand-by, and so does the same as we.
+            # One of them may be the thread that ends a standby, which also calls this.
             left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
             running += self._helpers.join(left)
             run.metrics.retire()

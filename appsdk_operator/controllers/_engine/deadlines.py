@@ -1,4 +1,4 @@
-"""Tells reconciles that their time is over."""
+"""The deadlines of running reconciles."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Deadlines"]
 
 @final
 class Deadlines:
-    """Watches the deadlines of the reconciles that run, all given the same time. Thread-safe."""
+    """Times out the running reconciles of a controller, which all have one limit. Thread-safe."""
 
     def __init__(self, threads: ThreadGroup, clock: Clock) -> None:
         self._threads = threads
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
-        # In the order of their deadlines: each has as long as the others.
+        # In the order of their deadlines, because all have the same limit.
         self._running: dict[int, ReconcileContext] = {}
         self._has_started = False
         self._is_closed = False
@@ -33,16 +33,16 @@ class Deadlines:
                 self._has_started = True
                 self._threads.start("deadlines", self._watch)
             elif self._is_waiting_for_first:
-                # Else the thread wakes at a deadline before this one, and looks again.
+                # Otherwise the thread wakes at an earlier deadline, and looks again.
                 self._changed.notify()
 
     def end(self, context: ReconcileContext) -> None:
-        """Watch it no more."""
+        """Stop watching the deadline of ``context``."""
         with self._changed:
             self._running.pop(id(context), None)
 
     def close(self) -> None:
-        """Tell nobody any more, and end the thread."""
+        """Time out no more reconciles, and end the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

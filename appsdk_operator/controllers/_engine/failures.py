@@ -1,4 +1,4 @@
-"""What a reconcile's failure says about trying again."""
+"""What an error of a reconcile means for its retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appsdk_operator.controllers._reconcile import RetryAfter
 __all__ = ["is_bug", "is_unfollowed", "requested_delay", "retry_after_of", "sole_error"]
 
 _SYNC_DELAY = 0.5
-"""Seconds until the next try of what has read a local copy that is not complete."""
+"""Seconds until the retry after a read of a local copy that has not synced."""
 
 _BUGS = (
     ArithmeticError,
@@ -28,7 +28,7 @@ _BUGS = (
 
 
 def sole_error(error: BaseException) -> BaseException:
-    """``error``, or what is in it if it is a group of one, as task groups raise.
+    """``error``; if it is a group with one error, as task groups raise it, that one.
 
     >>> sole_error(ExceptionGroup("tasks", [ValueError("no")]))
     ValueError('no')
@@ -39,7 +39,7 @@ def sole_error(error: BaseException) -> BaseException:
 
 
 def is_bug(error: BaseException) -> bool:
-    """Whether ``error`` says that the program is wrong: what would be a panic in Go.
+    """Whether ``error`` is a bug in the program: what would be a panic in Go.
 
     >>> is_bug(KeyError("spec")), is_bug(SystemExit()), is_bug(ConnectionError("reset"))
     (True, True, False)
@@ -52,16 +52,16 @@ def is_bug(error: BaseException) -> bool:
 
 
 def retry_after_of(error: BaseException) -> float:
-    """The seconds after which the API server wants to be asked again; 0: it did not say."""
+    """The seconds of the API server's Retry-After; 0 without one."""
     seconds: Any = error.retry_after if isinstance(error, ApiError) else None
     return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else 0.0
 
 
 def requested_delay(error: BaseException) -> float | None:
-    """The seconds after which ``error`` asks for another try that counts no failure; None: not so.
+    """The retry delay in seconds that ``error`` asks for, without backoff; None if none.
 
-    A namespace that was just added brings its kinds one after another: what one of them waits for
-    is no failure, and backoff would only make everybody wait longer.
+    The caches of a namespace that was just added sync one after another. A reconcile that has to
+    wait for one is no failure, and backoff would only prolong the wait.
     """
     if isinstance(error, RetryAfter):
         return error.seconds
@@ -69,10 +69,10 @@ def requested_delay(error: BaseException) -> float | None:
 
 
 def is_unfollowed(error: BaseException, request: object, kind: str) -> bool:
-    """Whether ``error`` says that the cache follows the object of ``request`` no longer.
+    """Whether ``error`` says that the cache no longer follows the namespace of ``request``.
 
-    Trying again would go on for ever. If its namespace is followed once more, its events come anew.
-    A read elsewhere, or of another kind than the controller's, is no such thing.
+    Retries would never end; if the namespace is followed again, its objects get new events. Reads
+    in another namespace, or of another kind than the controller's, do not count.
     """
     return (
         isinstance(error, NotFollowedError)

@@ -1,4 +1,4 @@
-"""Finds objects that are reconciled again and again without a pause."""
+"""Detects hot loops: objects that are reconciled again and again without a pause."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from appsdk_operator.runtime import SafeLogger
 
 __all__ = ["HotLoops"]
 
-_MOST: Final = 100
-_WITHIN: Final = 1.0
-_MOST_KEYS: Final = 256  # counted within one second
-_QUIET: Final = 60.0  # seconds until the next warning of a controller
+_THRESHOLD: Final = 100
+_WINDOW: Final = 1.0
+_MAX_KEYS: Final = 256  # counted within one second
+_WARNING_INTERVAL: Final = 60.0  # seconds until the next warning of a controller
 
 
 @final
 class HotLoops:
     """Warns of an object that is reconciled 100 times in a second. Thread-safe.
 
-    What does so is nearly always a reconciler that writes its own object each time, so that each
-    write brings the next reconcile.
+    The usual cause is a reconciler that writes its own object each time, so that each write leads
+    to the next reconcile.
     """
 
     def __init__(self, logger: SafeLogger, controller: str, kind: str, *, filter_hint: str) -> None:
@@ -28,22 +28,22 @@ class HotLoops:
         self._filter_hint = filter_hint
         self._controller = controller
         self._kind = kind
-        # Of the present second only; replaced as a whole, so that no lock is needed. What two
-        # threads count at once may be counted once: it is a sign, not a measure.
+        # Counts of the current second. Replaced as a whole, so that no lock is needed: increments
+        # of two threads may be lost, which an estimate allows.
         self._window: tuple[float, dict[Hashable, int]] = (float("-inf"), {})
         self._warned_at = float("-inf")
 
     def note(self, key: Hashable, now: float) -> None:
-        """``key`` is reconciled at the monotonic time ``now``."""
+        """Count a reconcile of ``key`` at the monotonic time ``now``."""
         began, counts = self._window
-        if now - began >= _WITHIN:
+        if now - began >= _WINDOW:
             self._window = (now, {key: 1})
             return
         count = counts.get(key, 0) + 1
-        if count == 1 and len(counts) >= _MOST_KEYS:
-            return  # one that loops is among the first
+        if count == 1 and len(counts) >= _MAX_KEYS:
+            return  # a hot loop is among the first keys
         counts[key] = count
-        if count == _MOST and now - self._warned_at >= _QUIET:
+        if count == _THRESHOLD and now - self._warned_at >= _WARNING_INTERVAL:
             self._warned_at = now
             self._warn(key)
 
@@ -56,7 +56,7 @@ class HotLoops:
             self._controller,
             self._kind,
             key,
-            _MOST,
+            _THRESHOLD,
             self._filter_hint,
             extra={"controller": self._controller, "kind": self._kind},
         )

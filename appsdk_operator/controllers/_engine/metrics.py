@@ -1,4 +1,4 @@
-"""A controller's numbers, read when somebody scrapes.
+"""The metrics of a controller, sampled at each scrape.
 
 Names and labels are those of controller-runtime, so that its dashboards work.
 """
@@ -66,7 +66,7 @@ _ACTIVE = Family(
 
 @final
 class ReconcileMetrics:
-    """Counts for one controller. Thread-safe."""
+    """The metrics of one controller. Thread-safe."""
 
     def __init__(self, name: str, workers: int) -> None:
         self._name = name
@@ -79,12 +79,12 @@ class ReconcileMetrics:
         self._retire: Callable[[], None] = lambda: None
 
     def publish(self, metrics: Metrics, active: Callable[[], int]) -> None:
-        """Show the numbers, each series at 0, from now on; ``active`` counts running reconciles."""
+        """Publish every series, from 0 on; ``active`` returns the number of running reconciles."""
         self._active = active
         self._retire = metrics.add_source(self._samples)
 
     def retire(self) -> None:
-        """Keep the totals, end the rest."""
+        """Stop publishing; the registry keeps the totals."""
         self._retire()
 
     def count(
@@ -96,7 +96,7 @@ class ReconcileMetrics:
         is_panic: bool = False,
         is_timeout: bool = False,
     ) -> None:
-        """A reconcile has ended."""
+        """Count a finished reconcile."""
         with self._lock:
             self._results[result] += 1
             self._time.observe(seconds)
@@ -105,7 +105,7 @@ class ReconcileMetrics:
             self._timeouts += is_timeout
 
     def results(self) -> dict[str, int]:
-        """How many reconciles ended how."""
+        """The number of reconciles by result."""
         with self._lock:
             return dict(self._results)
 

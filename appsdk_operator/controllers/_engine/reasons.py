@@ -1,6 +1,6 @@
-"""Why a request is to be reconciled: compact_reason values that turn into text when somebody looks.
+"""Reasons for reconciles: small values that are converted to text when read.
 
-They are kept beside each queued request, so none of ours holds an object or a traceback.
+They are stored with each queued request, so none of them holds an object or a traceback.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VERBS = {
 
 @final
 class EventReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
-    """Something happened to an object."""
+    """An event of an object."""
 
     action: ResourceAction
     kind: Kind
@@ -49,12 +49,12 @@ class EventReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
 
 @final
 class RetryReason(msgspec.Struct, frozen=True, weakref=False):
-    """A reconcile failed."""
+    """A retry after a failed reconcile."""
 
     retry: int
     error: str
     cause: Any = None
-    """Why it was reconciled in the first place."""
+    """The reason of the first reconcile, before the retries."""
 
     def __str__(self) -> str:
         cause = "" if self.cause is None else f" (first: {safe_text(self.cause)})"
@@ -63,7 +63,7 @@ class RetryReason(msgspec.Struct, frozen=True, weakref=False):
 
 @final
 class RequeueReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
-    """A reconcile asked for the next one."""
+    """A requeue that a reconcile asked for."""
 
     seconds: float
 
@@ -72,7 +72,7 @@ class RequeueReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
 
 
 def safe_text(reason: Any) -> str:
-    """``reason`` as text, whatever its own code does."""
+    """``reason`` as text, also if its ``__str__`` raises."""
     try:
         return str(reason)
     except Exception as error:
@@ -80,15 +80,15 @@ def safe_text(reason: Any) -> str:
 
 
 def first_cause(reasons: tuple[Any, ...]) -> Any:
-    """Why a request was reconciled before its retries began."""
+    """The reason for a request's first reconcile, before its retries."""
     first = reasons[0] if reasons else None
     return first.cause if isinstance(first, RetryReason) else first
 
 
 def compact_reason(reason: Any) -> Any:
-    """``reason`` without what would keep an object or a traceback alive.
+    """``reason`` without references to objects or tracebacks.
 
-    What is none of an event, an object and an error is the caller's own, and kept as it is.
+    Events, objects and errors are reduced to a description; other values stay as they are.
 
     >>> compact_reason(ValueError("too big"))
     'ValueError: too big'

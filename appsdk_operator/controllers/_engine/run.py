@@ -1,4 +1,4 @@
-"""What a controller has only from its beginning on."""
+"""The state of one run of a controller: queue, sources, runner, metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ R = TypeVar("R", bound=Hashable)
 
 @final
 class ControllerRun(Generic[R]):
-    """A queue, what fills it and what empties it; its metrics are published at 0."""
+    """The queue of a run, the sources that fill it and the runner that empties it.
+
+    It is created at the start of the controller, and publishes its metrics then.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class ControllerRun(Generic[R]):
         self.metrics.publish(registry, self.runner.active_count)
 
     def snapshot(self, now: float) -> dict[str, Any]:
-        """What it does and has to do, and why, as values that JSON knows."""
+        """Its sources, results, running and queued requests, as JSON values."""
         return {
             "sources": self.starts.snapshot(),
             "results": self.metrics.results(),

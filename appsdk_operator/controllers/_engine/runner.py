@@ -1,4 +1,4 @@
-"""One reconcile after another: the call, and what its outcome asks for."""
+"""The runner: calls the reconciler for queued requests, and acts on the results."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ _log = get_logger("appsdk_operator.controllers")
 R = TypeVar("R", bound=Hashable)
 
 _FALLBACK_DELAY = 10.0
-"""Seconds until the next try when the rate limiter itself fails."""
+"""Seconds until the retry when the rate limiter itself fails."""
 
 
 @final
 class SourceQueue(Generic[R]):
-    """A controller's queue as its sources and handlers see it."""
+    """A controller's queue, as the RequestQueue of its sources and handlers."""
 
     def __init__(self, queue: WorkQueue[R], fail: Callable[[Exception], None]) -> None:
         self._queue = queue
         self.fail = fail
-        """Ends the controller with this error: one of its sources has lost its thread."""
+        """Ends the controller with an error, for a source whose thread failed."""
 
     def add(
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
     ) -> None:
-        """Ask for a reconcile of ``request``."""
+        """Add ``request``; see :meth:`RequestQueue.add`."""
         self._queue.add(request, priority=priority or 0, after=after, reason=compact_reason(reason))
 
     def add_rate_limited(
         self, request: R, *, priority: int | None = None, reason: Any = None
     ) -> float:
-        """The same after the rate limiter's delay, which is returned in seconds."""
+        """Add ``request`` after the rate limiter's delay, which is returned in seconds."""
         return self._queue.add_rate_limited(
             request, priority=priority or 0, reason=compact_reason(reason)
         )
@@ -78,9 +78,9 @@ class SourceQueue(Generic[R]):
 
 @final
 class ReconcileRunner(Generic[R]):
-    """Reconciles what the queue hands out.
+    """Reconciles the items of the queue.
 
-    :meth:`handle` is never called twice at once for one request, which the queue sees to.
+    Calls of :meth:`handle` for one request never overlap: the queue prevents that.
     """
 
     def __init__(
@@ -108,34 +108,34 @@ class ReconcileRunner(Generic[R]):
         self._max_attempts = options.max_attempts
         self._recovers = options.recover_exceptions
         self._failure_log = FailureLog(_log, clock)
-        # Not the rate limiter's: some count nothing, and handlers may make it count, too.
+        # Not the rate limiter's counts: some limiters have none, and handlers may change them.
         self._failures: dict[R, int] = {}
-        # By thread: a dict's own atomicity is enough, so that a reconcile costs no lock for it.
+        # By thread, because a dict is atomic by itself: no lock is needed.
         self._active: dict[int, ReconcileContext] = {}
         self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
 
     def active(self) -> list[ReconcileContext]:
-        """The reconciles that run now."""
+        """The contexts of the running reconciles."""
         return list(self._active.copy().values())
 
     def active_count(self) -> int:
-        """How many run now."""
+        """The number of running reconciles."""
         return len(self._active)
 
     def failing(self) -> dict[R, int]:
-        """How often in a row each request has failed that did not succeed since."""
+        """The number of consecutive failures of each failing request."""
         return self._failures.copy()
 
     def handle(self, item: QueueItem[R]) -> BaseException | None:
-        """Reconcile ``item`` and do what its outcome asks for.
+        """Reconcile ``item``, and act on its result or error.
 
         Returns:
-            The bug that is to end the controller, None as long as it goes on.
+            The bug that has to end the controller; None if it continues.
         """
         try:
             return self._handle(item)
         finally:
-            # Last: once it is done another worker may have it.
+            # Last: after this another worker may get the request.
             self._queue.done(item.key)
 
     def _handle(self, item: QueueItem[R]) -> BaseException | None:
@@ -193,7 +193,7 @@ class ReconcileRunner(Generic[R]):
             try:
                 returned = settle(_awaited(coroutine, context))
             finally:
-                # If the loop was closed nobody awaited it; else this does nothing.
+                # Needed if the loop was closed and never awaited it; harmless otherwise.
                 if inspect.iscoroutine(coroutine):
                     coroutine.close()
             if isinstance(returned, _Raised):
@@ -348,19 +348,19 @@ class ReconcileRunner(Generic[R]):
         )
 
     def end(self) -> None:
-        """Say what failures were only counted."""
+        """Log the failures that were counted only."""
         self._failure_log.flush()
 
 
 class _Raised:
-    """What would end the event loop's thread if a task raised it."""
+    """An error that would end the event loop's thread if a task raised it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
-    """What comes of an ``async def`` reconciler, which is cancelled at its deadline."""
+    """Await an ``async def`` reconciler, and cancel it at its deadline."""
     import asyncio
 
     if context.deadline is not None:
@@ -368,7 +368,7 @@ async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
         task = asyncio.current_task(loop)
 
         def cancel() -> None:
-            # The loop may have been closed meanwhile, which cancels as well.
+            # The loop may have been closed, which cancels the task as well.
             with contextlib.suppress(RuntimeError):
                 if task is not None:
                     loop.call_soon_threadsafe(task.cancel)
@@ -385,7 +385,7 @@ async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Ctrl-C is meant for whoever runs a step by hand."""
+    """Whether ``error`` is a Ctrl-C for a test that runs single steps in the main thread."""
     return (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()

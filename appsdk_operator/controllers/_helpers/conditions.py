@@ -1,4 +1,4 @@
-"""The standard list of conditions in an object's status."""
+"""Status conditions: reading, setting and patching the standard list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
-"""The three states that a condition can be in."""
+"""The status of a condition."""
 
 _LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -95,24 +95,24 @@ def _unset_if_empty(value: str | msgspec.UnsetType | None) -> str | msgspec.Unse
 
 @attrs.frozen
 class Condition:
-    """One entry of ``status.conditions``; a value that is checked as the API's schema asks.
+    """One entry of ``status.conditions``, validated as in the API's schema.
 
-    A status class may have a series of them: ``conditions: tuple[Condition, ...] = ()``.
+    A status class may have several: ``conditions: tuple[Condition, ...] = ()``.
 
     >>> Condition("Ready", "False", "Waiting", "2 of 3 pods are up").status
     'False'
     """
 
     type: str = attrs.field(validator=_check_type)
-    """What it is about, for example ``Ready``."""
+    """Its type, for example ``Ready``."""
     status: ConditionStatus = attrs.field(validator=_check_status)
     """``"True"``, ``"False"`` or ``"Unknown"``."""
     reason: str = attrs.field(validator=_check_reason)
-    """Why, one word for machines."""
+    """The reason for machines, one word."""
     message: str = attrs.field(default="", validator=_check_message)
-    """Why, for people."""
-    # Named as the API names them, so that a status class may have conditions: what is read, written
-    # and in the CRD's schema are these names. Unset: left out.
+    """The reason for people."""
+    # The API's names, because status classes with conditions read and write them, and the CRD's
+    # schema has them. Unset fields are left out.
     observedGeneration: int | msgspec.UnsetType | None = attrs.field(  # noqa: N815
         default=msgspec.UNSET, alias="observed_generation", converter=_unset_if_none
     )
@@ -122,14 +122,13 @@ class Condition:
 
     @property
     def observed_generation(self) -> int | None:
-        """The generation of the object that was looked at; None: that of the object it is set
-        on."""
+        """The observed generation of the object; None: that of the object it is set on."""
         generation = self.observedGeneration
         return None if isinstance(generation, msgspec.UnsetType) else generation
 
     @property
     def last_transition_time(self) -> str:
-        """Since when it has this status, RFC 3339; set when it is read, not looked at when it is
+        """The time of the last change of the status, RFC 3339; ignored when the condition is
         set."""
         since = self.lastTransitionTime
         return "" if isinstance(since, msgspec.UnsetType) else since
@@ -145,26 +144,26 @@ def set_condition(
     observed_generation: int | None = None,
     clock: Clock = system_clock,
 ) -> bool:
-    """Set a condition in the status of a changeable copy; the caller writes it.
+    """Set a condition in the status of a mutable copy; the caller writes it.
 
     ``lastTransitionTime`` is kept unless the status changes, as in the ``meta`` package of
-    Kubernetes. The order of the list and fields that are not known here stay as they are.
+    Kubernetes. The order of the list and unknown fields are kept.
 
     Args:
         obj: the copy.
-        type: what it is about, for example ``Ready``.
+        type: the condition's type, for example ``Ready``.
         status: ``"True"``, ``"False"`` or ``"Unknown"``.
-        reason: why, one word for machines.
-        message: why, for people.
+        reason: the reason for machines, one word.
+        message: the reason for people.
         observed_generation: default: the generation of ``obj``, if its kind has one.
-        clock: what a new transition is timed by.
+        clock: the clock for a new transition's time.
 
     Returns:
-        Whether anything changed: if not there is nothing to write.
+        Whether the copy changed; if not, nothing has to be written.
 
     Raises:
-        ValueError: the API would not take it so.
-        ReadOnlyError: ``obj`` is no changeable copy.
+        ValueError: the API would not accept it.
+        ReadOnlyError: ``obj`` is no mutable copy.
     """
     check_environment(clock=clock)
     if observed_generation is not None:
@@ -174,7 +173,7 @@ def set_condition(
 
 
 def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
-    """Take a condition out of the status of a changeable copy; returns whether it was there."""
+    """Remove a condition from the status of a mutable copy; returns whether it was there."""
     check_text("type", type)
     conditions = _conditions(mutable(obj))
     left = [entry for entry in conditions if entry.get("type") != type]
@@ -185,31 +184,31 @@ def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
 
 
 def get_condition(obj: Object | MutableObject, type: str) -> Condition | None:  # noqa: A002
-    """The condition of that type as it stands there, unchecked; None when there is none."""
+    """The condition of that type, not validated; None if there is none."""
     check_objects(obj=obj)
     check_text("type", type)
     return next((_read(entry) for entry in _conditions(obj) if entry.get("type") == type), None)
 
 
 def is_condition_true(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
-    """Whether there is the condition, and it says True."""
+    """Whether the condition exists with status True."""
     condition = get_condition(obj, type)
     return condition is not None and condition.status == "True"
 
 
 def is_condition_false(obj: Object | MutableObject, type: str) -> bool:  # noqa: A002
-    """Whether there is the condition, and it says False; Unknown is neither."""
+    """Whether the condition exists with status False; Unknown is neither."""
     condition = get_condition(obj, type)
     return condition is not None and condition.status == "False"
 
 
 class StatusClient(Protocol):
-    """What :func:`patch_conditions` needs of a client."""
+    """The part of a client that :func:`patch_conditions` needs."""
 
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ...
     ) -> Object[SpecT, StatusT]:
-        """The object as it is now."""
+        """The object's current state."""
         ...
 
     @property
@@ -225,27 +224,27 @@ def patch_conditions(
     remove: Iterable[str] = (),
     clock: Clock = system_clock,
 ) -> Object[SpecT, StatusT] | None:
-    """Set conditions on the server, through the status subresource, if that changes anything.
+    """Set conditions on the server, through the status subresource, if they differ.
 
-    The patch holds nothing but the list of conditions and a test that it is still the one that was
-    read; if somebody was quicker it is made anew from a fresh read, up to 10 times. So two
-    controllers can each write a condition of their own.
+    The patch only has the list of conditions and a test that the list has not changed. After a
+    concurrent write it is made again from a fresh read, up to 10 times. So several controllers can
+    each write their own conditions.
 
     Args:
-        client: what writes; the account needs ``get`` on the kind and ``patch`` on its status.
-        obj: the object as it was read, also from a cache. Its generation is the one that was
-            observed, even if the object has a newer one by now.
-        conditions: those to set, each type once.
-        remove: the types of those that are to go.
-        clock: what a new transition is timed by.
+        client: the client; the account needs ``get`` on the kind and ``patch`` on its status.
+        obj: the object as read, also from a cache. Its generation is the observed one, even if the
+            object has a newer one by now.
+        conditions: the conditions to set, each type once.
+        remove: the types of the conditions to remove.
+        clock: the clock for a new transition's time.
 
     Returns:
-        The object as it is now, ``obj`` itself if nothing was written; None when it is gone.
+        The object's new state, or ``obj`` if nothing was written; None when it is gone.
 
     Raises:
-        Conflict: somebody else kept writing.
+        Conflict: other clients kept writing.
         ApiError: the server refused.
-        ValueError: a type is named twice, or the kind has no status subresource.
+        ValueError: a type is given twice, or the kind has no status subresource.
     """
     check_client(client, "get")
     check_objects(obj=obj)
@@ -276,7 +275,7 @@ def patch_conditions(
         try:
             return client.status.patch(obj.kind, obj.name, patch, namespace=obj.namespace)
         except NotFound:
-            # Servers answer the same for an object that is gone, and for want of a subresource.
+            # Servers give the same answer for a missing object and a missing subresource.
             if read().uid != obj.uid:
                 raise
         raise ValueError(
@@ -294,7 +293,7 @@ def _operations(present: Object, conditions: list[Any]) -> Operations:
         path = "/status/conditions"
         guards.append({"op": "test", "path": path, "value": status["conditions"]})
         return [*guards, {"op": "replace", "path": path, "value": conditions}]
-    # There is nothing of one's own to test.
+    # Without a list of conditions there is only the resourceVersion to test.
     if present.resource_version:
         version = present.resource_version
         guards.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
@@ -321,7 +320,7 @@ def _set(obj: MutableObject, condition: Condition, clock: Clock) -> bool:
     if is_transition or not (known or {}).get("lastTransitionTime"):
         now = dt.datetime.fromtimestamp(clock.time(), dt.UTC)
         fields["lastTransitionTime"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    # An empty message may be left out by the server.
+    # Servers may omit an empty message.
     if known is not None and all(
         (known.get(name) or "") == value for name, value in fields.items()
     ):
@@ -346,7 +345,7 @@ def _conditions(obj: Object | MutableObject) -> list[Any]:
 
 
 def _read(entry: Mapping[str, Any]) -> Condition:
-    # Unchecked: built-in kinds have conditions without a reason.
+    # Not validated: built-in kinds have conditions without a reason.
     condition = object.__new__(Condition)
     for name in ("type", "status", "reason", "message"):
         object.__setattr__(condition, name, str(entry.get(name) or ""))

@@ -1,4 +1,4 @@
-"""Bring an object into shape: create it if it is missing, write it if that changes anything."""
+"""create_or_update and its kin: create an object if it is missing, else write the differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Change", "OperationResult", "Written", "apply", "create_or_patch", "
 
 
 class OperationResult(enum.Enum):
-    """What became of an object."""
+    """The effect of a write."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
@@ -45,7 +45,7 @@ class OperationResult(enum.Enum):
 
 
 class Written(NamedTuple, Generic[SpecT_co, StatusT_co]):
-    """What became of an object, and the object as it is on the server now."""
+    """The effect of a write, and the object's new state on the server."""
 
     result: OperationResult
     object: Object[SpecT_co, StatusT_co]
@@ -56,7 +56,7 @@ if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
 
 
 class Change(Protocol[SpecT, StatusT]):
-    """Brings a changeable copy into shape; may be ``async def``."""
+    """Changes a mutable copy to the wanted state; may be ``async def``."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -66,9 +66,9 @@ class Change(Protocol[SpecT, StatusT]):
         ...
 
 
-_MANIFEST = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
-"""What tells an object from one of its parts."""
-_SERVERS_OWN = (
+_OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
+"""Fields by which a mapping is recognised as a whole object."""
+_SERVER_FIELDS = (
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
@@ -82,31 +82,30 @@ _SERVERS_OWN = (
 def create_or_update(
     client: ClientLike, obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
 ) -> Written[SpecT, StatusT]:
-    """Create the object if there is none of its name, else change it in place.
+    """Create the object if it does not exist, else update it.
 
-    Unlike controller-runtime's function of this name it does not fail when somebody else was
-    quicker: a create that finds the name taken, and an update of what was changed or deleted since
-    it was read, are made anew from a fresh read, up to 10 times. Where the client reads from a
-    cache, these reads are live. Nothing is written when ``mutate`` changes nothing.
+    Unlike controller-runtime's function of this name it does not fail after a concurrent write: a
+    create of an existing name, and an update of an object that was changed or deleted since the
+    read, are repeated from a fresh read, up to 10 times. With a cached client these reads are live.
+    Nothing is written when ``mutate`` changes nothing.
 
     Args:
         client: reads and writes.
-        obj: says which object: its kind, namespace and name. What else it holds is what a new one
-            begins with. It is not changed.
-        mutate: brings a copy of the present object, or of ``obj``, into shape. It may be called
-            several times, each time with another copy: what it does must depend on that only. It
-            sets what it wants to be so and leaves the rest, which others may have set; it returns
-            nothing.
+        obj: the kind, namespace and name of the object, and the initial content of a new one. It is
+            not changed.
+        mutate: changes a copy of the existing object, or of ``obj``, to the wanted state. It may be
+            called several times, each time with another copy, and must depend on that only. It
+            should set the fields that it owns and leave the others; it returns nothing.
 
     Returns:
-        The result and the object. Without a difference on the server, as when only the status of
-        a kind with a status subresource was changed, the result is UNCHANGED.
+        The result and the object. If nothing changed on the server, as when only the status of a
+        kind with a status subresource was changed, the result is UNCHANGED.
 
     Raises:
         ValueError: ``obj`` has no name, or ``mutate`` changed name or namespace.
         TypeError: ``mutate`` is no function of one argument, or returned another object instead of
             changing its copy, or an error.
-        Conflict, AlreadyExists: somebody else was quicker each time.
+        Conflict, AlreadyExists: every try met a concurrent write.
         ApiError: any other refusal, and any failure of the first read.
     """
 
@@ -123,17 +122,18 @@ def create_or_update(
 def create_or_patch(
     client: ClientLike, obj: AnyObject[SpecT, StatusT], mutate: Change[SpecT, StatusT]
 ) -> Written[SpecT, StatusT]:
-    """As :func:`create_or_update`, but by merge patches: one of the object, one of its status.
+    """:func:`create_or_update` by merge patches: one of the object, one of its status.
 
-    The patches hold what changed and the resource version, so that lists, which are replaced whole,
-    cannot overwrite what somebody else put into them. A new object's status is written, too.
+    The patches have the changed fields and the resource version. Lists are replaced as a whole, so
+    the version prevents that they overwrite concurrent changes. The status of a new object is
+    written too.
 
-    Args and errors are those of :func:`create_or_update`; for a status that changed the kind needs
-    a status subresource.
+    Arguments and errors are those of :func:`create_or_update`; to change a status the kind needs a
+    status subresource.
 
     Returns:
         The result, UPDATED_STATUS for both and UPDATED_STATUS_ONLY for the status alone, and the
-        object. When the write of the status fails, that of the object was made all the same.
+        object. If the write of the status fails, the object has been written nevertheless.
     """
     has_patched = False
 
@@ -147,7 +147,7 @@ def create_or_patch(
             now = client.patch(
                 obj.kind, obj.name, _with_resource_version(fields, now), namespace=now.namespace
             )
-            # Remembered, in case the status comes too late and all of it is done anew.
+            # Remembered, in case the write of the status conflicts and all is repeated.
             has_patched = has_patched or now.resource_version != present.resource_version
         before = now.resource_version
         if status:
@@ -170,16 +170,16 @@ def apply(
     field_manager: str = "",
     force: bool = False,
 ) -> Written[SpecT, StatusT]:
-    """Server-side apply that tells what became of it.
+    """Server-side apply that reports whether it changed the object.
 
-    The object is read before, live, so this costs two requests. What somebody else wrote between
-    them is taken for ours.
+    It costs two requests, because the object is read first, uncached. A concurrent write between
+    the two counts as a change.
 
     Args:
         client: reads and writes.
-        obj: the fields that ``field_manager`` wants to be so, and no others.
-        field_manager: who wants them; may be empty if the client brings one.
-        force: take fields over from other managers instead of failing.
+        obj: the fields that ``field_manager`` owns, and no others.
+        field_manager: the field manager; may be empty if the client has one.
+        force: take over fields of other managers instead of failing.
 
     Returns:
         CREATED, UPDATED or UNCHANGED, and the object.
@@ -215,7 +215,7 @@ def _retry_conflicts(
     failure: ApiError | None = None
     is_created = False
     for attempt in range(ATTEMPTS):
-        # A cache may not have what made the first attempt fail.
+        # A cache may not have the write that made the first attempt fail.
         present = _read(client if attempt == 0 else live_reader(client), obj)
         try:
             if present is None:
@@ -230,8 +230,8 @@ def _retry_conflicts(
         except (AlreadyExists, Conflict) as error:
             failure = error
         except NotFound as error:
-            # Deleted since it was read. Twice, or for a create, it is something else that is
-            # missing: the namespace, the kind or its status subresource.
+            # Deleted since the read. The second time, or for a create, something else is missing:
+            # the namespace, the kind or its status subresource.
             if present is None or isinstance(failure, NotFound):
                 raise
             failure = error
@@ -248,7 +248,7 @@ def _read(reader: Getter, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, Statu
 
 def _new(obj: AnyObject[SpecT, StatusT]) -> MutableObject[SpecT, StatusT]:
     draft = MutableObject(obj.kind, obj.to_dict())
-    for field in _SERVERS_OWN:
+    for field in _SERVER_FIELDS:
         draft.metadata.pop(field, None)
     return draft
 
@@ -262,27 +262,27 @@ def _mutated(
     except AttributeError as error:
         explain_frozen(error)
         raise
-    # A namespace that the client fills in is not known before the first read.
+    # Compared with obj, because a namespace that the client adds is unknown before the first read.
     if draft.key != obj.key:
         raise ValueError(
             f"mutate made {draft.kind.kind} {draft.key} of {obj.key}: it must not change name and "
             "namespace, for it would be another object; delete this one and create that"
         )
     if obj.resource_version:
-        # What was read is what is changed: a write of something newer has to fail.
+        # So that a write fails if the object was changed since the read.
         draft.metadata["resourceVersion"] = obj.resource_version
     return draft
 
 
 def _check_changed(draft: MutableObject, returned: object) -> None:
-    """Refuse another object than the one that was to be changed, which nobody would write.
+    """Refuse a returned object other than the draft, because it would not be written.
 
-    What else a lambda returns, as that of ``dict.pop``, is a by-product.
+    Other values are by-products, such as that of ``dict.pop`` in a lambda.
     """
     if returned is None or returned is draft or returned is draft.data:
         return
     is_object = isinstance(returned, (Object, MutableObject)) or (
-        isinstance(returned, Mapping) and bool(_MANIFEST & returned.keys())
+        isinstance(returned, Mapping) and bool(_OBJECT_FIELDS & returned.keys())
     )
     instead = "change its argument in place, and raise what failed"
     if is_object:
@@ -295,7 +295,7 @@ def _check_changed(draft: MutableObject, returned: object) -> None:
 def _compared(
     before: Object[SpecT, StatusT], after: Object[SpecT, StatusT]
 ) -> Written[SpecT, StatusT]:
-    # The server makes no new version of what does not differ.
+    # The server creates no new version without a difference.
     is_same = before.resource_version == after.resource_version
     return Written(OperationResult.UNCHANGED if is_same else OperationResult.UPDATED, after)
 

@@ -1,4 +1,4 @@
-"""Clean up before an object goes, by functions that know nothing of finalizers."""
+"""Helpers that run clean-up functions under finalizers: ``finalizing`` and FinalizerRegistry."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Finalizing(enum.Enum):
     CLEANED_UP = "cleaned up"
     """``cleanup`` has succeeded, and the finalizer is off."""
     GONE = "gone"
-    """The object, or our finalizer on one that is being deleted, is no more: nothing was called."""
+    """The object is gone, or is being deleted without our finalizer: nothing was called."""
 
 
 class FinalizingOutcome(NamedTuple, Generic[SpecT_co, StatusT_co]):
-    """What :func:`finalizing` did, and what came of it."""
+    """What :func:`finalizing` did, with the returned value and the object."""
 
     done: Finalizing
     value: Any
     """What ``apply`` or ``cleanup`` returned."""
     object: Object[SpecT_co, StatusT_co] | None
-    """The object as it is known after that; None when it is gone."""
+    """The latest known state of the object; None when it is gone."""
 
 
 if not TYPE_CHECKING:  # mypy knows no such line inside of a NamedTuple
@@ -66,33 +66,33 @@ def finalizing(
     apply: Callable[[Object[SpecT, StatusT]], Any],
     cleanup: Callable[[Object[SpecT, StatusT]], Any],
 ) -> FinalizingOutcome[SpecT, StatusT]:
-    """Call ``apply`` for an object that is there, ``cleanup`` for one that is to be deleted.
+    """Call ``apply`` for an object, or ``cleanup`` if it is being deleted.
 
     The finalizer ``name`` is put on before the first ``apply``, and taken off after ``cleanup``
-    has succeeded. Call it at each reconcile. It is kube-rs' ``finalizer`` helper.
+    has succeeded. Call this at each reconcile. It is kube-rs' ``finalizer`` helper.
 
     Guarantees:
-        * ``cleanup`` has succeeded at least once, after the last ``apply``, before the object
-          goes; both may be called again for what they have done already, so they are idempotent.
-        * No other finalizer is touched: patches test what they build upon, and are made anew from
-          a fresh read when somebody was quicker.
-        * Without a finalizer on the object nothing was applied, so an object that is deleted before
-          its first reconcile is not held up.
+        * ``cleanup`` has succeeded at least once, after the last ``apply``, before the object is
+          removed. Both may be called again for work that is done, so they must be idempotent.
+        * Other finalizers are not changed: patches test what they are based on, and are made again
+          from a fresh read after a concurrent write.
+        * Nothing was applied for an object without the finalizer, so an object that is deleted
+          before its first reconcile is not delayed.
 
     Caveats:
-        * Who takes the finalizer off by hand, or with ``kubectl``, takes the guarantee along.
-        * With ``obj`` from a cache that is behind, ``apply`` may be called for an object whose
-          deletion has begun, and ``cleanup`` comes after it then; or has ended, unless the cache
-          shows own writes, as the one behind :class:`~appsdk_operator.cache.CachedClient` does.
-        * kube-apiserver may drop an object whose finalizer is put on while it carries out a
-          deletion. Who must not miss that cleans up when the object is not found, too.
-        * One object is handled once at a time: controllers and watchers see to that.
+        * If another client or a user removes the finalizer, the guarantee is lost.
+        * With ``obj`` from a stale cache ``apply`` may be called for an object whose deletion has
+          begun; ``cleanup`` then follows. It may also be called for an object that is gone, unless
+          the cache shows own writes, as :class:`~appsdk_operator.cache.CachedClient` does.
+        * kube-apiserver may remove an object although a finalizer was put on it while it carried
+          out the deletion. If that matters, also clean up when the object is not found.
+        * Calls for one object must not overlap; controllers and watchers ensure that.
 
     Args:
         client: reads and patches the object; the account needs ``get`` and ``patch``.
-        obj: the object, as it was read.
+        obj: the object, as read.
         name: the finalizer, for example ``example.com/cleanup``.
-        apply: called with the object, with the finalizer on it; may be ``async def``.
+        apply: called with the object, which has the finalizer; may be ``async def``.
         cleanup: called with the object; may be ``async def``.
 
     Returns:
@@ -101,12 +101,11 @@ def finalizing(
     Raises:
         ValueError: no API server would accept ``name``.
         FinalizerError: the finalizer could not be written.
-
-    What ``apply`` and ``cleanup`` raise comes through; the finalizer then stays.
+        Exception: what ``apply`` or ``cleanup`` raised; the finalizer then stays.
     """
     check_client(client, "get", "patch")
     check_objects(obj=obj)
-    # Both now: that there is no clean-up would be found when the object is deleted.
+    # Both now: a missing clean-up would otherwise be found only when the object is deleted.
     check_function("apply", apply, required=True)
     check_function("cleanup", cleanup, required=True)
     check_finalizer(name, obj.kind)
@@ -125,12 +124,12 @@ def finalizing(
 
 
 class FinalizeResult(NamedTuple):
-    """What has to be written after :meth:`FinalizerRegistry.finalize`."""
+    """The writes that are needed after :meth:`FinalizerRegistry.finalize`."""
 
     updated: bool
-    """Whether the object differs: ``client.update`` it."""
+    """Whether the object changed: ``client.update`` it."""
     status_updated: bool
-    """Whether a clean-up has changed the status: ``client.status.update`` it."""
+    """Whether a clean-up changed the status: ``client.status.update`` it."""
 
     def __or__(self, other: FinalizeResult) -> FinalizeResult:
         return FinalizeResult(
@@ -139,22 +138,22 @@ class FinalizeResult(NamedTuple):
 
 
 class CleanUp(Protocol):
-    """What is done for one finalizer before an object goes; may be ``async def``."""
+    """The clean-up function of one finalizer; may be ``async def``."""
 
     def __call__(self, obj: MutableObject, /) -> Any:
-        """Clean up; may change ``obj`` and then returns what, a :class:`FinalizeResult`.
+        """Clean up. If it changes ``obj`` it returns a :class:`FinalizeResult` that says what.
 
-        To raise keeps the finalizer on, and so the object; to return an error or a Result is a
-        TypeError, which does so, too."""
+        When it raises, the finalizer stays, and so does the object. Returning an error or a Result
+        is a TypeError, with the same effect."""
         ...
 
 
 @final
 class FinalizerRegistry:
-    """Several finalizers of one kind, each with its own clean-up; as controller-runtime's.
+    """Several finalizers of one kind, each with its clean-up function, as in controller-runtime.
 
-    It changes a copy in memory, the caller writes it. Where one finalizer is enough,
-    :func:`finalizing` writes it, too. Register first, then share: it is thread-safe from then on.
+    It changes a copy in memory, which the caller writes. For one finalizer use :func:`finalizing`,
+    which also writes it. Thread-safe once all finalizers are registered.
 
     >>> registry = FinalizerRegistry()
     >>> registry.register("example.com/bucket", lambda obj: None)
@@ -164,10 +163,10 @@ class FinalizerRegistry:
         self._clean_ups: dict[str, CleanUp] = {}
 
     def register(self, name: str, clean_up: CleanUp) -> None:
-        """Have ``name`` put on objects, and ``clean_up`` called before it is taken off.
+        """Register the finalizer ``name`` and the function to call before it is removed.
 
         Raises:
-            ValueError: ``name`` is registered, or no API server would accept it.
+            ValueError: ``name`` is registered already, or no API server would accept it.
         """
         check_finalizer(name)
         if name in self._clean_ups:
@@ -179,17 +178,17 @@ class FinalizerRegistry:
         self._clean_ups[name] = clean_up
 
     def finalize(self, obj: MutableObject) -> FinalizeResult:
-        """Put the missing finalizers on; or, if ``obj`` is being deleted, clean up for each that is
-        there, in the order of their registration, and take it off.
+        """Add the missing finalizers to ``obj``; if it is being deleted, clean up and remove them.
 
-        A clean-up that fails keeps its own finalizer on and no other from being cleaned up.
+        Clean-ups run in the order of registration, for the finalizers on the object. One that fails
+        keeps its finalizer and does not prevent the others.
 
         Returns:
             What the caller has to write.
 
         Raises:
-            FinalizeErrors: the clean-ups that failed; its ``result`` says what has to be written
-                all the same, so that what succeeded is not done again.
+            FinalizeErrors: some clean-ups failed; its ``result`` has the writes for the others,
+                without which they would be repeated.
             ReadOnlyError: ``obj`` is no changeable copy.
         """
         is_deleting = metadata_of(mutable(obj)).get("deletionTimestamp") is not None
@@ -221,7 +220,7 @@ class FinalizerRegistry:
 
 
 class FinalizeErrors(ExceptionGroup[Exception]):
-    """Clean-ups that failed, each with its finalizer in a note."""
+    """The errors of failed clean-ups, each with its finalizer in a note."""
 
     result: FinalizeResult
-    """What has to be written for those that did not."""
+    """The writes for the clean-ups that succeeded."""

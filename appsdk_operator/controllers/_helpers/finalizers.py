@@ -1,4 +1,4 @@
-"""Put finalizers on objects and take them off, without touching anybody else's."""
+"""Adding and removing finalizers, in memory and on the server, without changing others."""
 
 from __future__ import annotations
 
@@ -41,46 +41,46 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 
 
 class FinalizerError(Exception):
-    """A finalizer could not be put on or taken off; the cause says why.
+    """A finalizer could not be put on or taken off; ``__cause__`` has the reason.
 
-    grafana-app-sdk's error of this name has them as ``PatchRequest()`` and ``Status()``.
+    In grafana-app-sdk's error of this name the properties are ``PatchRequest()`` and ``Status()``.
     """
 
     def __init__(
         self, message: str = "", *, patch: JsonPatch | None = None, status: int | None = None
     ) -> None:
-        """See the class."""
+        """An error with the last patch and the server's HTTP status, if there are any."""
         super().__init__(message)
         self._patch = patch
         self._status = status
 
     @property
     def patch(self) -> JsonPatch | None:
-        """The patch that was sent last; None when it did not come to that."""
+        """The last patch that was sent; None if none was."""
         return self._patch
 
     @property
     def status(self) -> int | None:
-        """The server's HTTP status, such as 403; None when it did not answer."""
+        """The server's HTTP status, such as 403; None without an answer."""
         return self._status
 
     def after(self, what: str) -> FinalizerError:
-        """This error with what came before it."""
+        """A copy of this error with ``what`` in front of its text."""
         return FinalizerError(f"{what}: {self}", patch=self.patch, status=self.status)
 
 
 _STRICT = ("", "apps", "autoscaling", "batch")
-"""Groups whose validation goes beyond that of any metadata; it is that of pkg/apis/core."""
+"""Groups whose finalizers pkg/apis/core validates more strictly than other metadata."""
 _STANDARD = ("foregroundDeletion", "kubernetes", "orphan")
 
 
 def check_finalizer(name: str, kind: Kind | None = None) -> str:
-    """``name`` itself.
+    """``name``, checked to be a valid finalizer.
 
     Args:
         name: the finalizer.
-        kind: of what it is to be; those of the groups core, apps, autoscaling and batch take only
-            the API's own finalizers without a domain.
+        kind: the kind of the object; in the groups core, apps, autoscaling and batch only the API's
+            own finalizers may lack a domain.
 
     Raises:
         ValueError: no API server would accept it.
@@ -106,14 +106,14 @@ def check_finalizer(name: str, kind: Kind | None = None) -> str:
 
 
 def add_finalizer(obj: MutableObject, name: str) -> bool:
-    """Put ``name`` on a changeable copy; the caller writes it.
+    """Add the finalizer ``name`` to a mutable copy; the caller writes it.
 
     Returns:
-        Whether it was not there.
+        Whether the copy changed.
 
     Raises:
         ValueError: no API server would accept ``name``.
-        ReadOnlyError: ``obj`` is no changeable copy.
+        ReadOnlyError: ``obj`` is no mutable copy.
     """
     check_finalizer(name, mutable(obj).kind)
     if has_finalizer(obj, name):
@@ -123,13 +123,13 @@ def add_finalizer(obj: MutableObject, name: str) -> bool:
 
 
 def remove_finalizer(obj: MutableObject, name: str) -> bool:
-    """Take ``name`` off a changeable copy, wherever and how often it stands; the caller writes it.
+    """Remove every occurrence of the finalizer ``name`` from a mutable copy; the caller writes it.
 
     Returns:
-        Whether it was there.
+        Whether the copy changed.
 
     Raises:
-        ReadOnlyError: ``obj`` is no changeable copy.
+        ReadOnlyError: ``obj`` is no mutable copy.
     """
     if not has_finalizer(mutable(obj), name):
         return False
@@ -138,30 +138,30 @@ def remove_finalizer(obj: MutableObject, name: str) -> bool:
 
 
 def has_finalizer(obj: Object | MutableObject, name: str) -> bool:
-    """Whether ``name`` is on it."""
+    """Whether the object has the finalizer ``name``."""
     check_text("name", name)
     check_objects(obj=obj)
     if isinstance(obj, Object):
         return name in obj.finalizers
-    # Not by way of `finalizers`: reading must not add anything.
+    # Not through obj.finalizers, which would add an empty list.
     return name in ((obj.data.get("metadata") or {}).get("finalizers") or ())
 
 
 def put_finalizer(
     client: PatchClient, obj: Object[SpecT, StatusT], name: str
 ) -> Object[SpecT, StatusT] | None:
-    """Put ``name`` on the object on the server, at the end and without touching any other.
+    """Append the finalizer ``name`` on the server, without changing others.
 
-    The patch tests what it builds upon; if somebody was quicker it is made anew from a fresh read,
-    up to 10 times. Nothing is written if it is there.
+    The patch tests the state that it is based on; after a concurrent write it is made again from a
+    fresh read, up to 10 times. Nothing is written if the finalizer is there already.
 
     Returns:
-        The object as it is now; None when it is gone. An object that is being deleted takes no
-        new finalizers and is returned as it is.
+        The object's new state; None when it is gone. An object that is being deleted accepts no new
+        finalizers and is returned as it is.
 
     Raises:
         ValueError: no API server would accept ``name``.
-        FinalizerError: the server refused, or somebody else kept writing.
+        FinalizerError: the server refused, or other clients kept writing.
     """
     check_client(client, "get", "patch")
     check_objects(obj=obj)
@@ -171,13 +171,13 @@ def put_finalizer(
 def take_finalizer_off(
     client: PatchClient, obj: Object[SpecT, StatusT], name: str
 ) -> Object[SpecT, StatusT] | None:
-    """Take ``name`` off the object on the server, in the way of :func:`put_finalizer`.
+    """Remove the finalizer ``name`` on the server, by the same kind of patch as put_finalizer.
 
     Returns:
-        The object as it is now; None when it is gone.
+        The object's new state; None when it is gone.
 
     Raises:
-        FinalizerError: the server refused, or somebody else kept writing.
+        FinalizerError: the server refused, or other clients kept writing.
     """
     check_client(client, "get", "patch")
     check_objects(obj=obj)
@@ -187,7 +187,7 @@ def take_finalizer_off(
 
 @final
 class Finalizers:
-    """Writes finalizers of one kind, each write guarded by what was read before. Thread-safe."""
+    """Writes the finalizers of one kind, by patches that test what was read. Thread-safe."""
 
     def __init__(self, kind: Kind, client: PatchClient) -> None:
         self._kind = kind
@@ -197,14 +197,14 @@ class Finalizers:
     def put(
         self, obj: Object[SpecT, StatusT], name: str, *, instead_of: str | None = None
     ) -> Object[SpecT, StatusT] | None:
-        """Put ``name`` on, in the place of ``instead_of`` if that is there.
+        """Add ``name``, replacing ``instead_of`` if that is there.
 
         Returns:
-            The object as it is now; None when it is gone. An object that is being deleted takes no
+            The object's new state; None when it is gone. An object that is being deleted accepts no
             new finalizers and is returned as it is.
 
         Raises:
-            FinalizerError: the server refused, or somebody else kept writing.
+            FinalizerError: the server refused, or other clients kept writing.
         """
 
         def change(present: Object) -> list[dict[str, Any]]:
@@ -223,13 +223,13 @@ class Finalizers:
         return self._change(obj, change, f"put finalizer {name!r} on")
 
     def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
-        """Take ``names`` off, wherever they stand.
+        """Remove every occurrence of ``names``.
 
         Returns:
-            The object as it is now; None when it is gone.
+            The object's new state; None when it is gone.
 
         Raises:
-            FinalizerError: the server refused, or somebody else kept writing.
+            FinalizerError: the server refused, or other clients kept writing.
         """
 
         def change(present: Object) -> list[dict[str, Any]]:
@@ -238,10 +238,10 @@ class Finalizers:
         return self._change(obj, change, f"take finalizers {', '.join(names)} off")
 
     def is_gone(self, obj: Object) -> bool:
-        """Whether the object is not on the server any more; another one of its name does not count.
+        """Whether the object is gone from the server; another one of the same name does not count.
 
         Raises:
-            FinalizerError: the server does not say.
+            FinalizerError: it could not be read.
         """
         try:
             return self._read(obj).uid != obj.uid
@@ -284,7 +284,7 @@ def _status_of(error: Exception) -> int | None:
 def _guards(present: Object) -> list[dict[str, Any]]:
     guards = uid_guard(present)
     if present.finalizers:
-        # Only the finalizers matter: a write to the status must not make this one fail.
+        # Not the resourceVersion: a concurrent write of the status must not fail this patch.
         guards.append(
             {"op": "test", "path": "/metadata/finalizers", "value": list(present.finalizers)}
         )
@@ -296,7 +296,7 @@ def _guards(present: Object) -> list[dict[str, Any]]:
 
 
 def _removals(finalizers: Sequence[str], names: Sequence[str | None]) -> list[dict[str, Any]]:
-    # From the end, so that an index still means the same after those behind it are gone.
+    # From the end, so that each removal leaves the remaining indexes valid.
     return [
         {"op": "remove", "path": f"/metadata/finalizers/{index}"}
         for index in range(len(finalizers) - 1, -1, -1)

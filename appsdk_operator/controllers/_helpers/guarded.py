@@ -1,4 +1,4 @@
-"""Change a part of an object on the server, without touching what others wrote meanwhile."""
+"""Guarded patches: JSON patches that test their base and are repeated after concurrent writes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ __all__ = [
 ]
 
 ATTEMPTS = 10
-"""Writes that are tried while somebody else keeps writing."""
+"""The number of writes that are tried while other clients keep writing."""
 
 Operations = Sequence[dict[str, Any]]
 
 
 class PatchClient(Protocol):
-    """What finalizers need of a client."""
+    """The part of a client that writes of finalizers need."""
 
     def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object:
-        """The object as it is on the server now."""
+        """The object's current state on the server."""
         ...
 
     def patch(self, kind: Kind, name: str, patch: Patch, *, namespace: str = ...) -> Object:
-        """Change the object; returns what became of it."""
+        """Patch the object; returns its new state."""
         ...
 
 
@@ -52,20 +52,20 @@ def guarded_patch(
     read: Callable[[], Object],
     write: Callable[[JsonPatch], Object],
 ) -> Object | None:
-    """Write what ``change`` makes of the object, anew if that came too late.
+    """Send the patch that ``change`` makes; after a concurrent write read the object and try again.
 
     Args:
         obj: the object as the caller knows it.
-        change: gives the operations for a state of the object, tests included that fail when
-            what they build upon is not so any more; none: there is nothing to do.
-        read: the object as it is on the server, not in a cache.
+        change: returns the operations for a state of the object, including tests that fail when
+            that state is outdated; no operations: nothing has to be written.
+        read: returns the object's current state on the server, not in a cache.
         write: sends a patch.
 
     Returns:
-        The object as it is now; None when it is gone, also when another one has its name.
+        The object's new state; None when it is gone, also if another one has its name.
 
     Raises:
-        Conflict, Invalid: somebody else kept writing, or the server refused in earnest.
+        Conflict, Invalid: other clients kept writing, or the server rejected the patch itself.
     """
     present: Object | None = obj
     failure: ApiError | None = None
@@ -80,8 +80,7 @@ def guarded_patch(
         except NotFound:
             return None
         except (Conflict, Invalid) as error:
-            # Written by somebody else since it was read, or deleted, or a real refusal: the
-            # object as it is now tells which.
+            # A concurrent write, a deletion or a rejection: the object's current state tells which.
             failure = error
         before = present
         try:
@@ -96,7 +95,7 @@ def guarded_patch(
 
 
 def uid_guard(obj: Object) -> list[dict[str, Any]]:
-    """The test that it is still this object, and not another of its name."""
+    """The patch operation that tests the uid, so that no other object of the name is changed."""
     return [{"op": "test", "path": "/metadata/uid", "value": obj.uid}] if obj.uid else []
 
 
@@ -109,10 +108,10 @@ class Getter(Protocol):
 
 
 def live_reader(client: Getter) -> Getter:
-    """What reads from the server itself where ``client`` reads from a cache, else ``client``.
+    """The uncached client behind ``client``; ``client`` itself if it has no cache.
 
-    A client with a cache says so by an attribute ``live``; wrappers have theirs as ``inner``. The
-    namespace of a :class:`~appsdk_operator.client.NamespacedClient` around it goes on to be meant.
+    A cached client has it as ``live``; wrappers have the client that they wrap as ``inner``. The
+    namespace of a :class:`~appsdk_operator.client.NamespacedClient` around it still applies.
     """
     layer: Any = client
     namespace = ""

@@ -1,4 +1,4 @@
-"""Owner references: what the garbage collector deletes with its owner, and who controls it."""
+"""Owner references, by which the garbage collector deletes objects with their owners."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 
 
 class OwnerError(ValueError):
-    """An object cannot own the other: the text says why, and what to do."""
+    """An object cannot own another one; the text says why, and what to do."""
 
 
 class AlreadyOwnedError(OwnerError):
-    """Another object controls this one already."""
+    """The object already has another controller."""
 
     def __init__(self, obj: Object | MutableObject, owner: OwnerReference) -> None:
         super().__init__(
@@ -35,34 +35,34 @@ class AlreadyOwnedError(OwnerError):
             "have the other let go of it"
         )
         self.obj = obj
-        """The object that was to be controlled."""
+        """The object that has a controller already."""
         self.owner = owner
-        """Who controls it."""
+        """The reference to that controller."""
 
 
 def set_controller_reference(
     owner: Object | MutableObject, obj: MutableObject, *, block_owner_deletion: bool = True
 ) -> bool:
-    """Make ``owner`` the controller of ``obj``, a changeable copy; the caller writes it.
+    """Make ``owner`` the controller of ``obj``, a mutable copy; the caller writes it.
 
-    A reference to an owner of the same group, kind and name, in whatever version and with whatever
-    uid, is replaced in its place. Semantics of controller-runtime's ``SetControllerReference``.
+    An existing reference to an owner of the same group, kind and name is replaced, whatever its
+    version and uid. The semantics are those of controller-runtime's ``SetControllerReference``.
 
     Args:
-        owner: an object as it came from the server.
-        obj: what it is to control.
+        owner: an object from the server.
+        obj: the object to own.
         block_owner_deletion: whether a deletion of the owner in the foreground waits for ``obj``.
-            The account then needs ``update`` on the owner's ``finalizers`` where the admission
-            plugin OwnerReferencesPermissionEnforcement is on.
+            The account then needs ``update`` on the owner's ``finalizers`` if the admission plugin
+            OwnerReferencesPermissionEnforcement is on.
 
     Returns:
-        Whether that changed anything.
+        Whether the copy changed.
 
     Raises:
-        AlreadyOwnedError: another object controls it.
-        OwnerError: the owner was not created yet, or lives in another namespace, or in one while
+        AlreadyOwnedError: it has another controller.
+        OwnerError: the owner was not created yet, is in another namespace, or is namespaced while
             ``obj`` is cluster-scoped.
-        ReadOnlyError: ``obj`` is no changeable copy.
+        ReadOnlyError: ``obj`` is no mutable copy.
     """
     check_flag("block_owner_deletion", block_owner_deletion)
     reference = _reference(owner, mutable(obj))
@@ -79,13 +79,12 @@ def set_owner_reference(
 ) -> bool:
     """Make ``owner`` one of the owners of ``obj``, as :func:`set_controller_reference`.
 
-    An owner that controls it stays its controller: :func:`remove_controller_reference` is how to
-    end that.
+    An owner that is the controller stays it; :func:`remove_controller_reference` ends that.
 
     Args:
-        owner: an object as it came from the server.
-        obj: what it is to own, a changeable copy.
-        block_owner_deletion: as there; default: as it is, for a new reference no.
+        owner: an object from the server.
+        obj: the object to own, a mutable copy.
+        block_owner_deletion: as there; default: unchanged, False for a new reference.
     """
     if block_owner_deletion is not None:
         check_flag("block_owner_deletion", block_owner_deletion)
@@ -96,28 +95,28 @@ def set_owner_reference(
 
 
 def remove_owner_reference(owner: Object | MutableObject, obj: MutableObject) -> bool:
-    """Take every reference to ``owner`` off ``obj``; returns whether there was one."""
+    """Remove every reference to ``owner`` from ``obj``; returns whether there was one."""
     return _remove(owner, obj, controllers_only=False)
 
 
 def remove_controller_reference(owner: Object | MutableObject, obj: MutableObject) -> bool:
-    """Take the reference to ``owner`` off if it controls ``obj``; returns whether it did."""
+    """Remove the reference to ``owner`` if that is the controller; returns whether it was."""
     return _remove(owner, obj, controllers_only=True)
 
 
 def has_owner_reference(owner: Object | MutableObject, obj: Object | MutableObject) -> bool:
-    """Whether ``owner`` is among the owners: group, kind and name count, not version and uid."""
+    """Whether ``owner`` is among the owners, by group, kind and name, not by version or uid."""
     check_objects(owner=owner, obj=obj)
     return any(_is_same(entry, owner) for entry in _entries(obj))
 
 
 def has_controller_reference(obj: Object | MutableObject) -> bool:
-    """Whether any object controls this one."""
+    """Whether the object has a controller."""
     return controller_of(obj) is not None
 
 
 def controller_of(obj: Object | MutableObject) -> OwnerReference | None:
-    """The reference to the object that controls this one, None when there is none."""
+    """The reference to the object's controller; None if it has none."""
     check_objects(obj=obj)
     return next((entry for entry in _entries(obj) if entry.controller), None)
 

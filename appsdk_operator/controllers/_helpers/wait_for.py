@@ -1,4 +1,4 @@
-"""Wait until something is so of an object."""
+"""Waiting until a condition holds for an object."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ __all__ = ["WaitStopped", "wait_for"]
 
 _BACKOFF = Backoff(initial=0.2, maximum=5.0)
 
-Condition: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]
+ConditionLike: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]
 
 
-class WaitStopped(Exception):  # noqa: N818 - no error: somebody asked for it
+class WaitStopped(Exception):  # noqa: N818 - no error: the caller set the signal
     """The stop signal was set before the condition held."""
 
 
@@ -76,47 +76,49 @@ def wait_for(
     reader: ClientLike | Cache | Informer,
     kind: Kind[SpecT, StatusT],
     name: str,
-    condition: Condition[SpecT, StatusT],
+    condition: ConditionLike[SpecT, StatusT],
     *,
     namespace: str = "",
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
     clock: Clock = system_clock,
 ) -> Any:
-    """Wait until a condition holds for an object, be it for a moment.
+    """Wait until a condition holds for an object, if only for a moment.
 
-    Nothing is missed between the first read and what comes after it. With a client the object is
-    listed and then watched from that version on; a watch that ends is resumed, and a lost
-    connection and a server in trouble only mean another round. A version that is too old (410)
-    means another list: what was so only meanwhile is missed, but not that another object took its
-    place. With a cache or an informer its events are followed; that costs no request.
+    No state is missed between the first read and the events after it. With a client the object is
+    listed and then watched from that version on. A watch that ends is resumed, and so it is after a
+    lost connection or a server error. When the version is too old (410) the object is listed again:
+    intermediate states are missed then, but not that another object replaced it. With a cache or an
+    informer its events are used; that costs no request.
 
     Args:
         reader: a client, or a :class:`Cache` or :class:`Informer` that runs. The account needs
             ``list`` and ``watch`` on the kind.
-        kind: what the object is.
+        kind: the kind of the object.
         name: its name.
         condition: one of :mod:`~appsdk_operator.controllers.until`, or a function of the object
-            that says whether.
-        namespace: where; empty for cluster-scoped kinds.
-        timeout: the longest wait in seconds; default 60; None: no limit, so nothing but ``stop``
-            ends it, also when the cache or informer does not run any more.
+            that returns whether it holds.
+        namespace: its namespace; empty for cluster-scoped kinds.
+        timeout: the longest wait in seconds; default 60; None: no limit, so only ``stop`` ends it,
+            also when the cache or informer no longer runs.
         stop: ends the wait.
-        clock: what it waits on.
+        clock: the clock for the wait.
 
     Returns:
-        The object in the state for which the condition holds; None when that is its absence.
+        The object in the state for which the condition holds; None if it holds for its absence.
 
     Raises:
         TimeoutError: it did not hold in time, or the cache or informer ended before its copy was
-            complete; the text says what was seen last.
+            complete; the text has the last state.
         WaitStopped: ``stop`` was set.
         ApiError: the server refuses to list or watch, or does not know the kind.
         RequestStopped: the client was closed.
         NotCachedError: the cache does not hold the kind or the namespace.
-        ValueError: no name, a namespace is missing or too much, or the informer's kind is another.
+        ValueError: the name is empty, the namespace does not fit the kind's scope, or the informer
+            is of another kind.
+        Exception: what the condition raised.
 
-    What the condition raises comes through. Not for reconciles: these return and are called again.
+    Do not use it in reconciles: return, and be called again for the next event.
     """
     check_kind(kind)
     if not isinstance(reader, (Cache, Informer)):
@@ -148,7 +150,7 @@ def wait_for(
                 before = last[0] if last else None
                 last[:] = [state]
                 is_new = before is not None and state is not None and before.uid != state.uid
-                # Another object of its name: in between there was none, whoever saw that.
+                # Another object of its name: in between there was none, though no state shows it.
                 if is_new and until(None):
                     return None
                 if until(state):
@@ -157,7 +159,7 @@ def wait_for(
         raise WaitStopped(f"stopped while waiting for {kind.kind} {key} until {until.text}")
     seen = until.describe(last[0]) if last else "it could not be read yet"
     what = f", which was {last[0]!r}" if last and last[0] is not None else ""
-    why = f": {limit.trouble}" if limit.trouble is not None else ""
+    why = f": {limit.last_error}" if limit.last_error is not None else ""
     waited = "gave up waiting" if timeout is None else f"waited {timeout:g} s"
     raise TimeoutError(
         f"{waited} for {kind.kind} {key} until {until.text}; last seen: {seen or 'no such state'}"
@@ -176,7 +178,7 @@ class _WaitLimit:
         self._threads = ThreadGroup("wait")
         self.signal = StopSignal(clock=clock)
         self._detach = (stop or StopSignal()).on_set(self.signal.set)
-        self.trouble: Exception | None = None
+        self.last_error: Exception | None = None
 
     def __enter__(self) -> _WaitLimit:
         return self
@@ -188,11 +190,11 @@ class _WaitLimit:
 
     @property
     def is_instant(self) -> bool:
-        """Whether there is no waiting, only one look."""
+        """Whether the object is read once, without a wait."""
         return self._timeout == 0
 
     def start(self) -> None:
-        """Have the signal set in time."""
+        """Start the thread that sets the signal at the deadline."""
         left = self.left()
         if left is not None and not self.is_instant:
             self._threads.start("limit", lambda: self._end(left))
@@ -202,7 +204,7 @@ class _WaitLimit:
         self.signal.set()
 
     def left(self) -> float | None:
-        """The seconds left."""
+        """The seconds until the deadline; None without one."""
         return (
             None if self._deadline is None else max(0.0, self._deadline - self._clock.monotonic())
         )
@@ -211,7 +213,7 @@ class _WaitLimit:
 def _watched(
     client: ClientLike, kind: Kind, key: ObjectKey, limit: _WaitLimit
 ) -> Generator[Object | None, None, None]:
-    """The states of an object from now on, from the server, until the limit."""
+    """The states of an object until the limit, from a list and watches of the server."""
     selector = {"metadata.name": key.name}
     version, failures = "", 0
     limit.start()
@@ -224,11 +226,11 @@ def _watched(
                     field_selector=selector,
                     stop=limit.signal,
                 )
-                limit.trouble = None
+                limit.last_error = None
                 version = page.resource_version
                 for item in page.undecodable:
                     if item.name == key.name:
-                        raise item.error  # it is there, and nobody can tell how it is
+                        raise item.error  # it exists, but cannot be decoded
                 yield next((obj for obj in page.items if obj.name == key.name), None)
             if limit.is_instant:
                 return
@@ -240,7 +242,7 @@ def _watched(
                 stop=limit.signal,
             ) as stream:
                 for event in stream.events():
-                    limit.trouble, failures = None, 0
+                    limit.last_error, failures = None, 0
                     if event.object is None:
                         version = event.resource_version
                         continue
@@ -253,19 +255,19 @@ def _watched(
                 raise  # the client was closed
             return
         except Gone as error:
-            version, limit.trouble = "", error
+            version, limit.last_error = "", error
         except (ServerError, TooManyRequests, TransportError) as error:
-            limit.trouble = error
+            limit.last_error = error
         if limit.is_instant:
             return
-        # A server that ends each watch at once must not be asked without a pause.
+        # A pause, for servers that end each watch at once.
         if limit.signal.wait(_BACKOFF.delay(failures)):
             return
         failures += 1
 
 
 class _StateQueue:
-    """Queues the states of one object; called with the informer's lock held."""
+    """Queues the states of one object; its handler is called with the informer's lock held."""
 
     def __init__(self, kind: Kind, key: ObjectKey) -> None:
         self._kind = kind
@@ -298,31 +300,31 @@ class _StateQueue:
 def _cached(
     reader: Cache | Informer, kind: Kind, key: ObjectKey, limit: _WaitLimit
 ) -> Generator[Object | None, None, None]:
-    """The states of an object from now on, from a local copy, until the limit."""
-    follower = _StateQueue(kind, key)
-    # First followed, then read: whatever happens in between is in the queue.
+    """The states of an object until the limit, from a local copy and its events."""
+    states = _StateQueue(kind, key)
+    # Registered before the first read, so that no event in between is missed.
     registration: CacheRegistration | Registration
     read: Callable[[], Object | None]
     if isinstance(reader, Cache):
-        registration = reader.add_event_handler(kind, follower)
+        registration = reader.add_event_handler(kind, states)
         read = partial(reader.get, kind, key.name, namespace=key.namespace)
     else:
         if reader.kind != kind:
             raise ValueError(f"this is an informer of {reader.kind}: wait with one of {kind}")
-        registration = reader.add_event_handler(follower)
+        registration = reader.add_event_handler(states)
         read = partial(_stored, reader, kind, key)
 
-    forget = limit.signal.on_set(follower.wake)
+    forget = limit.signal.on_set(states.wake)
     try:
         limit.start()
         if not registration.wait_for_sync(limit.signal, limit.left()):
-            limit.trouble = RuntimeError(
+            limit.last_error = RuntimeError(
                 f"the local copy of {kind} is not complete: run its cache or informer, and see its "
                 "health()"
             )
             return
         yield read()
-        while not limit.is_instant and (state := follower.next(limit.signal)) is not None:
+        while not limit.is_instant and (state := states.next(limit.signal)) is not None:
             yield state[0]
     finally:
         forget()

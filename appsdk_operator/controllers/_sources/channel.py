@@ -1,4 +1,4 @@
-"""A source that a program pushes events into."""
+"""The channel source: a program pushes events into it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["ChannelClosed", "ChannelSource"]
 
 R = TypeVar("R", bound=Hashable)
 
-_MOST_FAILING = 1024
-"""Events that a failing handler may owe, if the buffer is not larger."""
+_MAX_RETRYING = 1024
+"""The most events that may wait for a failing handler, unless the buffer is larger."""
 
 
 class ChannelClosed(RuntimeError):  # noqa: N818 - named as queue.Full and its like are
-    """An event was pushed that nobody would handle any more."""
+    """An event was pushed into a channel that is closed or stopped."""
 
 
 @final
 class ChannelSource(Generic[R]):
-    """Events that the program makes itself, pushed from any thread.
+    """Events from the program itself, pushed from any thread.
 
     Guarantees:
-        * What is pushed before the controller starts is kept.
-        * At most ``buffer_size`` events wait for their turn, and as many, but 1024 at least, for a
-          handler that failed; who pushes more waits too, except for the handler itself.
-        * Nothing is lost but what waits when the controller stops. :meth:`close` lets all that was
-          pushed be handled first.
+        * Events that are pushed before the controller starts are kept.
+        * At most ``buffer_size`` events wait for the handler, and as many, but at least 1024, for a
+          retry of it; further pushes block, except those of the handler itself.
+        * Events are lost only when the controller stops while they wait. :meth:`close` handles all
+          pushed events first.
 
     A handler that raises is called again, as with :class:`KindSource`. The source belongs to one
-    controller. For several, make one for each and push to each: a slow controller then cannot
-    keep an event from another one. (controller-runtime's serves several, and those that start
-    later miss what came before.) Thread-safe.
+    controller. For several, make one for each and push to each, so that a slow controller does not
+    delay another one. (controller-runtime's serves several, and those that start later miss earlier
+    events.) Thread-safe.
 
     >>> from appsdk_operator.controllers import for_object
     >>> builds = ChannelSource(for_object(), name="builds")
@@ -66,23 +66,23 @@ class ChannelSource(Generic[R]):
 
         Args:
             handler: turns events into requests.
-            predicates: all of them must let an event pass to the handler.
+            predicates: an event must pass all of them.
             buffer_size: how many events may wait; default 1024, as in controller-runtime.
             name: for logs, threads and metrics.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
-            TypeError: an argument has no form that is known.
+            TypeError: an argument has the wrong type.
             ValueError: ``buffer_size`` is less than 1.
         """
         check_count("buffer_size", buffer_size)
         if buffer_size < 1:
             raise ValueError(f"buffer_size={buffer_size}: use at least 1")
         self._buffer_size = buffer_size
-        self._most_failing = max(buffer_size, _MOST_FAILING)
+        self._max_retrying = max(buffer_size, _MAX_RETRYING)
         self._condition = threading.Condition(threading.RLock())
         self._used = 0
         self._is_closed = False
@@ -105,15 +105,15 @@ class ChannelSource(Generic[R]):
         timeout: float | None = None,
         stop: StopSignal | None = None,
     ) -> bool:
-        """Have ``item`` handled: an event, or an object, which stands for a GENERIC event of it.
+        """Push an event; an object stands for a GENERIC event of it.
 
         Args:
-            item: what happened.
+            item: the event or object.
             timeout: the longest wait for room in seconds; default: no limit.
             stop: ends the wait for room.
 
         Returns:
-            False when it was not taken, because there was no room before ``timeout`` or ``stop``.
+            False when there was no room before ``timeout`` or ``stop``.
 
         Raises:
             ChannelClosed: the channel was closed, or its controller has stopped.
@@ -140,9 +140,9 @@ class ChannelSource(Generic[R]):
                     if self._is_closed or self._feed.is_stopped:
                         why = "was closed" if self._is_closed else "has stopped with its controller"
                         raise ChannelClosed(f"channel {self} {why}: push nothing after that")
-                    # The handler itself never waits, or it would wait for itself.
+                    # The handler itself never waits: it would wait for itself.
                     has_room = self._used < self._buffer_size and (
-                        self._feed.pipeline.retrying < self._most_failing
+                        self._feed.pipeline.retrying < self._max_retrying
                     )
                     if has_room or self._feed.is_handling:
                         self._used += 1
@@ -155,9 +155,10 @@ class ChannelSource(Generic[R]):
             detach()
 
     def close(self) -> None:
-        """Take nothing more; what was pushed is handled, then the source ends. Twice is harmless.
+        """Accept no more events; the source ends once the pushed ones are handled.
 
-        An event whose handler keeps failing keeps it from ending, until the controller stops.
+        An event whose handler keeps failing delays the end until the controller stops. May be
+        called again.
         """
         with self._condition:
             self._is_closed = True
@@ -166,11 +167,11 @@ class ChannelSource(Generic[R]):
             self._end_if_drained()
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.
+        """Start to feed ``queue``, until ``stop`` is set; returns at once.
 
         Raises:
             RuntimeError: it was started before.
@@ -181,7 +182,7 @@ class ChannelSource(Generic[R]):
         self._end_if_drained()
 
     def health(self) -> Health:
-        """Whether events are handled."""
+        """Ready while the source runs; the text says what its handler fails for."""
         if not self._feed.is_started:
             return Health(False, f"channel {self}: not started, {self._feed.pending} events wait")
         if self._feed.is_stopped:
@@ -189,8 +190,7 @@ class ChannelSource(Generic[R]):
         return Health(True, f"channel {self}: {self._feed.pipeline.text()}")
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after a stop or :meth:`close`, for its threads; the names of those that still
-        run."""
+        """Wait for its threads after a stop or :meth:`close`; the names of those that still run."""
         self._detach()
         return self._feed.join(timeout)
 

@@ -1,4 +1,4 @@
-"""A source's own thread: events wait there in order, and are handled one by one."""
+"""The event feed: a source's thread, which handles its events one by one in order."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PENDING = Family(
 )
 _CANCEL_TIMEOUT = 2.0
 
-# Whose handler the code is called by. Not a matter of threads: coroutines, their tasks and what
-# they have done in other threads belong to the handler too.
+# The feed whose handler runs. A context variable and not a thread local: coroutines, their tasks
+# and the threads that they use belong to the handler too.
 _current_feed: contextvars.ContextVar[object] = contextvars.ContextVar(
     "appsdk_operator.source", default=None
 )
@@ -42,7 +42,7 @@ _current_feed: contextvars.ContextVar[object] = contextvars.ContextVar(
 
 @final
 class EventFeed(Generic[R]):
-    """An :class:`EventPipeline` with a thread. Thread-safe."""
+    """A queue of events and the thread that runs an :class:`EventPipeline`. Thread-safe."""
 
     def __init__(
         self,
@@ -72,16 +72,15 @@ class EventFeed(Generic[R]):
             f"source/{name}",
             self._handle,
             max_pending=max_pending,
-            # Not COALESCE, for events that were merged have lost a state in between. If a map
-            # function is not shown that an object pointed at B between A and C, whoever followed
-            # it from B is never told that it is gone from there.
+            # Not COALESCE, because merged events lose intermediate states: if an object refers to
+            # A, then B, then C, a map function that misses B cannot request what B refers to.
             overflow=Overflow.BLOCK,
             worker_context=self._work_context,
             on_failure=self._failed,
             clock=clock,
         )
         self.events: EventSource = self._delivery.source(name)
-        """Where the events go in."""
+        """The handler that informers deliver to."""
         self._lock = threading.Lock()
         self._fail: Callable[[Exception], None] = lambda _: None
         self._detach: Callable[[], None] = lambda: None
@@ -90,16 +89,16 @@ class EventFeed(Generic[R]):
         self.is_stopped = False
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """Use these, unless it was given others or was started already."""
+        """Use these, unless others were given or it was started already."""
         with self._lock:
             if not self.is_started:
                 self._environment.inherit(clock, metrics)
 
     def claim(self) -> None:
-        """Note that the source is started.
+        """Mark the source as started.
 
         Raises:
-            RuntimeError: it was before.
+            RuntimeError: it was started before.
         """
         with self._lock:
             if self.is_started:
@@ -110,8 +109,8 @@ class EventFeed(Generic[R]):
             self.is_started = True
 
     def start(self, queue: RequestQueue[R], stop: StopSignal) -> None:
-        """Begin to handle events, until ``stop``."""
-        # A queue of somebody else cannot be told why; the log was.
+        """Start to handle events, until ``stop``."""
+        # Other queues than a controller's have no fail(); the error is in the log.
         self._fail = getattr(queue, "fail", lambda _: stop.set())
         self.pipeline.set_queue(queue)
         self._delivery.start()
@@ -119,12 +118,12 @@ class EventFeed(Generic[R]):
         self._detach = stop.on_set(self.stop)
 
     def stop(self) -> None:
-        """Drop what waits, and end after what is being handled; twice is harmless."""
+        """Drop waiting events, and end after the current one; may be called again."""
         self.is_stopped = self.pipeline.is_stopped = True
         self._delivery.stop()
 
     def end(self) -> None:
-        """The same when nothing waits, so that nothing is dropped."""
+        """End after the last event was handled: nothing waits, so nothing is dropped."""
         self._delivery.stop()
 
     def join(self, timeout: float | None = None) -> list[str]:
@@ -132,7 +131,7 @@ class EventFeed(Generic[R]):
         self._detach()
         running = self._delivery.join(timeout)
         if running:
-            # A coroutine lets itself be cancelled; a function that does not return is named.
+            # Coroutines can be cancelled; the thread of a plain function is reported.
             self._loop.close(_CANCEL_TIMEOUT)
             running = self._delivery.join(_CANCEL_TIMEOUT)
         running += self._loop.close(_CANCEL_TIMEOUT)
@@ -141,16 +140,16 @@ class EventFeed(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """How many events wait."""
+        """The number of waiting events."""
         return self._delivery.pending
 
     @property
     def is_handling(self) -> bool:
-        """Whether the caller is the handler, or works for it."""
+        """Whether the caller is the handler, or a task or thread of it."""
         return _current_feed.get() is self
 
     def step(self) -> bool:
-        """Handle one event in the calling thread, for tests; False when there is nothing to do."""
+        """Handle one event in the calling thread, for tests; False when none waits."""
         return self._delivery.step()
 
     def _failed(self, error: Exception) -> None:

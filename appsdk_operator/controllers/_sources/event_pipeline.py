@@ -1,4 +1,4 @@
-"""From an event to the queue: predicates, then the handler, and again for what failed."""
+"""The event pipeline: applies predicates, calls the handler, and retries failed events."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ _RETRYING = Family(
 
 _BACKOFF = Backoff(initial=0.1, maximum=60.0, jitter=0.1)
 _BLOCKING_TRIES = 5
-"""Tries after which later events of the object no longer wait: 3 seconds, by the delays above."""
+"""Tries after which later events of the object no longer wait: 3 seconds, by the backoff above."""
 _TIME_TOLERANCE = 1e-6
-"""Seconds that a try may be early: sums of floats do not always reach what they were made of."""
+"""Seconds that a retry may be early, because sums of floats are rounded."""
 _MERGE_FROM = 16
-"""Events of one object that are kept before later updates are merged."""
+"""The number of stored events of one object from which on further updates are merged."""
 
 
 def safe_repr(error: BaseException) -> str:
-    """``error`` for a log, whatever its own code does: what fails here would lose an event."""
+    """The ``repr`` of ``error`` for a log; never raises, because that would lose an event."""
     try:
         return repr(error)
     except Exception:
@@ -85,7 +85,7 @@ def safe_repr(error: BaseException) -> str:
 
 
 class _PendingEvent:
-    """An event that the handler has not managed to handle."""
+    """An event that the handler failed for, or that waits behind one."""
 
     __slots__ = ("due", "event", "failures")
 
@@ -101,14 +101,14 @@ class _PendingEvent:
 
 @final
 class EventPipeline(Generic[R]):
-    """What one source does with each of its events.
+    """Passes the events of one source through its predicates to its handler.
 
     Guarantees:
-        * An event that passes the predicates is handled until the handler does not raise.
-        * The events of one object are handled in order. One that has failed five times stands
-          aside: it is still tried, but those after it wait no longer.
-        * When 16 events of one object are kept, its further updates are merged into the last one,
-          so that the newest state is never lost. Creations and deletions are never merged.
+        * An event that passes the predicates is retried until the handler succeeds.
+        * The events of one object are handled in order. After five failed tries an event no longer
+          blocks later ones, but is still retried.
+        * When 16 events of one object wait, further updates are merged into the last one, so the
+          newest state is never lost. Creations and deletions are never merged.
 
     :meth:`handle` is called by one thread; everything else is thread-safe.
     """
@@ -134,26 +134,26 @@ class EventPipeline(Generic[R]):
         self._failure_log = FailureLog(_log, clock)
         self._random = rng or random_of(clock)
         self._queue: RequestQueue[R] | None = None
-        # Re-entrant: a signal handler may ask for the health in the very thread that is inside.
+        # Re-entrant: a signal handler may read the health in the thread that holds the lock.
         self._lock = threading.RLock()
         self._pending: dict[DeliveryKey, list[_PendingEvent]] = {}
         self._retrying = 0
         self._counts: collections.Counter[Family] = collections.Counter()
         self._newest_error = ""
         self.is_stopped = False
-        """Whether failures matter no more; a plain flag."""
+        """Whether failed events are dropped instead of retried; a plain flag."""
 
     def set_queue(self, queue: RequestQueue[R]) -> None:
-        """Say where requests go; before the first :meth:`handle`."""
+        """Set the queue for requests; call it before the first :meth:`handle`."""
         self._queue = queue
 
     @property
     def retrying(self) -> int:
-        """How many events the handler failed for, with those that wait behind them."""
+        """The number of events that the handler failed for, and of those that wait behind them."""
         return self._retrying
 
     def text(self) -> str:
-        """How it stands: ``"ok"``, or what the handler fails for."""
+        """``"ok"``, or what the handler fails for."""
         with self._lock:
             count, error = self._retrying, self._newest_error
         if not count:
@@ -164,7 +164,7 @@ class EventPipeline(Generic[R]):
         )
 
     def samples(self) -> list[Sample]:
-        """Its numbers."""
+        """Its metrics."""
         labels = (self._name,)
         families = (_EVENTS, _FILTERED, _PREDICATE_ERRORS, _HANDLER_ERRORS)
         with self._lock:
@@ -174,8 +174,8 @@ class EventPipeline(Generic[R]):
             ]
 
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
-        """Handle ``event``, or with None what became due, as :class:`~appsdk_operator.cache.Handle`
-        says."""
+        """Handle ``event``, or with None the due retries; see
+        :class:`~appsdk_operator.cache.Handle`."""
         if event is not None:
             self._count(_EVENTS)
             event = self._viewed(event)
@@ -186,7 +186,7 @@ class EventPipeline(Generic[R]):
         return self._run_due(key) if key in self._pending else None
 
     def _viewed(self, event: Event) -> Event:
-        """The event as the source's kind reads it: the cache may have been told of another view."""
+        """The event with the types of the source's kind, which the cache may not use."""
         kind = self._kind
         if kind is None or event.object.kind is kind:
             return event
@@ -218,7 +218,7 @@ class EventPipeline(Generic[R]):
             return True
 
     def _call(self, key: DeliveryKey, event: Event, failures: int) -> bool:
-        """Whether the handler managed to handle ``event``."""
+        """Call the handler; returns whether it succeeded."""
         queue = self._queue
         assert queue is not None, "a source begins before its first event"
         if not self._is_own_handler:
@@ -227,7 +227,7 @@ class EventPipeline(Generic[R]):
             settle(self._handler.handle(event, queue))
         except NotFollowedError as error:
             if error.namespace and error.namespace == event.object.namespace:
-                # What lies there is no longer looked after, and comes anew if it is one day.
+                # The namespace is no longer followed; if it is again, new events come.
                 _log.debug("source %s: %r concerns nobody: %s", self._name, event, safe_repr(error))
                 return True
             self._failed(key, event, failures, error)
@@ -276,7 +276,7 @@ class EventPipeline(Generic[R]):
                 len(pending) >= _MERGE_FROM
                 and (both := _merged(pending[-1].event, event)) is not None
             ):
-                # As new, so that the newest state is tried at once.
+                # Without failures, so that the newest state is tried at once.
                 pending[-1] = _PendingEvent(both, now)
                 return
             newest = _PendingEvent(event, now)
@@ -291,7 +291,7 @@ class EventPipeline(Generic[R]):
         pending.failures += 1
 
     def _run_due(self, key: DeliveryKey) -> float | None:
-        """Handle what is due, in order; returns in how many seconds the next is."""
+        """Retry due events in order; returns the seconds until the next one is due."""
         dues = []
         for pending in list(self._pending[key]):
             if pending.due <= self._clock.monotonic() + _TIME_TOLERANCE:
@@ -334,7 +334,7 @@ _UPDATES = (ResourceAction.UPDATE, ResourceAction.RESYNC)
 
 
 def _merged(before: Event, event: Event) -> Event | None:
-    """Two events in a row as one; None when one of them is a creation or a deletion."""
+    """Two consecutive events merged; None when one of them is a creation or a deletion."""
     if before.action is event.action and event.action in (
         ResourceAction.GENERIC,
         ResourceAction.RESYNC,

@@ -1,4 +1,4 @@
-"""Sources that are functions: one that feeds the queue itself, a timer, and polling."""
+"""Sources from functions: one that feeds the queue itself, a timer, and polling."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ R = TypeVar("R", bound=Hashable)
 class FunctionSource(Generic[R]):
     """A function that feeds the queue until a stop, for example from a message bus.
 
-    It runs in a thread of its own, and may be ``async def``; then it is cancelled at the stop. When
-    it returns, the source has come to its end. When it raises, it is called again with growing
-    delays (1 s, doubling, up to a minute). Thread-safe.
+    It runs in its own thread. An ``async def`` function is cancelled at the stop. The source ends
+    when the function returns; when it raises, it is called again with growing delays (1 s,
+    doubling, up to a minute). Thread-safe.
 
     >>> def read_messages(queue, stop):
     ...     while (message := bus.receive(stop)) is not None:
@@ -54,10 +54,11 @@ class FunctionSource(Generic[R]):
         """A source that does nothing before its controller starts it.
 
         Args:
-            function: puts requests into the queue until the signal is set.
-            name: for logs, threads and metrics; default: that of the function.
-            clock: what it waits on between tries; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            function: adds requests to the queue until the signal is set.
+            name: for logs, threads and metrics; default: the function's name.
+            clock: the clock for waits between tries; default: that of its Manager, else the
+                system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -77,11 +78,11 @@ class FunctionSource(Generic[R]):
         )
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Call the function in a thread; returns without waiting.
+        """Start the thread that calls the function; returns at once.
 
         Raises:
             RuntimeError: it was started before.
@@ -90,11 +91,11 @@ class FunctionSource(Generic[R]):
         self._thread.start(stop)
 
     def health(self) -> Health:
-        """Whether the function works: it has returned, or runs for 10 s since it last failed."""
+        """Ready if the function has returned, or runs for 10 s since it last failed."""
         return self._thread.health()
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         return self._thread.join(timeout)
 
     def _call(self, stop: StopSignal) -> None:
@@ -109,9 +110,9 @@ class FunctionSource(Generic[R]):
 class TimerSource(Generic[R]):
     """Requests at fixed intervals.
 
-    The times do not drift by what a call takes; times that were missed are not made up for. A
-    function that raises is called again with growing delays (1 s, doubling, up to the interval or
-    a minute). Thread-safe.
+    The duration of a call does not shift the schedule, and missed times are skipped. A function
+    that raises is called again with growing delays (1 s, doubling, up to the interval or a minute).
+    Thread-safe.
 
     >>> from appsdk_operator.controllers import Request
     >>> nightly = TimerSource(86400.0, [Request("", "clean-up")], jitter=0.1)
@@ -134,15 +135,15 @@ class TimerSource(Generic[R]):
 
         Args:
             interval: seconds between two times.
-            requests: what to request each time, or a function that says it; it may be
+            requests: the requests of each time, or a function that returns them; it may be
                 ``async def``.
             first_after: seconds until the first time; default: an interval.
             jitter: the share of the interval by which each time may be later, at random, so that
-                many replicas do not act as one; default 0.
-            priority: that of the requests; default 0.
+                replicas do not act simultaneously; default 0.
+            priority: the priority of the requests; default 0.
             name: for logs, threads and metrics; default: ``timer`` and the interval.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -181,11 +182,11 @@ class TimerSource(Generic[R]):
         self._clock = self._thread.clock
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Begin to count; returns without waiting.
+        """Start the timer; returns at once.
 
         Raises:
             RuntimeError: it was started before.
@@ -194,11 +195,11 @@ class TimerSource(Generic[R]):
         self._thread.start(stop)
 
     def health(self) -> Health:
-        """Whether the function works."""
+        """Ready unless the function has failed for more than 10 s."""
         return self._thread.health()
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         return self._thread.join(timeout)
 
     def _call(self, _: StopSignal) -> float:
@@ -207,7 +208,7 @@ class TimerSource(Generic[R]):
         if self._next is None:
             self._next = now + self._first_after
         elif now >= self._next:
-            # First all, then queued: a function that fails half-way is asked again.
+            # All requests before the first is queued: a function that fails half-way is repeated.
             for request in list(settle(self._requests())):
                 self._queue.add(request, priority=self._priority, reason=self._reason)
             now = self._clock.monotonic()
@@ -224,16 +225,15 @@ class TimerSource(Generic[R]):
 
 @final
 class PollingSource(Generic[R]):
-    """Requests what has changed in something that can only be asked, such as another API.
+    """Polls something without events, such as another API, and requests what has changed.
 
-    ``fetch`` is called at intervals. Each request whose value is new, has changed (``!=``) or has
-    vanished is made; those of the first answer with :data:`LOW_PRIORITY`. The source has synced
-    with the first answer.
+    ``fetch`` is called at intervals. Each request whose value is new, changed (``!=``) or removed
+    is added to the queue; those of the first result with :data:`LOW_PRIORITY`. The source has
+    synced with the first result.
 
-    Errors of ``fetch`` are values: logged, counted, part of :meth:`health`, and it is called again
-    with growing delays (1 s, doubling, up to the interval or a minute). What was known stays known
-    meanwhile, so that a failure looks like nothing at all and not like everything gone.
-    Thread-safe.
+    Errors of ``fetch`` are logged, counted and part of :meth:`health`, and it is called again with
+    growing delays (1 s, doubling, up to the interval or a minute). The last result is kept
+    meanwhile, so a failure does not look like a removal of everything. Thread-safe.
 
     >>> def revisions():  # a version, hash or time is enough, and cheaper to keep than the thing
     ...     return {Request("", repository.name): repository.head for repository in forge.list()}
@@ -255,12 +255,12 @@ class PollingSource(Generic[R]):
 
         Args:
             interval: seconds between the end of a call and the next one.
-            fetch: returns a value for each request. Values are kept and compared: hand over new or
-                unchangeable ones, never the same object changed in place. May be ``async def``.
+            fetch: returns a value for each request. Values are stored and compared: return new or
+                immutable ones, never the same object changed in place. May be ``async def``.
             jitter: the share of the interval by which it may be longer, at random; default 0.
-            name: for logs, threads and metrics; default: that of ``fetch``.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            name: for logs, threads and metrics; default: the name of ``fetch``.
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -286,11 +286,11 @@ class PollingSource(Generic[R]):
         self._clock = self._thread.clock
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Begin to poll, at once; returns without waiting.
+        """Start to poll; returns at once.
 
         Raises:
             RuntimeError: it was started before.
@@ -300,7 +300,7 @@ class PollingSource(Generic[R]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether ``fetch`` has answered once."""
+        """Whether ``fetch`` has returned once."""
         return self._known is not None
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
@@ -322,11 +322,11 @@ class PollingSource(Generic[R]):
                 detach()
 
     def health(self) -> Health:
-        """Whether ``fetch`` answers."""
+        """Ready once ``fetch`` has returned, unless it has failed for more than 10 s since."""
         return self._thread.health(self.has_synced)
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         return self._thread.join(timeout)
 
     def _call(self, _: StopSignal) -> float:
@@ -338,7 +338,7 @@ class PollingSource(Generic[R]):
             )
         found: dict[R, Any] = dict(answer)
         known = {} if self._known is None else self._known
-        # First all comparisons, which are the values' own code, then the queue.
+        # All comparisons first, because they run the values' own code and may fail.
         news = [
             (request, "changed" if request in known else "new")
             for request, value in found.items()

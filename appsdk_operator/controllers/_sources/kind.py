@@ -1,4 +1,4 @@
-"""Sources of what happens to objects: of a kind in a cache, and of an informer."""
+"""Sources of object events: from a cache, and from an informer."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ _log = get_logger("appsdk_operator.controllers")
 R = TypeVar("R", bound=Hashable)
 
 _HINT_EVERY = 10.0
-"""Seconds between two words about what a source waits for; controller-runtime's number."""
+"""Seconds between log lines about what a source waits for; controller-runtime's number."""
 
 
 @final
 class KindSource(Generic[R]):
-    """What happens to the objects of a kind, from a cache that others share.
+    """The events of a kind's objects, from a shared cache.
 
-    Its events are handled in a thread of its own, one by one, each object's in order. What is there
-    at the start comes first, as initial creations. A handler, or its map function, that raises is
-    called again for the event with growing delays (0.1 s, doubling, up to a minute), and the
-    object's later events wait up to five tries for it.
+    Its own thread handles the events one by one, in order for each object. Existing objects come
+    first, as initial creations. A handler, or its map function, that raises is called again for the
+    event with growing delays (0.1 s, doubling, up to a minute); later events of the object wait for
+    up to five tries.
 
-    When more than ``max_pending`` events wait for a slow handler, the informer, and with it all who
-    share it, wait: no state of an object is left out. So a handler should only look at what is in
-    memory; what takes time belongs into the reconciler. What a handler fails for does not make the
-    informer wait: it is kept until it works, of each object at most 16 events and its creations and
-    deletions. The gauge ``source_retrying_events`` counts it, and :meth:`health` tells.
+    When more than ``max_pending`` events wait for a slow handler, the informer blocks, and so do
+    its other users: no state of an object is skipped. A handler should therefore only use memory;
+    slow work belongs into the reconciler. Failed events do not block the informer: they are stored
+    until the handler succeeds, at most 16 events of each object plus its creations and deletions.
+    The gauge ``source_retrying_events`` counts them, and :meth:`health` reports them.
 
-    A kind that the server does not know (yet) is waited for, with a hint in the log. Thread-safe.
+    The source waits for a kind that the server does not know yet, with a hint in the log.
+    Thread-safe.
     """
 
     def __init__(
@@ -72,24 +73,23 @@ class KindSource(Generic[R]):
         """A source that does nothing before its controller starts it.
 
         Args:
-            cache: keeps the kind; it is added at the start if it is not there.
-            kind: whose objects. Handlers and predicates read spec and status with its types.
+            cache: the cache; the kind is added at the start if it is not there.
+            kind: the kind. Handlers and predicates read spec and status with its types.
             handler: turns events into requests.
-            predicates: all of them must let an event pass to the handler.
-            metadata_only: whether the objects' metadata is enough. There is one copy for all: False
-                has the cache keep the kind whole, for those too that need only its metadata.
-                Default: what the options of the cache say.
-            max_pending: how many events may wait before the informer does; default 10,000.
-            clock: what it waits on before it calls a failed handler again; default: that of its
-                Manager, else the machine's. For its cache it waits on the cache's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            predicates: an event must pass all of them.
+            metadata_only: whether metadata is enough. All users share one copy: False makes the
+                cache keep whole objects, also for users that only need metadata. Default: as the
+                cache's options say.
+            max_pending: how many events may wait before the informer blocks; default 10,000.
+            clock: the clock for retries of the handler; default: that of its Manager, else the
+                system's. Waits for the cache use the cache's clock.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
-            TypeError: an argument has no form that is known.
-            ValueError: whole objects are needed, and by its options the cache keeps their metadata
-                only.
+            TypeError: an argument has the wrong type.
+            ValueError: whole objects are needed, but the cache's options keep only their metadata.
         """
         if not callable(getattr(cache, "add_event_handler", None)):
             raise TypeError(f"cache={cache!r}: give the cache that keeps the kind")
@@ -100,10 +100,10 @@ class KindSource(Generic[R]):
         self._cache = cache
         self._metadata_only = metadata_only
         self.kind = kind
-        """Whose objects."""
+        """The kind of the objects."""
         self._registration: CacheRegistration | None = None
         if metadata_only is False:
-            # Said now, so that it does not matter which of several controllers starts first.
+            # Now, so that the start order of several controllers does not matter.
             cache.expect_whole(kind)
         self._feed = EventFeed(
             str(kind),
@@ -118,16 +118,16 @@ class KindSource(Generic[R]):
         self._clock = self._feed.clock
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.
+        """Start to feed ``queue``, until ``stop`` is set; returns at once.
 
         Raises:
             RuntimeError: it was started before.
-            ValueError: whole objects are needed, and by its options the cache keeps their metadata
-                only, since this source was made.
+            ValueError: whole objects are needed, but the cache's options were changed since to keep
+                only their metadata.
         """
         self._feed.claim()
         if self._metadata_only:
@@ -140,16 +140,16 @@ class KindSource(Generic[R]):
         try:
             self._feed.start(queue, stop)
         except BaseException:
-            # Nobody joins a source whose start failed.
+            # A source whose start failed is not joined.
             self._registration.remove()
             raise
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cache has synced, and each object that was there went through the handler.
+        """Whether the cache has synced, and the handler was called for each existing object.
 
-        One for which the handler raised counts, or it would keep the controller from starting: it
-        is tried again, and :meth:`health` tells.
+        Failed calls count, because they would keep the controller from starting: they are retried,
+        and :meth:`health` reports them.
         """
         return self._registration is not None and self._registration.has_synced
 
@@ -162,7 +162,7 @@ class KindSource(Generic[R]):
         registration = self._registration
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
-        # The cache's, by which the registration waits; ours may be another one.
+        # The registration waits on the cache's clock, which may differ from ours.
         clock = present_clock(next((informer.clock for informer in self._informers()), self._clock))
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
@@ -171,7 +171,7 @@ class KindSource(Generic[R]):
             if registration.wait_for_sync(stop, wait):
                 return True
             later = clock.monotonic()
-            # Earlier than it was told to wait: the handler's place is gone.
+            # Returned before the time-out: the registration was removed.
             has_ended = stop.is_set() or self._feed.is_stopped or later < now + wait
             if has_ended or (deadline is not None and later >= deadline):
                 return False
@@ -180,17 +180,17 @@ class KindSource(Generic[R]):
             )
 
     def health(self) -> Health:
-        """Whether it has synced, and what it waits for; and what its handler fails for.
+        """Ready once it has synced; the text has what it waits for, and what its handler fails for.
 
-        How the informers stand after that is told by the cache. A handler that fails leaves it
-        ready: no restart would help.
+        The health of the informers after that is part of the cache's. A failing handler leaves the
+        source ready: a restart would not help.
         """
-        # Looked at first: the informers are there before the registration is.
+        # Read first: the informers exist before the registration does.
         registration = self._registration
         return _health(self, self._feed, registration, self._informers())
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         running = self._feed.join(timeout)
         if self._registration is not None:
             self._registration.remove()
@@ -208,9 +208,9 @@ class KindSource(Generic[R]):
 
 @final
 class InformerSource(Generic[R]):
-    """What happens to the objects of an informer that somebody else runs.
+    """The events of an informer that is run elsewhere; otherwise as :class:`KindSource`.
 
-    As :class:`KindSource` in everything else. Thread-safe.
+    Thread-safe.
     """
 
     def __init__(
@@ -227,17 +227,17 @@ class InformerSource(Generic[R]):
         """A source that does nothing before its controller starts it.
 
         Args:
-            informer: tells of the objects; running it is not this source's business.
+            informer: the informer; this source does not run it.
             handler: turns events into requests.
-            predicates: all of them must let an event pass to the handler.
-            max_pending: how many events may wait before the informer does; default 10,000.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            predicates: an event must pass all of them.
+            max_pending: how many events may wait before the informer blocks; default 10,000.
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
         Raises:
-            TypeError: an argument has no form that is known.
+            TypeError: an argument has the wrong type.
         """
         if not isinstance(informer, Informer):
             raise TypeError(f"informer={informer!r}: give an Informer; KindSource takes a cache")
@@ -254,11 +254,11 @@ class InformerSource(Generic[R]):
         )
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless it was given others or was started already."""
+        """For managers: use these, unless others were given or it was started already."""
         self._feed.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Begin to feed ``queue`` until ``stop`` is set; returns without waiting.
+        """Start to feed ``queue``, until ``stop`` is set; returns at once.
 
         Raises:
             RuntimeError: it was started before, or the informer has stopped.
@@ -268,7 +268,7 @@ class InformerSource(Generic[R]):
         try:
             self._feed.start(queue, stop)
         except BaseException:
-            # Nobody joins a source whose start failed.
+            # A source whose start failed is not joined.
             self._registration.remove()
             raise
 
@@ -292,7 +292,7 @@ class InformerSource(Generic[R]):
         return _health(self, self._feed, self._registration, [self._informer])
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         running = self._feed.join(timeout)
         if self._registration is not None:
             self._registration.remove()

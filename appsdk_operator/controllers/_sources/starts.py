@@ -1,4 +1,4 @@
-"""Starts a controller's sources side by side, and waits until all of them have synced."""
+"""The start of a controller's sources: in parallel, with one time-out each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Hashable)
 
 @runtime_checkable
 class _HealthSource(Protocol):
-    """A source that can say how it stands."""
+    """A source that reports its health."""
 
     def health(self) -> Health: ...
 
@@ -51,23 +51,23 @@ _PENDING_STATES = (_StartState.STARTING, _StartState.SYNCING)
 
 
 class SourceStart:
-    """A source on its way. It keeps the source only while that is still needed.
+    """The start of one source; it refers to the source only while that is needed.
 
-    Made without a lock: what describes the source is its own code.
+    Created without a lock, because the source's ``__str__`` is called.
     """
 
     def __init__(self, source: Source[Any]) -> None:
         self.source: Source[Any] | None = source
         self.text = _describe(source)
         self.join = source.join if isinstance(source, JoinableSource) else None
-        # A source with threads of its own lives until the stop anyway, and is asked how it stands.
+        # Only of sources with threads, which live until the stop anyway.
         self.health: Callable[[], Health] | None = None
         if self.join is not None and isinstance(source, _HealthSource):
             self.health = source.health
         self.state = _StartState.STARTING
         self.error: Exception | None = None
         self.deadline = 0.0
-        # Nobody waits for it: the workers run already.
+        # Added while the workers run: no wait() waits for it.
         self.is_late = False
         # Whether its start was called and has not returned yet, and whether it has returned.
         self.is_starting = False
@@ -76,7 +76,7 @@ class SourceStart:
 
 @final
 class SourceStarts(Generic[R]):
-    """The sources of one controller that were started. Thread-safe."""
+    """The started sources of one controller. Thread-safe."""
 
     def __init__(
         self, name: str, threads: ThreadGroup, clock: Clock, *, timeout: float, stop: StopSignal
@@ -91,10 +91,10 @@ class SourceStarts(Generic[R]):
         self._is_closed = False
 
     def prepare(self, start: SourceStart, queue: RequestQueue[R]) -> Callable[[], object]:
-        """Let :meth:`wait` wait for a source from now on.
+        """Register a source, so that :meth:`wait` waits for it.
 
         Returns:
-            What starts it, in a thread of its own that waits until it has synced.
+            A function that starts it in a thread, which waits until it has synced.
 
         Raises:
             RuntimeError: the sources are being joined.
@@ -104,12 +104,13 @@ class SourceStarts(Generic[R]):
         return lambda: self._threads.start(start.text, run)
 
     def start_late(self, start: SourceStart, queue: RequestQueue[R]) -> None:
-        """Start a source in this thread; that it syncs is watched, but nobody waits for it.
+        """Start a source in this thread while the workers run; :meth:`wait` does not wait for it.
 
-        What its start raises goes to the caller, and the source is not part of the controller.
+        A thread logs when it does not sync in time. If its start raises it is not registered.
 
         Raises:
             RuntimeError: the sources are being joined.
+            Exception: what the start of the source raised.
         """
         start.is_late = True
         source = self._register(start)
@@ -121,12 +122,12 @@ class SourceStarts(Generic[R]):
             self._set(start, _StartState.SYNCED)
 
     def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
-        """Start a source in this thread, and wait for nothing."""
+        """Start a source in this thread, without waiting for its sync; for tests."""
         self._start_here(start, self._register(start), queue)
         self._set(start, _StartState.SYNCED)
 
     def wait(self) -> bool:
-        """Wait until all have synced; False when stopped.
+        """Wait until all sources have synced; False when stopped.
 
         Raises:
             Exception: what the first failed source raised.
@@ -152,27 +153,27 @@ class SourceStarts(Generic[R]):
                     self._clock.wait(self._changed, left)
         finally:
             forget()
-        # Outside the lock: a source's own words are made by its code.
+        # Without the lock, because the source's health() is called.
         error = self._too_late(first)
         self._fail(first, error)
         raise error
 
     def join(self, timeout: float) -> list[str]:
-        """Wait, after the stop, for the sources' own threads; the names of those that still run.
+        """Wait for the sources' threads after the stop; returns the names of those that still run.
 
-        From now on no source is started. One whose start failed is not joined: it has nothing to
-        wait for, or belongs to another controller.
+        No source is started after this. A source whose start failed is not joined: it has no
+        threads, or belongs to another controller.
         """
         deadline = system_clock.monotonic() + timeout
         with self._changed:
             self._is_closed = True
-            # One that is starting may have no threads yet.
+            # A source that is starting may have no threads yet.
             while any(start.is_starting for start in self._starts):
                 left = deadline - system_clock.monotonic()
                 if left <= 0:
                     break
                 system_clock.wait(self._changed, left)
-            # The others' threads are named by whoever joins those.
+            # The start threads of the others are joined, and reported, by the controller.
             running = [s.text for s in self._starts if s.is_starting and s.is_late]
             joins = [s.join for s in self._starts if s.join is not None and s.has_started]
             for start in self._starts:
@@ -205,7 +206,7 @@ class SourceStarts(Generic[R]):
         return Health(not problems, "; ".join(problems or [health.text for health in found]))
 
     def snapshot(self) -> list[dict[str, str]]:
-        """Each source and how it stands, for debug pages."""
+        """Each source and its state, for debug pages."""
         with self._changed:
             return [{"source": start.text, "state": start.state.value} for start in self._starts]
 
@@ -254,7 +255,7 @@ class SourceStarts(Generic[R]):
             self._fail(start, as_exception(start.text, error, for_main_thread=False))
 
     def _watch_late(self, start: SourceStart, source: SyncingSource[R]) -> None:
-        """Watch a late source: the controller runs on without it, but says so."""
+        """Wait for the sync of a late source; logs its failure and keeps the controller running."""
         try:
             try:
                 self._sync(start, source)
@@ -335,7 +336,7 @@ def _describe(source: object) -> str:
 
 
 def _health(start: SourceStart) -> Health | None:
-    """What is to be said of a source; None: nothing, all is well."""
+    """The health of a source, if there is anything to report; None if all is well."""
     if start.error is not None:
         return Health(False, f"{start.text} failed: {safe_text(start.error)}")
     if start.state is not _StartState.SYNCED:

@@ -1,4 +1,4 @@
-"""A thread in which a source calls a function again and again."""
+"""The thread of a source that calls a function repeatedly, with backoff after failures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GRACE = 10.0
 
 
 def checked_interval(interval: float) -> float:
-    """``interval`` if it is a number of seconds above 0.
+    """``interval``, checked to be a number of seconds above 0.
 
     Raises:
         ValueError: it is not.
@@ -52,7 +52,7 @@ def checked_interval(interval: float) -> float:
 
 
 def checked_jitter(jitter: float) -> float:
-    """``jitter`` if it is a share from 0 on.
+    """``jitter``, checked to be a share from 0 on.
 
     Raises:
         ValueError: it is not.
@@ -65,11 +65,10 @@ def checked_jitter(jitter: float) -> float:
 
 @final
 class SourceThread:
-    """Calls ``function`` until it says that it is done, or a stop. Thread-safe.
+    """Calls ``function`` until that returns None, or until a stop. Thread-safe.
 
-    What it raises is logged and counted, and it is called again with growing delays (1 s, doubling,
-    up to a minute). ``async def`` functions are settled on one event loop, and cancelled at the
-    stop.
+    Errors are logged and counted, and it is called again with growing delays (1 s, doubling, up to
+    a minute). ``async def`` functions run on one event loop, and are cancelled at the stop.
     """
 
     def __init__(
@@ -87,12 +86,12 @@ class SourceThread:
 
         Args:
             name: for logs, threads and metrics.
-            function: returns in how many seconds to be called again, None: never.
-            longest_delay: the cap of the delays after failures in seconds, 60 at most.
-            is_lasting: whether a call that has lasted a while is one that works; default: only
-                one that has returned is.
-            clock: what it waits on; default: that of its Manager, else the machine's.
-            metrics: where it publishes; default: in those of its Manager, else in
+            function: returns the seconds until the next call; None ends the thread.
+            longest_delay: the longest delay after failures in seconds, 60 at most.
+            is_lasting: whether a call that has lasted 10 s counts as a success; default: only a
+                call that has returned does.
+            clock: the clock for all waits; default: that of its Manager, else the system's.
+            metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.
         """
@@ -123,13 +122,13 @@ class SourceThread:
         self._newest_error = ""
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """Use these, unless it was given others or was started already."""
+        """Use these, unless others were given or it was started already."""
         with self._lock:
             if not self._is_started:
                 self._environment.inherit(clock, metrics)
 
     def start(self, stop: StopSignal) -> None:
-        """Begin, until ``stop``.
+        """Start the thread, until ``stop``.
 
         Raises:
             RuntimeError: it was started before.
@@ -142,18 +141,18 @@ class SourceThread:
                 )
             self._is_started = True
         self._retire = self._metrics.add_source(self._samples)
-        # Waits are on our own clock, whichever clock the signal was made with.
+        # Waits use our own clock, whichever clock the given signal has.
         self._detach = stop.on_set(self._stop.set)
         self._stop.on_set(self._cancel)
         self._threads.start(self.name, self._run)
 
     @property
     def stop(self) -> StopSignal:
-        """Set when it is to end."""
+        """The stop signal of the thread."""
         return self._stop
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait, after the stop, for its threads; the names of those that still run."""
+        """Wait for its threads after the stop; returns the names of those that still run."""
         self._detach()
         running = self._threads.join(timeout)
         running += self._loop.close(timeout)
@@ -161,7 +160,7 @@ class SourceThread:
         return running
 
     def health(self, is_synced: bool = True) -> Health:
-        """Whether the function works."""
+        """Ready once started, unless the function has failed for more than 10 s."""
         with self._lock:
             now, since, error = self._clock.monotonic(), self._failing_since, self._newest_error
             called_at = self._called_at
@@ -204,7 +203,7 @@ class SourceThread:
         now = self._clock.monotonic()
         with self._lock:
             if now - began > _LONGEST_DELAY:
-                # It worked for a while, as what waits for messages does.
+                # A long call has worked for a while, such as one that receives messages.
                 self._failures, self._failing_since = 0, None
             self._failures += 1
             self._errors += 1
