@@ -20,7 +20,7 @@ from appsdk_operator.controllers import (
     RetryAfter,
     reconcile_context,
 )
-from appsdk_operator.controllers._engine.reasons import compact_reason, safe_text
+from appsdk_operator.controllers._reasons import compact_reason, safe_text
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import StopSignal
 from tests.cache.conftest import eventually

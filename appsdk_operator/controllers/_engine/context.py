@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
-from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Clock, SafeLogger, StopSignal, get_logger
 

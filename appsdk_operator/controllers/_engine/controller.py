@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
-from appsdk_operator.controllers._engine.reasons import safe_text
 from appsdk_operator.controllers._engine.run import ControllerRun
 from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
 from appsdk_operator.controllers._protocols import Source
+from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
 from appsdk_operator.resource import Kind

@@ -21,14 +21,14 @@ from appsdk_operator.controllers._engine.failures import (
 )
 from appsdk_operator.controllers._engine.hot_loops import HotLoops
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
-from appsdk_operator.controllers._engine.reasons import (
+from appsdk_operator.controllers._options import ResolvedOptions
+from appsdk_operator.controllers._reasons import (
     RequeueReason,
     RetryReason,
     compact_reason,
     first_cause,
     safe_text,
 )
-from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.controllers._reconcile import Result, TerminalError
 from appsdk_operator.controllers._wrong_outcome import wrong_outcome
 from appsdk_operator.resource import explain_frozen

@@ -18,10 +18,10 @@ from appsdk_operator.cache import (
     NotSyncedError,
     ResourceAction,
 )
-from appsdk_operator.controllers._engine.reasons import safe_text
 from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Backoff,

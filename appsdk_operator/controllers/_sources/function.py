@@ -28,8 +28,35 @@ __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
 R = TypeVar("R", bound=Hashable)
 
 
+class _ThreadedSource(Generic[R]):
+    """A source whose function is called in a :class:`SourceThread`."""
+
+    _thread: SourceThread
+    _queue: RequestQueue[R] | None = None
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use these, unless others were given or it was started already."""
+        self._thread.inherit_environment(clock, metrics)
+
+    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
+        """Start the source's thread, until ``stop`` is set; returns at once.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        self._queue = self._queue or queue
+        self._thread.start(stop)
+
+    def join(self, timeout: float | None = None, /) -> list[str]:
+        """Wait for its threads after the stop; returns the names of those that still run."""
+        return self._thread.join(timeout)
+
+    def __str__(self) -> str:
+        return self._thread.name
+
+
 @final
-class FunctionSource(Generic[R]):
+class FunctionSource(_ThreadedSource[R]):
     """A function that feeds the queue until a stop, for example from a message bus.
 
     It runs in its own thread. An ``async def`` function is cancelled at the stop. The source ends
@@ -67,7 +94,6 @@ class FunctionSource(Generic[R]):
         """
         check_function("function", function, "queue", "stop")
         self._function = function
-        self._queue: RequestQueue[R] | None = None
         self._thread = SourceThread(
             name_of(function) if name is None else name,
             self._call,
@@ -77,37 +103,17 @@ class FunctionSource(Generic[R]):
             rng=rng,
         )
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._thread.inherit_environment(clock, metrics)
-
-    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Start the thread that calls the function; returns at once.
-
-        Raises:
-            RuntimeError: it was started before.
-        """
-        self._queue = self._queue or queue
-        self._thread.start(stop)
-
     def health(self) -> Health:
         """Ready if the function has returned, or runs for 10 s since it last failed."""
         return self._thread.health()
-
-    def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after the stop; returns the names of those that still run."""
-        return self._thread.join(timeout)
 
     def _call(self, stop: StopSignal) -> None:
         assert self._queue is not None
         settle(self._function(self._queue, stop))
 
-    def __str__(self) -> str:
-        return self._thread.name
-
 
 @final
-class TimerSource(Generic[R]):
+class TimerSource(_ThreadedSource[R]):
     """Requests at fixed intervals.
 
     The duration of a call does not shift the schedule, and missed times are skipped. A function
@@ -168,7 +174,6 @@ class TimerSource(Generic[R]):
             self._requests = lambda: fixed
         self._first_after = interval if first_after is None else first_after
         self._priority = priority
-        self._queue: RequestQueue[R] | None = None
         self._next: float | None = None
         self._reason = f"every {interval:g} s"
         self._thread = SourceThread(
@@ -181,26 +186,9 @@ class TimerSource(Generic[R]):
         )
         self._clock = self._thread.clock
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._thread.inherit_environment(clock, metrics)
-
-    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Start the timer; returns at once.
-
-        Raises:
-            RuntimeError: it was started before.
-        """
-        self._queue = self._queue or queue
-        self._thread.start(stop)
-
     def health(self) -> Health:
         """Ready unless the function has failed for more than 10 s."""
         return self._thread.health()
-
-    def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after the stop; returns the names of those that still run."""
-        return self._thread.join(timeout)
 
     def _call(self, _: StopSignal) -> float:
         assert self._queue is not None
@@ -219,12 +207,9 @@ class TimerSource(Generic[R]):
     def _jittered(self, delay: float) -> float:
         return delay + self._interval * self._jitter * self._thread.random.random()
 
-    def __str__(self) -> str:
-        return self._thread.name
-
 
 @final
-class PollingSource(Generic[R]):
+class PollingSource(_ThreadedSource[R]):
     """Polls something without events, such as another API, and requests what has changed.
 
     ``fetch`` is called at intervals. Each request whose value is new, changed (``!=``) or removed
@@ -272,7 +257,6 @@ class PollingSource(Generic[R]):
         self._jitter = checked_jitter(jitter)
         check_function("fetch", fetch)
         self._fetch = fetch
-        self._queue: RequestQueue[R] | None = None
         self._known: dict[R, Any] | None = None
         self._synced = threading.Condition()
         self._thread = SourceThread(
@@ -284,19 +268,6 @@ class PollingSource(Generic[R]):
             rng=rng,
         )
         self._clock = self._thread.clock
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._thread.inherit_environment(clock, metrics)
-
-    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Start to poll; returns at once.
-
-        Raises:
-            RuntimeError: it was started before.
-        """
-        self._queue = self._queue or queue
-        self._thread.start(stop)
 
     @property
     def has_synced(self) -> bool:
@@ -325,10 +296,6 @@ class PollingSource(Generic[R]):
         """Ready once ``fetch`` has returned, unless it has failed for more than 10 s since."""
         return self._thread.health(self.has_synced)
 
-    def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after the stop; returns the names of those that still run."""
-        return self._thread.join(timeout)
-
     def _call(self, _: StopSignal) -> float:
         assert self._queue is not None
         answer = settle(self._fetch())
@@ -356,9 +323,6 @@ class PollingSource(Generic[R]):
     def _wake(self) -> None:
         with self._synced:
             self._synced.notify_all()
-
-    def __str__(self) -> str:
-        return self._thread.name
 
 
 def _fits(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._engine.reasons import safe_text
 from appsdk_operator.controllers._protocols import (
     JoinableSource,
     RequestQueue,
     Source,
     SyncingSource,
 )
+from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.runtime import (
     Clock,
     StopSignal,

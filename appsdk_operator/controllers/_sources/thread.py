@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._engine.reasons import safe_text
+from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._sources.event_pipeline import safe_repr
 from appsdk_operator.runtime import (
     Backoff,
