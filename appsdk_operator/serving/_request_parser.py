@@ -105,6 +105,8 @@ class RequestParser:
         self._buffer = bytearray()
         # Where the search for the end of the head continues.
         self._searched = 0
+        # The size of the empty lines before the head.
+        self._empty_bytes = 0
         # A new one for each request, because h11 does not keep HTTP/1.0 connections alive.
         self._h11 = h11.Connection(h11.SERVER)
         self._body = bytearray()
@@ -132,26 +134,33 @@ class RequestParser:
             RequestRefused: 400, 431, 501 or 505.
         """
         limit = self._limits.max_header_bytes
+        self._skip_empty_lines(limit)
         while (end := self._buffer.find(_HEAD_END, self._searched)) < 0:
             if len(self._buffer) > limit:
                 raise RequestRefused(431, f"the headers are longer than {limit} bytes")
-            if self._buffer[:2] == _END:  # some clients send one more after a body
-                del self._buffer[:2]
-                continue
             _refuse_bare_line_feeds(self._buffer, self._searched)
             self._searched = max(0, len(self._buffer) - 3)
             return None
         if end > limit:
             raise RequestRefused(431, f"the headers are longer than {limit} bytes")
-        data = bytes(self._buffer[:end]).removeprefix(_END)
+        data = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
-        self._searched = 0
+        self._searched = self._empty_bytes = 0
         head = self._parse_head(data, _check_head(data))
         self._is_chunked = head.is_chunked
         self._data_left = 0 if head.is_chunked else head.content_length
         if self._data_left > self._limits.max_body_bytes:
             raise self._too_long()
         return head
+
+    def _skip_empty_lines(self, limit: int) -> None:
+        # Some clients send one more line end after a body.
+        while self._buffer.startswith(_END):
+            del self._buffer[:2]
+            self._searched = 0
+            self._empty_bytes += 2
+        if self._empty_bytes > limit:
+            raise RequestRefused(431, f"the headers are longer than {limit} bytes")
 
     def read_body(self) -> bytes | None:
         """The body of the request whose head was read last; None while it is incomplete.

@@ -198,7 +198,9 @@ class FinalizerLifecycle:
         """
         self._check_object(obj, "delete")
         with self._lock:
-            self._finalizer_versions.pop(obj.uid, None)
+            if self._finalizer_versions.pop(obj.uid, None) is not None and not obj.is_deleting:
+                # No event has shown the finalizer that we wrote: who removed it was not seen.
+                self._unprotected.add(obj.uid)
             is_done = self._write_pending.get(obj.uid) is _DELETE
             is_unprotected = obj.uid in self._unprotected
         outcome: Outcome = None
