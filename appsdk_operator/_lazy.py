@@ -7,7 +7,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["loader"]
+__all__ = ["homes", "loader"]
+
+
+def homes(*tables: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The module of each name, from tables of the names in the modules of this package."""
+    return {
+        name: f"appsdk_operator.{module}"
+        for table in tables
+        for module, names in table.items()
+        for name in names
+    }
 
 
 def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

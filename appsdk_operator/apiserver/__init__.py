@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.apiserver._authority import Authority as Authority
@@ -78,7 +78,7 @@ _MODULES = {
     ),
     "apiserver._values.status": ("StatusError",),
 }
-_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = homes(_MODULES)
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(__name__, _HOMES)

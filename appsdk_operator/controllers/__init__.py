@@ -51,7 +51,7 @@ error when a source fails or does not sync in time, when threads outlive the sto
 
 from typing import TYPE_CHECKING
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 
 # Imported when they are used: programs with watchers use few of them.
 if TYPE_CHECKING:
@@ -329,103 +329,9 @@ _FOR_OTHER_ROOMS = {
     "controllers._reconcile": ("check_ignored_result",),
     "controllers._wrong_outcome": ("wrong_outcome",),
 }
-_HOMES = {
-    name: f"appsdk_operator.{module}"
-    for table in (_MODULES, _FOR_OTHER_ROOMS)
-    for module, names in table.items()
-    for name in names
-}
+_HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
 
-__all__ = [
-    "LOW_PRIORITY",
-    "AlreadyOwnedError",
-    "BuilderError",
-    "ChannelClosed",
-    "ChannelSource",
-    "Condition",
-    "ConditionStatus",
-    "Controller",
-    "ControllerBuilder",
-    "ControllerHost",
-    "ControllerOptions",
-    "EventFilter",
-    "FinalizeErrors",
-    "FinalizeResult",
-    "FinalizerError",
-    "FinalizerRegistry",
-    "Finalizing",
-    "FinalizingOutcome",
-    "FunctionSource",
-    "Handler",
-    "HandlerFunction",
-    "HandlerFunctions",
-    "InformerSource",
-    "JoinableSource",
-    "KindSource",
-    "ObjectReconcileFunction",
-    "ObjectReconciler",
-    "OperationResult",
-    "Outcome",
-    "OwnerError",
-    "PollingSource",
-    "Predicate",
-    "ReconcileContext",
-    "ReconcileFunction",
-    "Reconciler",
-    "Request",
-    "RequestQueue",
-    "Result",
-    "RetryAfter",
-    "Source",
-    "SyncingSource",
-    "TerminalError",
-    "TimerSource",
-    "WaitStopped",
-    "Written",
-    "add_finalizer",
-    "all_of",
-    "annotation_changed",
-    "any_of",
-    "apply",
-    "as_reconciler",
-    "controller_for",
-    "controller_of",
-    "create_or_patch",
-    "create_or_update",
-    "deletion_requested",
-    "fields_changed",
-    "finalizers_changed",
-    "finalizing",
-    "for_object",
-    "for_owner",
-    "generation_changed",
-    "get_condition",
-    "has_controller_reference",
-    "has_finalizer",
-    "has_owner_reference",
-    "is_condition_false",
-    "is_condition_true",
-    "label_changed",
-    "label_selector",
-    "map_objects",
-    "not_",
-    "patch_conditions",
-    "put_finalizer",
-    "reconcile_context",
-    "remove_condition",
-    "remove_controller_reference",
-    "remove_finalizer",
-    "remove_owner_reference",
-    "resource_version_changed",
-    "set_condition",
-    "set_controller_reference",
-    "set_owner_reference",
-    "status_changed",
-    "take_finalizer_off",
-    "until",
-    "wait_for",
-    "with_low_priority_when_unchanged",
-]
+__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(__name__, _HOMES)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.manager._core.cluster import CacheSetup as CacheSetup
@@ -122,60 +122,9 @@ _FOR_OTHER_ROOMS = {
     ),
 }
 
-_HOMES = {
-    name: f"appsdk_operator.{module}"
-    for table in (_MODULES, _FOR_OTHER_ROOMS)
-    for module, names in table.items()
-    for name in names
-}
+_HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
 
-__all__ = [
-    "SHARDS_LABEL",
-    "AuthFilter",
-    "CacheSetup",
-    "CertificatePair",
-    "ClientSetup",
-    "Cluster",
-    "Elected",
-    "Elector",
-    "ElectorLike",
-    "EventBroadcaster",
-    "EventClient",
-    "EventOptions",
-    "EventRecorder",
-    "Fence",
-    "FencedClient",
-    "HTTPFilter",
-    "HTTPHandler",
-    "HTTPLimits",
-    "HTTPRequest",
-    "HTTPResponse",
-    "HTTPServer",
-    "HealthCheck",
-    "HealthChecks",
-    "HealthServer",
-    "HealthServerOptions",
-    "LeaderElection",
-    "LeaderElectionRunnable",
-    "LeadershipLost",
-    "LeaseClient",
-    "Manager",
-    "ManagerOptions",
-    "MetricsServer",
-    "MetricsServerOptions",
-    "ObjectReference",
-    "Operator",
-    "OperatorController",
-    "ProfileServer",
-    "ProfileServerOptions",
-    "ReadyRunnable",
-    "Runnable",
-    "RunnableGroup",
-    "Shards",
-    "TLSOptions",
-    "WarmUpRunnable",
-    "elector_config",
-]
+__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(__name__, _HOMES)

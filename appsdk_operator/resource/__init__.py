@@ -19,7 +19,7 @@ Errors:
 
 from typing import TYPE_CHECKING
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 from appsdk_operator.resource._codec import PARTIAL_METADATA_KIND as PARTIAL_METADATA_KIND
 from appsdk_operator.resource._codec import DecodeError as DecodeError
 from appsdk_operator.resource._codec import EncodeError as EncodeError
@@ -95,7 +95,7 @@ _MODULES = {
     ),
     "resource._yaml": ("dump_yaml", "load_first", "load_yaml"),
 }
-_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = homes(_MODULES)
 
 # Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [

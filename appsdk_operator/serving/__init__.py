@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.serving._addresses import check_address as check_address
@@ -46,7 +46,7 @@ _MODULES = {
     "serving._server": ("HTTPServer",),
     "serving._tls": ("TLSOptions",),
 }
-_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = homes(_MODULES)
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(__name__, _HOMES)

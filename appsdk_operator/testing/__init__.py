@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appsdk_operator._lazy import loader
+from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.apiserver import APIServer as APIServer
@@ -84,7 +84,7 @@ _MODULES = {
     "testing._install.webhooks": ("install_webhooks",),
     "testing._world.world": ("Replica", "World"),
 }
-_HOMES = {name: f"appsdk_operator.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = homes(_MODULES)
 _EXTRA = ("aiohttp", "cryptography")
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
