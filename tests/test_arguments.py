@@ -38,7 +38,7 @@ ANNOTATIONS = {
     "int": "count",
     "float": "seconds",
 }
-FUNCTIONS = {"Change", "Condition", "ErrorHandler", "Handle", "IndexFunction", "Transform"}
+FUNCTIONS = {"Change", "ConditionLike", "ErrorHandler", "Handle", "IndexFunction", "Transform"}
 # test_selections.py has the selectors and namespaces, verbs are none, and a lock is an informer's.
 ELSEWHERE = {"label_selector", "field_selector", "namespaces", "verbs", "write_lock"}
 # Never, and: look once.

@@ -15,7 +15,7 @@ import pytest
 
 import appsdk_operator
 from appsdk_operator import Informer, Kind, KubernetesInformer, MutableObject, Object
-from appsdk_operator.watchers._kubernetes_informer import InformerOptions
+from appsdk_operator.watchers._kubernetes_informer import InformerKeywords
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 DATA: dict[str, Any] = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"size": 3}}
@@ -80,4 +80,4 @@ def test_a_draft_and_a_kind_made_with_brackets_are_like_others() -> None:
 def test_the_options_of_a_kubernetes_informer_are_those_of_an_informer() -> None:
     of_informer = inspect.signature(Informer.__init__).parameters
     of_kubernetes = inspect.signature(KubernetesInformer.__init__).parameters
-    assert set(InformerOptions.__annotations__) == set(of_informer) - set(of_kubernetes)
+    assert set(InformerKeywords.__annotations__) == set(of_informer) - set(of_kubernetes)
