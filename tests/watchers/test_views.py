@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 
 import attrs
@@ -218,14 +219,17 @@ def test_handlers_of_a_cache_are_shown_objects_of_the_kind_they_were_added_for(
 
         def on_update(self, old, new):
             views.note("update", old, new)
+            resyncs.put(old is new)
 
         def on_delete(self, obj, *, is_final_state_unknown):
             views.note("delete", obj)
 
+    resyncs = queue.Queue()
     cache = running_cache(informer)
-    registration = cache.add_event_handler(own, Handler())
+    registration = cache.add_event_handler(own, Handler(), resync=0.05)
     assert registration.wait_for_sync(running_cache.stop, 10)
-    views.check(own, "add")
+    assert resyncs.get(timeout=10), "a resync has the same object twice"
+    views.check(own, "add", "update")
 
 
 @pytest.fixture

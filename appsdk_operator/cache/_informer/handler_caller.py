@@ -99,7 +99,10 @@ class HandlerCaller:
     def _call(self, event: Event) -> MaybeAwaitable:
         obj, old = event.object, event.old or event.object
         if self._view is not None:
-            obj, old = obj.viewed_as(self._view), old.viewed_as(self._view)
+            # One object stays one: handlers know a resync by that.
+            is_resync = old is obj
+            obj = obj.viewed_as(self._view)
+            old = obj if is_resync else old.viewed_as(self._view)
         if event.action is ResourceAction.CREATE:
             return self._handler.on_add(obj, is_initial=event.is_initial)
         if event.action is ResourceAction.DELETE:
