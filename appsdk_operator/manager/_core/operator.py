@@ -234,7 +234,10 @@ class Operator:
                 for number, controller in enumerate(controllers):
                     name = getattr(controller, "name", "") or type(controller).__name__
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
-                while not own.wait(SLICE if handle_signals else None):
+                # A signal that comes right before the main thread begins to wait is only handled
+                # once that wait ends, and Ctrl-C is one without handle_signals, too.
+                is_main = threading.current_thread() is threading.main_thread()
+                while not own.wait(SLICE if handle_signals or is_main else None):
                     pass
             finally:
                 own.set()
