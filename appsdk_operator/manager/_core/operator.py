@@ -237,7 +237,7 @@ class Operator:
                 # A signal that comes right before the main thread begins to wait is only handled
                 # once that wait ends, and Ctrl-C is one without handle_signals, too.
                 is_main = threading.current_thread() is threading.main_thread()
-                while not own.wait(SLICE if handle_signals or is_main else None):
+                while not own.wait(SLICE if is_main else None):
                     pass
             finally:
                 own.set()
