@@ -91,6 +91,8 @@ NAMES = {
         default_finalizer default_retry_policy in_progress_finalizer keep_all_retries
         never_retry opinionated_retry_dequeue_policy
     """,
+    "webhooks": """
+    """,
 }
 
 

@@ -1,0 +1,25 @@
+"""Webhooks: admission, conversion and authentication for an API server, and their certificates.
+
+The API server sends a review, a JSON document, to a path of a :class:`WebhookServer` over HTTPS.
+The webhook of this path answers it: it allows, denies or changes a request (admission), converts
+objects between the versions of a kind (conversion), or says whose token it is (authentication).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import homes, loader
+
+_MODULES: dict[str, tuple[str, ...]] = {}
+
+_HOMES = homes(_MODULES)
+
+__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
+
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Admission reviews: requests, responses, defaulters and validators."""

@@ -1,0 +1,1 @@
+"""Certificates that an operator makes and rotates by itself."""

@@ -1,0 +1,1 @@
+"""Conversion reviews between the versions of a kind."""

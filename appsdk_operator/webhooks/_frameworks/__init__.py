@@ -1,0 +1,1 @@
+"""Webhooks in applications of other frameworks: ASGI and WSGI."""

@@ -1,0 +1,1 @@
+"""Webhook configurations, and how they get into a cluster."""

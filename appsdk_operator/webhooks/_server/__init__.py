@@ -1,0 +1,1 @@
+"""The server of webhooks, their table by path, and the builder."""
