@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._addresses import check_address as check_address
     from appsdk_operator.serving._addresses import check_hosts as check_hosts
     from appsdk_operator.serving._addresses import is_off as is_off
+    from appsdk_operator.serving._certificates import CertificateFiles as CertificateFiles
     from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
     from appsdk_operator.serving._certificates import Certificates as Certificates
+    from appsdk_operator.serving._key_pair import KeyPair as KeyPair
     from appsdk_operator.serving._limits import HTTPLimits as HTTPLimits
     from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
     from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
     from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
     from appsdk_operator.serving._messages import text_response as text_response
+    from appsdk_operator.serving._self_signed import SelfSigned as SelfSigned
     from appsdk_operator.serving._server import HTTPServer as HTTPServer
     from appsdk_operator.serving._tls import TLSOptions as TLSOptions
 
@@ -33,9 +36,11 @@ _MODULES = {
         "is_off",
     ),
     "serving._certificates": (
+        "CertificateFiles",
         "CertificatePair",
         "Certificates",
     ),
+    "serving._key_pair": ("KeyPair",),
     "serving._limits": ("HTTPLimits",),
     "serving._messages": (
         "HTTPHandler",
@@ -43,6 +48,7 @@ _MODULES = {
         "HTTPResponse",
         "text_response",
     ),
+    "serving._self_signed": ("SelfSigned",),
     "serving._server": ("HTTPServer",),
     "serving._tls": ("TLSOptions",),
 }

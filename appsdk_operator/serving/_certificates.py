@@ -18,13 +18,14 @@ from appsdk_operator.runtime import (
     get_logger,
     system_clock,
 )
+from appsdk_operator.serving._key_pair import KeyPair
 from appsdk_operator.serving._self_signed import SelfSigned
-from appsdk_operator.serving._tls import TLSOptions, new_server_context
+from appsdk_operator.serving._tls import TLSOptions, file_signature, new_server_context
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificatePair", "Certificates", "load_certificates"]
+__all__ = ["CertificateFiles", "CertificatePair", "Certificates", "load_certificates"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READS: Final = Family(
@@ -35,21 +36,31 @@ _ERRORS: Final = Family(
     "counter",
     "Total number of certificate read errors",
 )
+_ANY_ADDRESS: Final = ("::", "0.0.0.0")  # noqa: S104 - binds nothing
 
 
 class Certificates(Protocol):
-    """The source of a server's certificate."""
+    """The source of a server's certificate.
 
-    def context(self) -> ssl.SSLContext:
-        """The TLS context for the next connection."""
+    A source belongs to one server, which calls :meth:`pair` before each connection, in several
+    threads at once, and runs and closes the source. The server makes the TLS contexts itself, so
+    that :class:`TLSOptions` hold for every source.
+    """
+
+    def pair(self) -> KeyPair:
+        """The certificate for the next connection; quick, and the same object while it is the same.
+
+        Raises:
+            OSError: there is none yet; the connection is closed.
+        """
         ...
 
     def run(self, stop: StopSignal, /) -> None:
-        """Check for new certificates until the stop."""
+        """Look for new certificates until the stop; may return at once if there are none."""
         ...
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release what it holds; twice is harmless."""
         ...
 
 
@@ -63,8 +74,9 @@ def load_certificates(
         ImportError: there are no files, and the package that makes certificates is missing.
     """
     if options.cert_file is None or options.key_file is None:
-        return SelfSigned(options, host, clock.time())
-    return CertificatePair(
+        hosts = () if host in _ANY_ADDRESS else (host,)
+        return SelfSigned(*hosts, clock=clock)
+    return CertificateFiles(
         options.cert_file,
         options.key_file,
         client_ca_file=options.client_ca_file,
@@ -76,13 +88,16 @@ def load_certificates(
 
 
 @final
-class CertificatePair:
+class CertificateFiles:
     """A certificate and its key in files, read again when they change.
 
     The files may be replaced one after the other, be missing for a while, or be behind the symbolic
     link that the kubelet swaps. Until they match again the old pair stays in use, and each failed
     read is counted. They are checked before each connection, which costs one ``stat`` per file, and
-    each ``poll_interval`` seconds while :meth:`run` runs.
+    each ``poll_interval`` seconds while :meth:`run` runs. Such files come from a mounted Secret,
+    as cert-manager writes it:
+
+        server = HTTPServer(":9443", certificates=CertificateFiles("/tls/tls.crt", "/tls/tls.key"))
 
     Thread-safe. Counts ``certwatcher_read_certificate_total`` and ``…_errors_total``, as
     controller-runtime's certwatcher does.
@@ -91,7 +106,8 @@ class CertificatePair:
         cert_file: the PEM file with the certificate chain.
         key_file: the PEM file with the key, without a password.
         client_ca_file: authorities of the client certificates that clients must have; default:
-            clients need none.
+            clients need none. This and ``minimum_version`` hold for :meth:`context`, and for a
+            server without ``tls``.
         minimum_version: the oldest TLS version; default ``"TLSv1.2"``.
         poll_interval: seconds between two checks of :meth:`run`; default 10.
         clock: the clock of ``poll_interval``.
@@ -113,13 +129,14 @@ class CertificatePair:
         metrics: Metrics | None = None,
     ) -> None:
         """See the class."""
-        self._options = TLSOptions(
+        self.tls: Final = TLSOptions(
             cert_file=cert_file,
             key_file=key_file,
             client_ca_file=client_ca_file,
             minimum_version=minimum_version,
             poll_interval=poll_interval,
         )
+        """Its options, which are those of its server, too, if that was given none."""
         self._cert, self._key = os.fspath(cert_file), os.fspath(key_file)
         files = [self._cert, self._key]
         self._files = files if client_ca_file is None else [*files, os.fspath(client_ca_file)]
@@ -133,6 +150,7 @@ class CertificatePair:
         self._callbacks_due = False
         self._signature: object = None
         self._contents: list[bytes] = []
+        self._pair: KeyPair
         self._context: ssl.SSLContext
         self._remove_source: Callable[[], None] = lambda: None
         problem = self._read()
@@ -142,13 +160,21 @@ class CertificatePair:
         self._remove_source = (metrics or default_metrics()).add_source(self._samples)
 
     def __repr__(self) -> str:
-        return f"<CertificatePair {self._cert}, {self._key}>"
+        return f"<CertificateFiles {self._cert}, {self._key}>"
+
+    def pair(self) -> KeyPair:
+        """The newest pair that could be read."""
+        self._refresh()
+        return self._pair
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context for the next connection, with the newest pair that could be read."""
+        """A TLS context for the next connection of a server of your own, with the newest pair."""
+        self._refresh()
+        return self._context
+
+    def _refresh(self) -> None:
         if self._stat() != self._signature:
             self._read()
-        return self._context
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` now, and after each change from :meth:`run` or :meth:`read`.
@@ -168,7 +194,7 @@ class CertificatePair:
     def run(self, stop: StopSignal, /) -> None:
         """Check the files each ``poll_interval`` seconds until the stop."""
         detach = stop.on_set(self._wake)
-        interval = self._options.poll_interval
+        interval = self.tls.poll_interval
         try:
             while True:
                 with self._changed:
@@ -210,16 +236,8 @@ class CertificatePair:
                 _log.exception("a callback for a new certificate failed")
 
     def _stat(self) -> object:
-        # Two writes within the file system's time resolution look alike; the poll finds the second.
-        found: list[object] = []
-        for name in self._files:
-            try:
-                status = Path(name).stat()
-            except OSError as error:
-                found.append(error.errno)
-            else:
-                found.append((status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size))
-        return found
+        # The poll finds what two quick writes hide.
+        return [file_signature(name) for name in self._files]
 
     def _read(self) -> str | None:
         """Read the files and use them if they match; an error text if they do not."""
@@ -227,7 +245,8 @@ class CertificatePair:
             signature = self._stat()
             try:
                 contents = [Path(name).read_bytes() for name in self._files]
-                context = None if contents == self._contents else self._load()
+                pair = KeyPair(contents[0], contents[1])
+                context = None if contents == self._contents else self._load(pair)
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 problem = self._problem(error)
                 is_news = signature != self._signature
@@ -243,6 +262,9 @@ class CertificatePair:
                 self._signature = signature
                 self._reads += 1
                 if context is not None:
+                    # A server that has them need not make a context when only an authority changed.
+                    if not is_change or pair != self._pair:
+                        self._pair = pair
                     self._contents, self._context = contents, context
                     self._callbacks_due = True
                     self._changed.notify_all()
@@ -250,11 +272,11 @@ class CertificatePair:
                 _log.info("read a new certificate from %s", self._cert)
             return None
 
-    def _load(self) -> ssl.SSLContext:
+    def _load(self, pair: KeyPair) -> ssl.SSLContext:
         # A new one each time: handshakes under way keep theirs, and a pair that does not match
         # leaves the old context unchanged.
-        context = new_server_context(self._options)
-        context.load_cert_chain(self._cert, self._key, password=_no_password)
+        context = new_server_context(self.tls)
+        pair.load_into(context)
         return context
 
     def _problem(self, error: Exception) -> str:
@@ -263,5 +285,5 @@ class CertificatePair:
         return f"cannot use the certificate in {names}: {error}: {remedy}"
 
 
-def _no_password() -> str:
-    raise ValueError("the key has a password: store it without one")
+CertificatePair = CertificateFiles
+"""The former name of :class:`CertificateFiles`."""

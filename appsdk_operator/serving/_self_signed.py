@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import ipaddress
-import os
 import socket
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
-from appsdk_operator.runtime import StopSignal
-from appsdk_operator.serving._tls import TLSOptions, new_server_context
-
-if TYPE_CHECKING:
-    import ssl
+from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.serving._key_pair import KeyPair
 
 __all__ = ["SelfSigned"]
 
-_LIFETIME: Final = dt.timedelta(days=365)
+_DAY: Final = 86400.0
+_CLOCK_DIFFERENCE: Final = dt.timedelta(minutes=5)
 
 
 @final
 class SelfSigned:
-    """A self-signed certificate, kept in memory while its server runs."""
+    """A self-signed certificate and its key, which exist in memory only.
 
-    def __init__(self, options: TLSOptions, host: str, now: float) -> None:
-        """A certificate for ``host``, valid for a year from ``now`` in seconds since 1970.
+    For tests and development, and for clients that do not verify the server. Clients that do take
+    :attr:`pem` as their authority:
 
-        Raises:
-            ImportError: the package ``cryptography`` is missing; the text names the extra.
-        """
-        certificate, key = _make_certificate(host, now)
-        self.pem: Final = certificate
+        certificates = SelfSigned("webhooks.example.test")
+        server = HTTPServer(":9443", certificates=certificates)
+        context = ssl.create_default_context(cadata=certificates.pem.decode())
+
+    It is made once and not renewed. Immutable, so thread-safe.
+
+    Args:
+        names: DNS names and IP addresses, besides ``localhost``, ``127.0.0.1``, ``::1`` and the
+            name of this machine.
+        lifetime: seconds until it expires; default 365 days. It is valid from five minutes ago, for
+            clients with another clock.
+        clock: the clock that says from when on it is valid.
+
+    Raises:
+        ValueError: a name or the lifetime cannot be used.
+        ImportError: the package ``cryptography`` is missing; the text names the extra.
+    """
+
+    def __init__(
+        self, *names: str, lifetime: float = 365 * _DAY, clock: Clock = system_clock
+    ) -> None:
+        """See the class."""
+        if not lifetime > 0:
+            raise ValueError(f"lifetime={lifetime}: use more than 0 seconds")
+        self.names: Final = tuple(dict.fromkeys([*names, *_own_names()]))
+        """All names and addresses that it is for."""
+        self._pair = _make_pair(self.names, clock.time(), lifetime)
+        self.pem: Final = self._pair.certificate
         """The certificate in PEM; a client verifies the server with it as its authority."""
-        self._context = new_server_context(options)
-        with _temporary_file(certificate + key) as path:
-            self._context.load_cert_chain(path)
 
-    def context(self) -> ssl.SSLContext:
-        """The TLS context for the next connection."""
-        return self._context
+    def __repr__(self) -> str:
+        return f"<SelfSigned {', '.join(self.names)}>"
+
+    def pair(self) -> KeyPair:
+        """The certificate and its key."""
+        return self._pair
 
     def run(self, stop: StopSignal, /) -> None:
         """Return at once: the certificate does not change."""
@@ -51,24 +67,11 @@ class SelfSigned:
         """Do nothing: there is nothing to release."""
 
 
-@contextlib.contextmanager
-def _temporary_file(data: bytes) -> Iterator[Path]:
-    """A temporary file, because ssl loads keys only from files: in memory or a private folder."""
-    # In memory first: the file system of many pods is read-only.
-    if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("serving.pem"), "wb") as file:
-            file.write(data)
-            file.flush()
-            yield Path(f"/proc/self/fd/{file.fileno()}")
-        return
-    with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
-        path = Path(folder) / "serving.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(data)
-        yield path
+def _own_names() -> list[str]:
+    return ["localhost", socket.gethostname()[:253], "127.0.0.1", "::1"]
 
 
-def _make_certificate(host: str, now: float) -> tuple[bytes, bytes]:
+def _make_pair(names: tuple[str, ...], now: float, lifetime: float) -> KeyPair:
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -81,24 +84,38 @@ def _make_certificate(host: str, now: float) -> tuple[bytes, bytes]:
         ) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "appsdk-operator")])
-    names: list[Any] = [x509.DNSName("localhost"), x509.DNSName(socket.gethostname()[:253])]
-    addresses = {host, "127.0.0.1", "::1"} - {"::", "0.0.0.0"}  # noqa: S104 - binds nothing
-    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in sorted(addresses)]
-    start = dt.datetime.fromtimestamp(now, dt.UTC) - dt.timedelta(minutes=5)
+    moment = dt.datetime.fromtimestamp(now, dt.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + _LIFETIME)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .not_valid_before(moment - _CLOCK_DIFFERENCE)
+        .not_valid_after(moment + dt.timedelta(seconds=lifetime))
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(each, x509) for each in names]),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    return certificate.public_bytes(pem), key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return KeyPair(
+        certificate.public_bytes(pem),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
+
+
+def _general_name(name: str, x509: Any) -> Any:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    if not name:
+        raise ValueError("names: one is empty: leave it out")
+    try:
+        return x509.DNSName(name)
+    except ValueError as error:
+        raise ValueError(f"name {name!r}: use a DNS name in ASCII, or an IP address") from error

@@ -37,7 +37,7 @@ from appsdk_operator.serving._messages import (
     HTTPResponse,
     text_response,
 )
-from appsdk_operator.serving._tls import TLSOptions
+from appsdk_operator.serving._tls import ServerContexts, TLSOptions
 
 if TYPE_CHECKING:
     import ssl
@@ -84,7 +84,11 @@ class HTTPServer:
         address: ``host:port``, ``[IPv6]:port``, or ``:port`` for all addresses of this machine;
             port 0 is any free one.
         name: its name in logs, threads and errors; default ``"http"``.
-        tls: serve HTTPS; default: plain HTTP.
+        tls: serve HTTPS; default: plain HTTP. Without files in it the server makes a self-signed
+            certificate, unless ``certificates`` is given.
+        certificates: serve HTTPS with certificates from this source, for example
+            :class:`SelfSigned`; the server runs and closes it. The client authorities and the
+            minimum version of ``tls`` hold for it. Default: those of ``tls``.
         limits: limits for clients.
         only_serve_when_leader: whether a manager runs it only on the leader; default: on all
             replicas.
@@ -106,6 +110,7 @@ class HTTPServer:
         *,
         name: str = "http",
         tls: TLSOptions | None = None,
+        certificates: Certificates | None = None,
         limits: HTTPLimits | None = None,
         only_serve_when_leader: bool = False,
         shutdown_timeout: float = 60.0,
@@ -116,6 +121,7 @@ class HTTPServer:
         """See the class."""
         if not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout}: use at least 0 seconds")
+        tls = _checked_tls(tls, certificates)
         self.name: Final = name
         self.only_serve_when_leader: Final = only_serve_when_leader
         self._limits = limits or HTTPLimits()
@@ -124,12 +130,14 @@ class HTTPServer:
         self._listener = listen(address, f"{name} server")
         self._address = format_address(self._listener.getsockname())
         self._certificates: Certificates | None = None
+        self._contexts: ServerContexts | None = None
         if tls is not None:
             host = str(self._listener.getsockname()[0])
             try:
-                self._certificates = load_certificates(
+                self._certificates = certificates or load_certificates(
                     tls, host, clock=clock, metrics=metrics or default_metrics()
                 )
+                self._contexts = ServerContexts(tls, self._certificates.pair, name)
             except BaseException:
                 self._listener.close()
                 raise
@@ -370,8 +378,20 @@ class HTTPServer:
         self._pool.enter(connection, phase, seconds)
 
     def server_context(self) -> ssl.SSLContext | None:
-        """For connections: the TLS context; None for plain HTTP."""
-        return None if self._certificates is None else self._certificates.context()
+        """For connections: the TLS context; None for plain HTTP.
+
+        Raises:
+            OSError: there is no certificate yet.
+        """
+        if self._contexts is None:
+            return None
+        try:
+            return self._contexts.get()
+        except OSError:
+            raise
+        except Exception as error:
+            _log.exception("the source of the %s server's certificate failed", self.name)
+            raise OSError(f"the {self.name} server has no certificate") from error
 
     def answer(self, request: HTTPRequest) -> HTTPResponse:
         """For connections and tests: the response to a request."""
@@ -404,6 +424,29 @@ class HTTPServer:
                 return exact
             found = [route for route in self._routes.values() if route.matches(path)]
         return max(found, key=lambda route: len(route.path), default=None)
+
+
+def _checked_tls(tls: TLSOptions | None, certificates: Certificates | None) -> TLSOptions | None:
+    """The TLS options of a server; None for plain HTTP."""
+    if certificates is None:
+        return tls
+    missing = [name for name in ("pair", "run", "close") if not hasattr(certificates, name)]
+    if missing or isinstance(certificates, type):
+        raise TypeError(
+            f"certificates={certificates!r} is no source of certificates: give an object with the "
+            "methods of Certificates, for example SelfSigned(), or files in tls=TLSOptions(…)"
+        )
+    own: TLSOptions | None = getattr(certificates, "tls", None)
+    if tls is None:
+        return own or TLSOptions()
+    if tls.cert_file is not None:
+        raise ValueError("certificates and tls with cert_file: give the one or the other")
+    if own is not None and own.client_ca_file not in (None, tls.client_ca_file):
+        raise ValueError(
+            f"client_ca_file={own.client_ca_file} of the certificates and tls without it: give it "
+            "in tls"
+        )
+    return tls
 
 
 def _configure(sock: socket.socket) -> None:

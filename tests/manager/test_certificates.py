@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator.manager import CertificatePair, HTTPResponse, HTTPServer, TLSOptions
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.serving import CertificateFiles, KeyPair, SelfSigned
 
 READS = "certwatcher_read_certificate_total"
 ERRORS = "certwatcher_read_certificate_errors_total"
@@ -190,8 +191,9 @@ def test_old_tls_is_not_spoken(serve: Any, files: Files) -> None:
 
 def make_context(options: TLSOptions) -> ssl.SSLContext:
     with contextlib.closing(make(options)) as server:
-        assert server.certificates is not None
-        return server.certificates.context()
+        context = server.server_context()
+        assert context is not None
+        return context
 
 
 def test_with_a_client_authority_only_its_clients_are_served(
@@ -398,3 +400,184 @@ def test_files_that_cannot_be_used_are_an_error_at_construction(files: Files) ->
     files.write(*certificate("locked", b"password"))
     with pytest.raises(ValueError, match="store it without one"):
         files.pair()
+
+
+# -- sources of certificates -----------------------------------------------------------------------
+
+
+class Source:
+    """Shows whatever pair it was given last."""
+
+    def __init__(self, *pair: bytes) -> None:
+        self.now: KeyPair | None = KeyPair(*pair) if pair else None
+        self.calls: list[str] = []
+        self.failure: Exception | None = None
+
+    def pair(self) -> KeyPair:
+        if self.failure is not None:
+            raise self.failure
+        if self.now is None:
+            raise OSError("none yet")
+        return self.now
+
+    def run(self, stop: StopSignal, /) -> None:
+        self.calls.append("run")
+        stop.wait()
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def of_source(source: Any, **options: Any) -> HTTPServer:
+    server = HTTPServer("127.0.0.1:0", certificates=source, metrics=Metrics(), **options)
+    server.add_handler("/", lambda _: HTTPResponse(body=b"hello"))
+    return server
+
+
+def test_a_server_shows_the_newest_pair_of_its_source(serve: Any) -> None:
+    one, two = certificate("one"), certificate("two")
+    source = Source(*one)
+    served = serve(of_source(source))
+    assert name_shown(served, one[0], two[0]) == "one"
+    source.now = KeyPair(*two)
+    assert name_shown(served, one[0], two[0]) == "two"
+    served.stop()
+    assert source.calls == ["run", "close"]
+
+
+def test_without_a_pair_connections_end_until_there_is_one(serve: Any) -> None:
+    source = Source()
+    served = serve(of_source(source))
+    one = certificate("one")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        name_shown(served, one[0])
+    source.now = KeyPair(*one)
+    assert name_shown(served, one[0]) == "one"
+
+
+def test_a_pair_that_cannot_be_used_leaves_the_one_before_in_use(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = certificate("one"), certificate("two")
+    source = Source(*one)
+    served = serve(of_source(source))
+    for pair in [(two[0], one[1]), (b"garbage", b"garbage"), certificate("locked", b"password")]:
+        source.now = KeyPair(*pair)
+        caplog.clear()
+        for _ in range(2):
+            assert name_shown(served, one[0]) == "one"
+        assert caplog.text.count("; the one before stays in use") == 1
+        assert "PRIVATE KEY" not in caplog.text
+    with pytest.raises(ValueError, match="the http server cannot use its certificate"):
+        of_source(Source(two[0], one[1]))
+
+
+def test_a_source_that_fails_costs_a_connection_and_not_the_server(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = certificate("one")
+    source = Source(*one)
+    served = serve(of_source(source))
+    source.failure = KeyError("a mistake")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        name_shown(served, one[0])
+    assert "the source of the http server's certificate failed" in caplog.text
+    source.failure = None
+    assert name_shown(served, one[0]) == "one"
+
+
+SOURCES: dict[str, Callable[[Files], Any]] = {
+    "files": lambda files: files.pair(metrics=Metrics()),
+    "self-signed": lambda _: SelfSigned(),
+    "own": lambda _: Source(*certificate("own")),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_client_authority_and_oldest_version_hold_for_each_source(
+    kind: str, serve: Any, files: Files, tmp_path: Path
+) -> None:
+    authority, key = certificate("apiserver")
+    put(tmp_path / "ca.crt", authority)
+    (tmp_path / "client.pem").write_bytes(authority + key)
+    (tmp_path / "other.pem").write_bytes(b"".join(certificate("other")))
+    source = SOURCES[kind](files)
+    tls = TLSOptions(client_ca_file=tmp_path / "ca.crt", minimum_version="TLSv1.3")  # type: ignore[arg-type]
+    served = serve(of_source(source, tls=tls))
+    trusted = source.pair().certificate
+    for wrong in (None, "other.pem"):
+        context = trusting(trusted)
+        if wrong:
+            context.load_cert_chain(tmp_path / wrong)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            served.get(context=context)
+    context = trusting(trusted)
+    context.load_cert_chain(tmp_path / "client.pem")
+    assert served.get(context=context).text == "hello"
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        served.get(context=context)
+    # The authorities change; the source does not.
+    put(tmp_path / "ca.crt", (tmp_path / "other.pem").read_bytes())
+    context = trusting(trusted)
+    context.load_cert_chain(tmp_path / "other.pem")
+    assert served.get(context=context).text == "hello"
+
+
+def test_the_newest_version_that_both_speak_is_used(serve: Any) -> None:
+    one = certificate("one")
+    served = serve(of_source(Source(*one)))
+    for limit, spoken in [(ssl.TLSVersion.TLSv1_2, "TLSv1.2"), (None, "TLSv1.3")]:
+        context = trusting(one[0])
+        if limit:
+            context.maximum_version = limit
+        with served.connect() as raw, context.wrap_socket(raw) as secure:
+            assert secure.version() == spoken
+
+
+def test_files_as_a_source_bring_their_own_client_authority(
+    serve: Any, files: Files, tmp_path: Path
+) -> None:
+    put(tmp_path / "ca.crt", certificate("apiserver")[0])
+    source = CertificateFiles(
+        files.cert, files.key, client_ca_file=tmp_path / "ca.crt", metrics=Metrics()
+    )
+    served = serve(of_source(source))
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        served.get(context=trusting(files.cert.read_bytes()))
+    with pytest.raises(ValueError, match=r"ca\.crt of the certificates and tls without it"):
+        of_source(source, tls=TLSOptions())
+
+
+def test_a_source_and_files_together_are_refused(files: Files) -> None:
+    with pytest.raises(ValueError, match="give the one or the other"):
+        of_source(SelfSigned(), tls=files.tls())
+    for wrong in (object(), "tls.crt", SelfSigned):
+        with pytest.raises(TypeError, match="is no source of certificates: give an object"):
+            of_source(wrong)
+
+
+def test_a_self_signed_certificate_is_for_the_names_given(serve: Any) -> None:
+    source = SelfSigned("hooks.example.test", "10.1.2.3", lifetime=3600)
+    assert "hooks.example.test" in source.names
+    served = serve(of_source(source))
+    context = ssl.create_default_context(cadata=source.pem.decode())
+    with (
+        served.connect() as raw,
+        context.wrap_socket(raw, server_hostname="hooks.example.test") as secure,
+    ):
+        found = secure.getpeercert()
+    assert found is not None
+    assert ("IP Address", "10.1.2.3") in found["subjectAltName"]
+    assert "PRIVATE" not in repr(source) + repr(source.pair())
+    for names, options, text in [
+        ([""], {}, "one is empty"),
+        (["ü.test"], {}, "use a DNS name in ASCII"),
+        ([], {"lifetime": 0}, "lifetime=0"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            SelfSigned(*names, **options)  # type: ignore[arg-type]
+
+
+def test_the_former_name_of_certificate_files_works() -> None:
+    assert CertificatePair is CertificateFiles
