@@ -92,6 +92,8 @@ NAMES = {
         never_retry opinionated_retry_dequeue_policy
     """,
     "webhooks": """
+        Selector TokenReviewHandler TokenReviewRequest TokenReviewResponse
+        TokenReviewWebhook UserInfo WebhookRule WebhookRuleOptions
     """,
 }
 

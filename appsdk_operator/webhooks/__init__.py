@@ -11,7 +11,30 @@ from typing import TYPE_CHECKING
 
 from appsdk_operator._lazy import homes, loader
 
-_MODULES: dict[str, tuple[str, ...]] = {}
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks._authentication.reviews import (
+        TokenReviewRequest as TokenReviewRequest,
+    )
+    from appsdk_operator.webhooks._authentication.reviews import (
+        TokenReviewResponse as TokenReviewResponse,
+    )
+    from appsdk_operator.webhooks._authentication.webhook import (
+        TokenReviewHandler as TokenReviewHandler,
+    )
+    from appsdk_operator.webhooks._authentication.webhook import (
+        TokenReviewWebhook as TokenReviewWebhook,
+    )
+    from appsdk_operator.webhooks._rules import Selector as Selector
+    from appsdk_operator.webhooks._rules import WebhookRule as WebhookRule
+    from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
+    from appsdk_operator.webhooks._users import UserInfo as UserInfo
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "webhooks._authentication.reviews": ("TokenReviewRequest", "TokenReviewResponse"),
+    "webhooks._authentication.webhook": ("TokenReviewHandler", "TokenReviewWebhook"),
+    "webhooks._rules": ("Selector", "WebhookRule", "WebhookRuleOptions"),
+    "webhooks._users": ("UserInfo",),
+}
 
 _HOMES = homes(_MODULES)
 
