@@ -59,13 +59,14 @@ NAMES = {
         Shards TLSOptions WarmUpRunnable elector_config
     """,
     "resource": """
-        AnyObject DecodeError EncodeError FieldSelection FieldSelector IntoObject Kind
-        LabelSelection LabelSelector Lines ListPage MetadataOnlyError MutableObject Object
-        ObjectKey ObjectWrapper OwnerReference PatchError PatchTestFailed ReadOnlyError
-        Scope SelectorError Undecodable UndecodableEvent WatchEvent WatchEventType
-        WrongKindError apply_json_patch apply_merge_patch as_object create_merge_patch
-        custom_resource_definition decode_json decode_list decode_watch_event
-        decode_watch_events dump_yaml encode_json is_older_version load_yaml parse_time
+        AnyObject DecodeError EncodeError FieldSelection FieldSelector IntoObject JsonPatch
+        Kind LabelSelection LabelSelector Lines ListPage MergePatch MetadataOnlyError
+        MutableObject Object ObjectKey ObjectWrapper OwnerReference Patch PatchError
+        PatchTestFailed ReadOnlyError Scope SelectorError StrategicMergePatch Undecodable
+        UndecodableEvent WatchEvent WatchEventType WrongKindError apply_json_patch
+        apply_merge_patch as_object create_merge_patch custom_resource_definition
+        decode_json decode_list decode_watch_event decode_watch_events dump_yaml encode_json
+        is_older_version load_yaml parse_time
     """,
     "runtime": """
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter

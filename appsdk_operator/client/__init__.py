@@ -61,10 +61,6 @@ from appsdk_operator.client._api.options import SubresourceCreateOptions as Subr
 from appsdk_operator.client._api.options import SubresourceUpdateOptions as SubresourceUpdateOptions
 from appsdk_operator.client._api.options import WriteOptions as WriteOptions
 from appsdk_operator.client._api.pagination import PaginationGuard as PaginationGuard
-from appsdk_operator.client._api.patches import JsonPatch as JsonPatch
-from appsdk_operator.client._api.patches import MergePatch as MergePatch
-from appsdk_operator.client._api.patches import Patch as Patch
-from appsdk_operator.client._api.patches import StrategicMergePatch as StrategicMergePatch
 from appsdk_operator.client._api.protocols import ClientLike as ClientLike
 from appsdk_operator.client._api.protocols import Reader as Reader
 from appsdk_operator.client._api.protocols import SubresourceLike as SubresourceLike
@@ -124,6 +120,10 @@ from appsdk_operator.client._wrappers.interceptor import InterceptedClient as In
 from appsdk_operator.client._wrappers.namespaced import NamespacedClient as NamespacedClient
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper as ClientWrapper
 from appsdk_operator.client._wrappers.wrapper import SubresourceWrapper as SubresourceWrapper
+from appsdk_operator.resource import JsonPatch as JsonPatch
+from appsdk_operator.resource import MergePatch as MergePatch
+from appsdk_operator.resource import Patch as Patch
+from appsdk_operator.resource import StrategicMergePatch as StrategicMergePatch
 
 # Loads ssl, which a client of a plain server does without.
 if TYPE_CHECKING:

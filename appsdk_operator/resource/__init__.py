@@ -56,6 +56,10 @@ from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
 from appsdk_operator.resource._object import is_older_version as is_older_version
 from appsdk_operator.resource._object import parse_time as parse_time
+from appsdk_operator.resource._patch_types import JsonPatch as JsonPatch
+from appsdk_operator.resource._patch_types import MergePatch as MergePatch
+from appsdk_operator.resource._patch_types import Patch as Patch
+from appsdk_operator.resource._patch_types import StrategicMergePatch as StrategicMergePatch
 from appsdk_operator.resource._patches import PatchError as PatchError
 from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
 from appsdk_operator.resource._patches import apply_json_patch as apply_json_patch
@@ -105,22 +109,26 @@ __all__ = [
     "FieldSelection",
     "FieldSelector",
     "IntoObject",
+    "JsonPatch",
     "Kind",
     "LabelSelection",
     "LabelSelector",
     "Lines",
     "ListPage",
+    "MergePatch",
     "MetadataOnlyError",
     "MutableObject",
     "Object",
     "ObjectKey",
     "ObjectWrapper",
     "OwnerReference",
+    "Patch",
     "PatchError",
     "PatchTestFailed",
     "ReadOnlyError",
     "Scope",
     "SelectorError",
+    "StrategicMergePatch",
     "Undecodable",
     "UndecodableEvent",
     "WatchEvent",

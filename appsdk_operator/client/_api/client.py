@@ -20,7 +20,6 @@ from appsdk_operator.client._api.options import (
     delete_body,
 )
 from appsdk_operator.client._api.pagination import PaginationGuard
-from appsdk_operator.client._api.patches import MergePatch, Patch
 from appsdk_operator.client._api.protocols import ClientLike
 from appsdk_operator.client._api.subresource import SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig
@@ -35,7 +34,9 @@ from appsdk_operator.resource import (
     Kind,
     LabelSelection,
     ListPage,
+    MergePatch,
     Object,
+    Patch,
     Undecodable,
     check_kind,
 )

@@ -7,7 +7,6 @@ from typing import Protocol, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, Propagation
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.resource import (
     AnyObject,
@@ -16,6 +15,7 @@ from appsdk_operator.resource import (
     LabelSelection,
     ListPage,
     Object,
+    Patch,
 )
 from appsdk_operator.runtime import StopSignal
 

@@ -9,7 +9,6 @@ import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, write_query
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._request import JSON, Request, query_of
 from appsdk_operator.client._transport.response_errors import check_status, wrong_answer
 from appsdk_operator.resource import (
@@ -19,6 +18,7 @@ from appsdk_operator.resource import (
     ListPage,
     MutableObject,
     Object,
+    Patch,
     Scope,
     check_kind,
     check_namespace_name,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, final
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.options import FieldValidation, write_query
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._request import Request
-from appsdk_operator.resource import AnyObject, Kind, Object, check_path_segment
+from appsdk_operator.resource import AnyObject, Kind, Object, Patch, check_path_segment
 from appsdk_operator.runtime.validation import check_text
 
 if TYPE_CHECKING:

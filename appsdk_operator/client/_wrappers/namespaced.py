@@ -19,7 +19,6 @@ from appsdk_operator.client._api.options import (
     WatchOptions,
     WriteOptions,
 )
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._api.request_builders import check_object
 from appsdk_operator.client._transport.watch import WatchStream
@@ -30,6 +29,7 @@ from appsdk_operator.resource import (
     ListPage,
     MutableObject,
     Object,
+    Patch,
     check_kind,
     check_path_segment,
 )

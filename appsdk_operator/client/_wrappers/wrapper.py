@@ -19,10 +19,9 @@ from appsdk_operator.client._api.options import (
     WatchOptions,
     WriteOptions,
 )
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._transport.watch import WatchStream
-from appsdk_operator.resource import AnyObject, Kind, ListPage, Object
+from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 
 __all__ = ["ClientWrapper", "SubresourceWrapper"]
 

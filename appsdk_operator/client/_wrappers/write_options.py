@@ -14,10 +14,9 @@ from appsdk_operator.client._api.options import (
     SubresourceUpdateOptions,
     WriteOptions,
 )
-from appsdk_operator.client._api.patches import Patch
 from appsdk_operator.client._api.protocols import SubresourceLike
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper, SubresourceWrapper
-from appsdk_operator.resource import AnyObject, Kind, Object
+from appsdk_operator.resource import AnyObject, Kind, Object, Patch
 
 __all__ = ["WriteOptionsClient"]
 

@@ -7,9 +7,36 @@ from typing import Any, Protocol
 
 import attrs
 
-from appsdk_operator.resource import MutableObject, Object, create_merge_patch, encode_json
+from appsdk_operator.resource import _codec
+from appsdk_operator.resource._codec import encode as encode_json
+from appsdk_operator.resource._json_diff import json_diff
+from appsdk_operator.resource._object import MutableObject, Object
+from appsdk_operator.resource._patches import create_merge_patch
 
 __all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch"]
+
+
+def _json_of(value: Any) -> bytes:
+    """The JSON text of an object, or of plain values that may contain typed ones."""
+    if isinstance(value, Object):
+        return value.raw
+    return encode_json(_codec.plain_copy(value.data if isinstance(value, MutableObject) else value))
+
+
+def _lock_version(value: Any) -> str:
+    """The resource version of an object in plain values.
+
+    Raises:
+        ValueError: it has none.
+    """
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not isinstance(version, str) or not version:
+        raise ValueError(
+            "an optimistic lock needs the resource version of the object as it was read: "
+            "get it from the server first"
+        )
+    return version
 
 
 class Patch(Protocol):
@@ -60,6 +87,60 @@ class JsonPatch:
     operations: Sequence[Mapping[str, Any]] = attrs.field(repr=False, validator=_operations)
 
     content_type = "application/json-patch+json"
+
+    @classmethod
+    def between(cls, before: Any, after: Any, *, optimistic_lock: bool = False) -> JsonPatch:
+        """The smallest patch from one state of an object, or of any JSON value, to another.
+
+        ``apply_json_patch(before, patch.operations)`` has the value of ``after``, with the types of
+        its numbers: 1, 1.0 and true differ, as do 0.0 and -0.0. Numbers keep all digits. A null is
+        a value. The order of keys does not count. The same arguments give the same patch; equal
+        ones give an empty one.
+
+        What is the same before and after is in no operation: members of objects, and in lists the
+        longest common subsequence of equal items. Other items of a list are the same item, changed,
+        if they have one name (``name``, ``key`` or ``type``), else if they have one place between
+        their neighbours. There is one operation for each member or item that was added, removed or
+        changed: ``add`` (with ``-`` at the end of a list), ``remove`` or ``replace``, never
+        ``move`` or ``copy``.
+
+        A list, or an item of one, is replaced as a whole if that is shorter than several operations
+        within it; an object elsewhere only if that is 64 KiB shorter, or if it would need more than
+        10,000 operations, the most that an API server takes.
+
+        The time grows with the size of the values, also for lists of many items: beyond 32 equal
+        candidates for each item, and 64 added or removed items, the common subsequence may be
+        shorter than the longest.
+
+        Args:
+            before: an :class:`Object`, a :class:`MutableObject`, or plain JSON values. Not changed.
+            after: likewise. Not changed, nor are later changes to it in the patch.
+            optimistic_lock: the server refuses the patch (:class:`Invalid`, a failed ``test``) if
+                the object has changed since ``before`` was read. Needed where it has lists, whose
+                indexes another writer may have shifted.
+
+        Raises:
+            EncodeError: JSON cannot carry a value (NaN, infinities, unknown types).
+            DecodeError: an object's JSON text is malformed, or has a number beyond Python's.
+            ValueError: ``optimistic_lock`` of an object that has no resource version.
+
+        >>> before = {"spec": {"replicas": 1, "args": ["-v", "--all"]}}
+        >>> after = {"spec": {"replicas": 3, "args": ["--dry-run", "-v", "--all"]}}
+        >>> for operation in JsonPatch.between(before, after).operations:
+        ...     print(operation)
+        {'op': 'replace', 'path': '/spec/replicas', 'value': 3}
+        {'op': 'add', 'path': '/spec/args/0', 'value': '--dry-run'}
+        """
+        old = _json_of(before)
+        new = _json_of(after)
+        same = old == new
+        value = None if same and not optimistic_lock else _codec.decode(old)
+        operations = [] if same else json_diff(value, _codec.decode(new))
+        if optimistic_lock:
+            version = _lock_version(value)
+            test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+            operations.insert(0, test)
+        return cls(operations)
 
     def body(self) -> bytes:
         """The operations as JSON."""
@@ -115,12 +196,8 @@ class MergePatch:
         """
         fields = create_merge_patch(before.to_dict(), after.to_dict())
         if optimistic_lock:
-            if not before.resource_version:
-                raise ValueError(
-                    "an optimistic lock needs the resource version of the object as it was read: "
-                    "get it from the server first"
-                )
-            fields.setdefault("metadata", {})["resourceVersion"] = before.resource_version
+            version = _lock_version({"metadata": {"resourceVersion": before.resource_version}})
+            fields.setdefault("metadata", {})["resourceVersion"] = version
         return cls(fields)
 
     def body(self) -> bytes:
