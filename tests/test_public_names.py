@@ -93,8 +93,8 @@ NAMES = {
         never_retry opinionated_retry_dequeue_policy
     """,
     "webhooks": """
-        Selector TokenReviewHandler TokenReviewRequest TokenReviewResponse
-        TokenReviewWebhook UserInfo WebhookRule WebhookRuleOptions
+        ASGIWebhooks Selector TokenReviewHandler TokenReviewRequest TokenReviewResponse
+        TokenReviewWebhook UserInfo WSGIWebhooks WebhookRule WebhookRuleOptions asgi wsgi
     """,
 }
 

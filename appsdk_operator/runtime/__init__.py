@@ -50,10 +50,13 @@ from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
 from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
 from appsdk_operator.runtime._stop import check_stop as check_stop
+from appsdk_operator.runtime._threads import CoroutineRunner as CoroutineRunner
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
 from appsdk_operator.runtime._threads import as_exception as as_exception
+from appsdk_operator.runtime._threads import present_runner as present_runner
 from appsdk_operator.runtime._threads import settle as settle
+from appsdk_operator.runtime._threads import settle_on as settle_on
 from appsdk_operator.runtime._waiters import Latch as Latch
 from appsdk_operator.runtime._waiters import Waiters as Waiters
 from appsdk_operator.runtime._weak import weak_method as weak_method

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._logging import get_logger
@@ -16,7 +16,15 @@ from appsdk_operator.runtime._logging import get_logger
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["LoopThread", "ThreadGroup", "as_exception", "settle"]
+__all__ = [
+    "CoroutineRunner",
+    "LoopThread",
+    "ThreadGroup",
+    "as_exception",
+    "present_runner",
+    "settle",
+    "settle_on",
+]
 
 _log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
@@ -160,15 +168,9 @@ class LoopThread:
             coroutine.close()
             raise
 
-    @contextlib.contextmanager
-    def bound(self) -> Iterator[None]:
+    def bound(self) -> contextlib.AbstractContextManager[None]:
         """Make :func:`settle` use this loop in the calling thread."""
-        before = getattr(_bound, "loop", None)
-        _bound.loop = self
-        try:
-            yield
-        finally:
-            _bound.loop = before
+        return settle_on(self)
 
     def close(self, timeout: float | None = None) -> list[str]:
         """Cancel running coroutines, stop the loop and join its thread; twice is harmless.
@@ -223,6 +225,31 @@ def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         _log.error("asyncio could not say: %s", context.get("message"), exc_info=error)
 
 
+class CoroutineRunner(Protocol):
+    """Runs coroutines for threads that wait for them, as :class:`LoopThread` does."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine and return its result."""
+        ...
+
+
+@contextlib.contextmanager
+def settle_on(runner: CoroutineRunner | None) -> Iterator[None]:
+    """Make :func:`settle` use ``runner`` in the calling thread; None: a loop for each call."""
+    before = getattr(_bound, "loop", None)
+    _bound.loop = runner
+    try:
+        yield
+    finally:
+        _bound.loop = before
+
+
+def present_runner() -> CoroutineRunner | None:
+    """The runner of :func:`settle` in the calling thread, for :func:`settle_on` in another one."""
+    runner: CoroutineRunner | None = getattr(_bound, "loop", None)
+    return runner
+
+
 def settle(outcome: Any) -> Any:
     """Return ``outcome``, or if that is awaitable, its result.
 
@@ -231,7 +258,7 @@ def settle(outcome: Any) -> Any:
     """
     if outcome is None or not inspect.isawaitable(outcome):
         return outcome
-    loop: LoopThread | None = getattr(_bound, "loop", None)
+    loop = present_runner()
     # A coroutine is not wrapped, so that a closed loop can close it instead of leaving it open.
     coroutine = outcome if inspect.iscoroutine(outcome) else _wait_for(outcome)
     if loop is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._certificates import Certificates as Certificates
     from appsdk_operator.serving._key_pair import KeyPair as KeyPair
     from appsdk_operator.serving._limits import HTTPLimits as HTTPLimits
+    from appsdk_operator.serving._messages import Headers as Headers
     from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
     from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
     from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
@@ -46,6 +47,7 @@ _MODULES = {
         "HTTPHandler",
         "HTTPRequest",
         "HTTPResponse",
+        "Headers",
         "text_response",
     ),
     "serving._self_signed": ("SelfSigned",),

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._authentication.webhook import (
         TokenReviewWebhook as TokenReviewWebhook,
     )
+    from appsdk_operator.webhooks._frameworks.asgi import ASGIWebhooks as ASGIWebhooks
+    from appsdk_operator.webhooks._frameworks.asgi import asgi as asgi
+    from appsdk_operator.webhooks._frameworks.wsgi import WSGIWebhooks as WSGIWebhooks
+    from appsdk_operator.webhooks._frameworks.wsgi import wsgi as wsgi
     from appsdk_operator.webhooks._rules import Selector as Selector
     from appsdk_operator.webhooks._rules import WebhookRule as WebhookRule
     from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 _MODULES: dict[str, tuple[str, ...]] = {
     "webhooks._authentication.reviews": ("TokenReviewRequest", "TokenReviewResponse"),
     "webhooks._authentication.webhook": ("TokenReviewHandler", "TokenReviewWebhook"),
+    "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),
+    "webhooks._frameworks.wsgi": ("WSGIWebhooks", "wsgi"),
     "webhooks._rules": ("Selector", "WebhookRule", "WebhookRuleOptions"),
     "webhooks._users": ("UserInfo",),
 }

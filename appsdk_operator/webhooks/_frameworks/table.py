@@ -1,0 +1,48 @@
+"""What the applications need of the webhooks that they carry."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from appsdk_operator.serving import HTTPRequest, HTTPResponse
+
+__all__ = ["Table", "WebhookTable", "table_of"]
+
+
+@runtime_checkable
+class WebhookTable(Protocol):
+    """Webhooks by path."""
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body that one of them takes."""
+        ...
+
+    def answer(self, request: HTTPRequest, /) -> HTTPResponse:
+        """The answer of the webhook at the request's path."""
+        ...
+
+
+class _Host(Protocol):
+    @property
+    def webhooks(self) -> WebhookTable:
+        """Its webhooks."""
+        ...
+
+
+Table: TypeAlias = "WebhookTable | _Host"
+
+
+def table_of(webhooks: Any) -> WebhookTable:
+    """The webhooks of what was given: those themselves, or those of a server or another host.
+
+    Raises:
+        TypeError: it has none.
+    """
+    found = webhooks if isinstance(webhooks, WebhookTable) else getattr(webhooks, "webhooks", None)
+    if isinstance(webhooks, type) or not isinstance(found, WebhookTable):
+        raise TypeError(
+            f"webhooks={webhooks!r} has no webhooks: give Webhooks(), to which they were added, or "
+            "a WebhookServer"
+        )
+    return found

@@ -1,0 +1,118 @@
+"""Webhooks as a WSGI application, for Flask, Django and their like."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, final
+
+from appsdk_operator.serving import Headers, HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.webhooks._frameworks.table import Table, WebhookTable, table_of
+
+__all__ = ["WSGIWebhooks", "wsgi"]
+
+_PART: Final = 1 << 16
+StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
+
+
+def wsgi(webhooks: Table) -> WSGIWebhooks:
+    """Webhooks as a WSGI application, to be served or mounted below any path.
+
+    The server of the application has to serve HTTPS, as API servers call nothing else; paths of the
+    webhooks are those below the mount point::
+
+        hooks = Webhooks()
+        webhook_for(hooks, WIDGET).validate(create=check).complete()
+        flask.wsgi_app = DispatcherMiddleware(flask.wsgi_app, {"/hooks": webhooks.wsgi(hooks)})
+
+    Handlers run in the thread in which the server calls the application; how many do at once is the
+    server's affair. An ``async def`` handler gets an event loop of its own for each call.
+
+    Args:
+        webhooks: the :class:`Webhooks`, or something that has some, such as a WebhookServer.
+
+    Raises:
+        TypeError: ``webhooks`` has none.
+    """
+    return WSGIWebhooks(webhooks)
+
+
+@final
+class WSGIWebhooks:
+    """A WSGI application that answers reviews, see :func:`wsgi`."""
+
+    def __init__(self, webhooks: Table) -> None:
+        """See :func:`wsgi`."""
+        self._table: WebhookTable = table_of(webhooks)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        response = self._answer(environ)
+        try:
+            phrase = http.HTTPStatus(response.status).phrase
+        except ValueError:
+            phrase = "Unknown"
+        fields = {
+            "Content-Type": response.content_type,
+            "Content-Length": str(len(response.body)),
+            **response.headers,
+        }
+        start_response(f"{response.status} {phrase}", list(fields.items()))
+        return [response.body]
+
+    def _answer(self, environ: dict[str, Any]) -> HTTPResponse:
+        method = environ["REQUEST_METHOD"]
+        if method != "POST":
+            text = f"405 {method} is not allowed here: reviews are POSTed"
+            return text_response(405, text, Allow="POST")
+        try:
+            body = _read_body(environ, self._table.max_body_bytes + 1)
+        except ValueError as error:
+            return text_response(400, f"400 {error}")
+        return self._table.answer(_request(environ, body))
+
+
+def _read_body(environ: dict[str, Any], limit: int) -> bytes:
+    """At most ``limit`` bytes of the body.
+
+    Raises:
+        ValueError: the length is no number, or the client sent less.
+    """
+    text = environ.get("CONTENT_LENGTH") or ""
+    if text and not (text.isascii() and text.isdigit()):
+        raise ValueError("the content length is no number")
+    if not text and not environ.get("wsgi.input_terminated"):
+        return b""  # reading on would wait for ever
+    wanted = min(int(text), limit) if text else limit
+    source = environ["wsgi.input"]
+    parts: list[bytes] = []
+    left = wanted
+    while left > 0:
+        part: bytes = source.read(min(left, _PART))
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    if left > 0 and text:
+        raise ValueError(f"the body ends {left} bytes early")
+    return b"".join(parts)
+
+
+def _request(environ: dict[str, Any], body: bytes) -> HTTPRequest:
+    fields = [
+        (name[5:].replace("_", "-"), str(value))
+        for name, value in environ.items()
+        if name.startswith("HTTP_")
+    ]
+    if environ.get("CONTENT_TYPE"):
+        fields.append(("Content-Type", str(environ["CONTENT_TYPE"])))
+    # WSGI's texts are bytes in disguise.
+    path = str(environ.get("PATH_INFO") or "/").encode("latin-1", "replace")
+    return HTTPRequest(
+        method=environ["REQUEST_METHOD"],
+        path=path.decode("utf-8", "replace"),
+        query_string=environ.get("QUERY_STRING") or "",
+        headers=Headers(fields),
+        body=body,
+        peer=environ.get("REMOTE_ADDR") or "",
+    )
