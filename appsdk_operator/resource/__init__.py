@@ -73,6 +73,11 @@ from appsdk_operator.resource._selectors import SelectorError as SelectorError
 from appsdk_operator.resource._selectors import field_selector_of as field_selector_of
 from appsdk_operator.resource._selectors import label_selector_of as label_selector_of
 from appsdk_operator.resource._stream_lines import Lines as Lines
+from appsdk_operator.resource._versions import ConversionError as ConversionError
+from appsdk_operator.resource._versions import Converter as Converter
+from appsdk_operator.resource._versions import Spoke as Spoke
+from appsdk_operator.resource._versions import Versions as Versions
+from appsdk_operator.resource._versions import convert_parts as convert_parts
 
 # Imported on first use: PyYAML takes longer to import than all the rest.
 if TYPE_CHECKING:
@@ -104,6 +109,8 @@ _HOMES = homes(_MODULES)
 # Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [
     "AnyObject",
+    "ConversionError",
+    "Converter",
     "DecodeError",
     "EncodeError",
     "FieldSelection",
@@ -128,15 +135,18 @@ __all__ = [
     "ReadOnlyError",
     "Scope",
     "SelectorError",
+    "Spoke",
     "StrategicMergePatch",
     "Undecodable",
     "UndecodableEvent",
+    "Versions",
     "WatchEvent",
     "WatchEventType",
     "WrongKindError",
     "apply_json_patch",
     "apply_merge_patch",
     "as_object",
+    "convert_parts",
     "create_merge_patch",
     "custom_resource_definition",
     "decode_json",
