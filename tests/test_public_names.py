@@ -95,8 +95,12 @@ NAMES = {
         never_retry opinionated_retry_dequeue_policy
     """,
     "webhooks": """
-        ASGIWebhooks Selector TokenReviewHandler TokenReviewRequest TokenReviewResponse
-        TokenReviewWebhook UserInfo WSGIWebhooks WebhookRule WebhookRuleOptions asgi wsgi
+        ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
+        Defaulter Defaulting Denied GroupVersionResource MultiMutating
+        MultiValidating Operation Selector TokenReviewHandler TokenReviewRequest
+        TokenReviewResponse TokenReviewWebhook UserInfo Validating ValidationResult
+        Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule
+        WebhookRuleOptions Webhooks admission_request asgi webhook_for wsgi
     """,
 }
 

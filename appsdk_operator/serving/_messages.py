@@ -58,6 +58,10 @@ class Headers(Mapping[str, str]):
         return f"<Headers {', '.join(self._values)}>"
 
 
+def _headers(given: Mapping[str, str]) -> Headers:
+    return given if isinstance(given, Headers) else Headers(list(given.items()))
+
+
 @attrs.frozen(kw_only=True)
 class HTTPRequest:
     """A request. Its ``repr`` shows neither headers nor query nor body."""
@@ -68,7 +72,7 @@ class HTTPRequest:
     """The path with its percent escapes decoded, for example ``/readyz/ping``."""
     query_string: str = attrs.field(default="", repr=False)
     """The part after the question mark, as the client sent it."""
-    headers: Mapping[str, str] = attrs.field(factory=Headers, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=Headers, converter=_headers, repr=False)
     """The header fields; names in any case."""
     body: bytes = attrs.field(default=b"", repr=False)
     """The complete body."""

@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING
 from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
+    from appsdk_operator.webhooks._admission.admission import Admission as Admission
+    from appsdk_operator.webhooks._admission.handlers import AdmissionHandler as AdmissionHandler
+    from appsdk_operator.webhooks._admission.handlers import Defaulter as Defaulter
+    from appsdk_operator.webhooks._admission.handlers import Defaulting as Defaulting
+    from appsdk_operator.webhooks._admission.handlers import MultiMutating as MultiMutating
+    from appsdk_operator.webhooks._admission.handlers import MultiValidating as MultiValidating
+    from appsdk_operator.webhooks._admission.handlers import Validating as Validating
+    from appsdk_operator.webhooks._admission.handlers import ValidationResult as ValidationResult
+    from appsdk_operator.webhooks._admission.handlers import Validator as Validator
+    from appsdk_operator.webhooks._admission.requests import AdmissionRequest as AdmissionRequest
+    from appsdk_operator.webhooks._admission.requests import (
+        GroupVersionResource as GroupVersionResource,
+    )
+    from appsdk_operator.webhooks._admission.requests import Operation as Operation
+    from appsdk_operator.webhooks._admission.requests import admission_request as admission_request
+    from appsdk_operator.webhooks._admission.responses import AdmissionResponse as AdmissionResponse
+    from appsdk_operator.webhooks._admission.responses import Denied as Denied
     from appsdk_operator.webhooks._authentication.reviews import (
         TokenReviewRequest as TokenReviewRequest,
     )
@@ -31,9 +48,42 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._rules import Selector as Selector
     from appsdk_operator.webhooks._rules import WebhookRule as WebhookRule
     from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
+    from appsdk_operator.webhooks._server.builder import WebhookBuilder as WebhookBuilder
+    from appsdk_operator.webhooks._server.builder import webhook_for as webhook_for
+    from appsdk_operator.webhooks._server.webhooks import WebhookHost as WebhookHost
+    from appsdk_operator.webhooks._server.webhooks import Webhooks as Webhooks
     from appsdk_operator.webhooks._users import UserInfo as UserInfo
 
 _MODULES: dict[str, tuple[str, ...]] = {
+    "webhooks._admission.admission": ("Admission",),
+    "webhooks._admission.handlers": (
+        "AdmissionHandler",
+        "Defaulter",
+        "Defaulting",
+        "MultiMutating",
+        "MultiValidating",
+        "Validating",
+        "ValidationResult",
+        "Validator",
+    ),
+    "webhooks._admission.requests": (
+        "AdmissionRequest",
+        "GroupVersionResource",
+        "Operation",
+        "admission_request",
+    ),
+    "webhooks._admission.responses": (
+        "AdmissionResponse",
+        "Denied",
+    ),
+    "webhooks._server.builder": (
+        "WebhookBuilder",
+        "webhook_for",
+    ),
+    "webhooks._server.webhooks": (
+        "WebhookHost",
+        "Webhooks",
+    ),
     "webhooks._authentication.reviews": ("TokenReviewRequest", "TokenReviewResponse"),
     "webhooks._authentication.webhook": ("TokenReviewHandler", "TokenReviewWebhook"),
     "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),

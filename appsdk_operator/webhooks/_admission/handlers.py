@@ -1,0 +1,426 @@
+"""Handlers of admission requests: defaulters, validators, and several in a row."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+
+import attrs
+
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra
+from appsdk_operator.client import ApiError
+from appsdk_operator.resource import (
+    DecodeError,
+    JsonPatch,
+    Kind,
+    MutableObject,
+    Object,
+    check_kind,
+    decode_json,
+    encode_json,
+)
+from appsdk_operator.runtime import settle, validation
+from appsdk_operator.webhooks._admission.requests import AdmissionRequest
+from appsdk_operator.webhooks._admission.responses import AdmissionResponse, Denied
+
+__all__ = [
+    "AdmissionHandler",
+    "DefaultFunction",
+    "Defaulter",
+    "Defaulting",
+    "MultiMutating",
+    "MultiValidating",
+    "UpdateFunction",
+    "Validating",
+    "ValidationResult",
+    "Validator",
+    "name_of",
+]
+
+AdmissionHandler: TypeAlias = Callable[
+    [AdmissionRequest], AdmissionResponse | Awaitable[AdmissionResponse]
+]
+"""Answers an admission request of any kind; plain or ``async def``. Called from several threads at
+once. To deny it returns :meth:`AdmissionResponse.denied`, or raises :class:`Denied` or an
+``ApiError``."""
+
+ValidationResult: TypeAlias = str | Sequence[Any] | AdmissionResponse | None
+"""What a validator returns: None to allow; a text or a list of texts to allow with warnings; a
+non-empty list of field errors to deny with all of them; or a response."""
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+DefaultFunction: TypeAlias = Callable[[MutableObject[S, T]], Any]
+"""A defaulter as a function, plain or ``async def``; see :class:`Defaulter`."""
+ObjectFunction: TypeAlias = Callable[[Object[S, T]], ValidationResult | Awaitable[ValidationResult]]
+"""A validator of new or of deleted objects as a function, plain or ``async def``."""
+UpdateFunction: TypeAlias = Callable[
+    [Object[S, T], Object[S, T]], ValidationResult | Awaitable[ValidationResult]
+]
+"""A validator of changes as a function ``(old, new)``, plain or ``async def``."""
+
+_ALLOWED: Final = AdmissionResponse.allowed()
+_NO_CONTENT: Final = "there is no content to decode"
+
+
+@runtime_checkable
+class Defaulter(Protocol[SpecT, StatusT]):
+    """Completes new and changed objects before they are validated and stored."""
+
+    def default(self, obj: MutableObject[SpecT, StatusT], /) -> Any:
+        """Change ``obj``, or return another object of the same name in its place.
+
+        Whatever it does not touch stays as the user sent it. May be ``async def``. To refuse the
+        object it raises :class:`Denied` or an ``ApiError``.
+        """
+        ...
+
+
+@runtime_checkable
+class Validator(Protocol[SpecT_contra, StatusT_contra]):
+    """Decides whether objects may be created, changed and deleted.
+
+    Each method may be ``async def``. To refuse it raises :class:`Denied` or an ``ApiError`` such as
+    ``Invalid.of(…)``, or returns field errors; see ``ValidationResult`` for other results.
+    """
+
+    def validate_create(self, new: Object[SpecT_contra, StatusT_contra], /) -> Any:
+        """Check an object that would be created."""
+        ...
+
+    def validate_update(
+        self,
+        old: Object[SpecT_contra, StatusT_contra],
+        new: Object[SpecT_contra, StatusT_contra],
+        /,
+    ) -> Any:
+        """Check a change of an object."""
+        ...
+
+    def validate_delete(self, old: Object[SpecT_contra, StatusT_contra], /) -> Any:
+        """Check an object that would be deleted."""
+        ...
+
+
+def name_of(function: object) -> str:
+    """The name of a user function or of a handler, for logs and answers."""
+    own = getattr(function, "name", None)
+    if isinstance(own, str) and own:
+        return own
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return name.replace("<locals>.", "") if isinstance(name, str) else type(function).__name__
+
+
+@final
+class Defaulting(Generic[SpecT, StatusT]):
+    """A handler that completes objects of one kind by a defaulter.
+
+    The answer is the JSON patch from the object as the API server sent it to what the defaulter
+    left, so that fields that the kind's types do not know stay, and numbers keep all digits. An
+    unchanged object has no patch. Deletions are allowed without a call.
+
+    Args:
+        kind: the kind of the objects.
+        defaulter: a function of a MutableObject, or an object with a method ``default``.
+
+    Raises:
+        TypeError: the defaulter cannot be called so; the text says what to give.
+    """
+
+    def __init__(
+        self,
+        kind: Kind[SpecT, StatusT],
+        defaulter: DefaultFunction[SpecT, StatusT] | Defaulter[SpecT, StatusT],
+    ) -> None:
+        """See the class."""
+        self.kind: Kind[SpecT, StatusT] = check_kind(kind)
+        function = getattr(defaulter, "default", None)
+        self._function: Callable[[Any], Any] = _checked_function(
+            "default", defaulter if function is None else function, "obj"
+        )
+        self.name: str = name_of(defaulter)
+        """The name of the defaulter, for logs and answers."""
+
+    def __repr__(self) -> str:
+        return f"<defaulter {self.name} of {self.kind}>"
+
+    def __call__(self, request: AdmissionRequest, /) -> AdmissionResponse:
+        """Answer a request."""
+        if request.operation == "DELETE":
+            return _ALLOWED
+        obj = request.object
+        if obj is None:
+            return AdmissionResponse.errored(400, _NO_CONTENT)
+        raw = obj.viewed_as(self.kind).raw
+        draft = MutableObject(self.kind, decode_json(raw))
+        returned = settle(self._function(draft))
+        after = draft.data if returned is None else self._content_of(returned)
+        before = decode_json(raw)
+        # Spares the comparison; as JSON, because for Python 1, 1.0 and True are equal.
+        if encode_json(after) == encode_json(before):
+            return _ALLOWED
+        self._check_identity(before, after)
+        patch = JsonPatch.between(before, after)
+        return AdmissionResponse.patched(patch) if patch.operations else _ALLOWED
+
+    def _content_of(self, returned: object) -> dict[str, Any]:
+        if isinstance(returned, MutableObject):
+            found = returned.data
+        elif isinstance(returned, Object):
+            found = returned.to_dict()
+        else:
+            raise TypeError(
+                f"it returned {type(returned).__name__}: change the object in place and return "
+                "nothing, or return an object; to refuse it, raise Denied(…)"
+            )
+        if returned.kind != self.kind:
+            raise TypeError(f"it returned an object of {returned.kind} in place of {self.kind}")
+        return found
+
+    def _check_identity(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        for path in (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")):
+            old, new = _at(before, path), _at(after, path)
+            # A name may be set while there is none.
+            if old != new and (old or path[0] != "metadata"):
+                raise ValueError(
+                    f"it changed {'.'.join(path)} from {old!r} to {new!r}, which identifies the "
+                    "object: leave it as it is"
+                )
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+@final
+class Validating(Generic[SpecT, StatusT]):
+    """A handler that checks objects of one kind by functions, or by the methods of a validator.
+
+    An operation without a function is allowed, and so is ``CONNECT``.
+
+    Args:
+        kind: the kind of the objects.
+        validator: an object with the methods of :class:`Validator`, or some of them.
+        create: checks new objects.
+        update: checks changes, with the old object and the new one.
+        delete: checks deletions, with the object as it is stored.
+
+    Raises:
+        TypeError: nothing to call, both a validator and functions, or a wrong signature.
+    """
+
+    def __init__(
+        self,
+        kind: Kind[SpecT, StatusT],
+        validator: Validator[SpecT, StatusT] | None = None,
+        *,
+        create: ObjectFunction[SpecT, StatusT] | None = None,
+        update: UpdateFunction[SpecT, StatusT] | None = None,
+        delete: ObjectFunction[SpecT, StatusT] | None = None,
+    ) -> None:
+        """See the class."""
+        self.kind: Kind[SpecT, StatusT] = check_kind(kind)
+        functions: dict[str, Any] = {"create": create, "update": update, "delete": delete}
+        if validator is not None:
+            if any(function is not None for function in functions.values()):
+                raise TypeError(
+                    "give a validator or the functions create, update, delete; not both"
+                )
+            if callable(validator) and not hasattr(validator, "validate_create"):
+                raise TypeError(
+                    f"validator={name_of(validator)} is a function: say when it is called, with "
+                    "create=, update= or delete="
+                )
+            functions = {name: getattr(validator, f"validate_{name}", None) for name in functions}
+        given = {name: each for name, each in functions.items() if each is not None}
+        if not given:
+            raise TypeError(
+                "nothing would be validated: give create=, update= or delete=, or an object with "
+                "validate_create, validate_update or validate_delete"
+            )
+        for name, function in given.items():
+            _checked_function(name, function, *(("old", "new") if name == "update" else ("obj",)))
+        self._create, self._update, self._delete = functions.values()
+        self._names = {name.upper(): name_of(function) for name, function in given.items()}
+        self.name: str = (
+            ", ".join(dict.fromkeys(self._names.values()))
+            if validator is None
+            else name_of(validator)
+        )
+        """The names of the functions, for logs and answers."""
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations that have a function."""
+        return tuple(self._names)
+
+    def name_for(self, operation: str) -> str:
+        """The name of the function for an operation."""
+        return self._names.get(operation, self.name)
+
+    def __repr__(self) -> str:
+        return f"<validator {self.name} of {self.kind}>"
+
+    def __call__(self, request: AdmissionRequest, /) -> AdmissionResponse:
+        """Answer a request."""
+        operation = request.operation
+        if operation == "CREATE":
+            arguments, function = [request.object], self._create
+        elif operation == "UPDATE":
+            # The new object first, as its errors matter more.
+            new = request.object
+            arguments, function = [request.old_object, new], self._update
+        elif operation == "DELETE":
+            arguments, function = [request.old_object], self._delete
+        elif operation == "CONNECT":
+            return _ALLOWED
+        else:
+            return AdmissionResponse.errored(400, f'unknown operation "{operation}"')
+        objects = [each for each in arguments if each is not None]
+        if len(objects) < len(arguments):
+            return AdmissionResponse.errored(400, _NO_CONTENT)
+        if function is None:
+            return _ALLOWED
+        result = settle(function(*(each.viewed_as(self.kind) for each in objects)))
+        return _ALLOWED if result is None else _response_of(result)
+
+
+def _response_of(result: object) -> AdmissionResponse:
+    if isinstance(result, AdmissionResponse):
+        if result.patch is not None:
+            raise TypeError("a validator cannot change the object: leave that to a defaulter")
+        return result
+    if isinstance(result, str):
+        return _ALLOWED.with_warnings(result)
+    if isinstance(result, (list, tuple)) and all(isinstance(each, str) for each in result):
+        return _ALLOWED.with_warnings(*result)
+    raise TypeError(
+        f"it returned {type(result).__name__}: return nothing to allow, a text or a list of "
+        "texts as warnings, or a list of field errors; to refuse, raise Denied(…)"
+    )
+
+
+class _Multi:
+    """Handlers that are asked one after the other; the first denial ends it."""
+
+    _may_patch = False
+
+    def __init__(self, *handlers: AdmissionHandler) -> None:
+        """The handlers, in order.
+
+        Raises:
+            TypeError: none is given, or one cannot be called with a request.
+        """
+        if not handlers:
+            raise TypeError(f"{type(self).__name__}() has no handlers: give one or more")
+        for handler in handlers:
+            _checked_function("handler", handler, "request")
+        self._handlers = handlers
+        self.name: str = ", ".join(map(name_of, handlers))
+        """The names of the handlers, for logs and answers."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __call__(self, request: AdmissionRequest, /) -> AdmissionResponse:
+        """Answer a request."""
+        operations: list[Mapping[str, Any]] = []
+        merged = _ALLOWED
+        for handler in self._handlers:
+            try:
+                response = answer_of(handler, request)
+            except Exception as error:
+                error.add_note(f"raised by the handler {name_of(handler)} of {self!r}")
+                raise
+            merged = merged.with_warnings(*response.warnings)
+            merged = merged.with_audit_annotations(response.audit_annotations)
+            if not response.is_allowed:
+                # With the warnings of those before it.
+                return attrs.evolve(
+                    response,
+                    patch=None,
+                    warnings=merged.warnings,
+                    audit_annotations=merged.audit_annotations,
+                )
+            if response.patch is not None:
+                if not self._may_patch:
+                    raise TypeError(
+                        f"{name_of(handler)} changes the object, which a validating webhook "
+                        "cannot: use MultiMutating"
+                    )
+                operations += response.patch.operations
+        if not operations:
+            return merged
+        return (
+            AdmissionResponse.patched(operations)
+            .with_warnings(*merged.warnings)
+            .with_audit_annotations(merged.audit_annotations)
+        )
+
+
+@final
+class MultiMutating(_Multi):
+    """Several mutating handlers as one: they are asked in order, and their patches are joined.
+
+    All of them see the object as the API server sent it, so their patches have to touch different
+    fields. The first that denies ends it, without patches and with the warnings so far.
+    """
+
+    _may_patch = True
+
+
+@final
+class MultiValidating(_Multi):
+    """Several validating handlers as one: they are asked in order, and the first that denies ends
+    it, with the warnings so far."""
+
+
+def answer_of(handler: AdmissionHandler, request: AdmissionRequest) -> AdmissionResponse:
+    """The response of one handler; what it raises to deny is a response, too.
+
+    Raises:
+        Exception: what the handler raised otherwise.
+    """
+    try:
+        response = settle(handler(request))
+    except Denied as denied:
+        return denied.response
+    except ApiError as error:
+        return AdmissionResponse.of_error(error)
+    except DecodeError as error:
+        return AdmissionResponse.errored(400, str(error))
+    if not isinstance(response, AdmissionResponse):
+        raise TypeError(
+            f"it returned {type(response).__name__}: return AdmissionResponse.allowed() or another "
+            "response"
+        )
+    return response
+
+
+def _checked_function(what: str, function: Any, *arguments: str) -> Any:
+    """Refuse what is not a function of ``arguments``.
+
+    Raises:
+        TypeError: it cannot be called so; the text says what to give.
+    """
+    name = name_of(function)
+
+    def explain(mismatch: TypeError | None) -> str:
+        wanted = f"give a function of ({', '.join(arguments)})"
+        if isinstance(function, type) or mismatch is None:
+            return f"{what}={name} cannot be called: {wanted}"
+        return f"{what}={name}{inspect.signature(function)}: {mismatch}: {wanted}"
+
+    if isinstance(function, type):
+        raise TypeError(f"{what}={function.__qualname__} is a class: give an instance")
+    validation.check_callable(what, function, *arguments, required=True, explain=explain)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{what}={name} has a yield, so that nothing of it would run: leave it out")
+    return function

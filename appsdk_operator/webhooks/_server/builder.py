@@ -1,0 +1,202 @@
+"""The builder of the webhooks of one kind."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Generic, Self, Unpack, final
+
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.resource import Kind, check_kind
+from appsdk_operator.runtime import get_logger, validation
+from appsdk_operator.webhooks._admission.admission import Admission
+from appsdk_operator.webhooks._admission.handlers import (
+    Defaulter,
+    DefaultFunction,
+    Defaulting,
+    ObjectFunction,
+    UpdateFunction,
+    Validating,
+    Validator,
+)
+from appsdk_operator.webhooks._rules import WebhookRule, WebhookRuleOptions
+from appsdk_operator.webhooks._server.webhooks import WebhookHost
+
+__all__ = ["WebhookBuilder", "webhook_for"]
+
+_log: Final = get_logger("appsdk_operator.webhooks")
+_PATH: Final = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)")
+
+
+def webhook_for(host: WebhookHost, kind: Kind[SpecT, StatusT]) -> WebhookBuilder[SpecT, StatusT]:
+    """A builder for the webhooks of ``kind``, which ``host`` will serve.
+
+        webhook_for(manager, WIDGET).default(set_size).validate(create=check_size).complete()
+
+    Args:
+        host: a :class:`Manager`, a :class:`WebhookServer`, or :class:`Webhooks`.
+        kind: the kind; with types for spec and status the handlers get typed objects.
+
+    Raises:
+        TypeError: ``host`` has no webhooks, or ``kind`` is no Kind.
+    """
+    if not hasattr(type(host), "webhooks") and not hasattr(host, "webhooks"):
+        raise TypeError(
+            f"host={host!r} has no webhooks: give a Manager, a WebhookServer, or Webhooks()"
+        )
+    return WebhookBuilder(host, kind)
+
+
+@final
+class WebhookBuilder(Generic[SpecT, StatusT]):
+    """Builds the webhooks of a kind; each method returns the builder, :meth:`complete` ends it.
+
+    The default paths are controller-runtime's: ``/mutate-example-com-v1-widget``,
+    ``/validate-example-com-v1-widget`` and ``/convert``.
+    """
+
+    def __init__(self, host: WebhookHost, kind: Kind[SpecT, StatusT]) -> None:
+        """Use :func:`webhook_for`."""
+        self._host = host
+        self._kind = check_kind(kind)
+        self._handlers: dict[str, tuple[Any, WebhookRule]] = {}
+        self._versions: Any = None
+        self._recover_panic = True
+        self._is_complete = False
+
+    def default(
+        self,
+        defaulter: DefaultFunction[SpecT, StatusT] | Defaulter[SpecT, StatusT],
+        *,
+        path: str | None = None,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> Self:
+        """Complete new and changed objects by ``defaulter``.
+
+        Args:
+            defaulter: a function of a MutableObject, plain or ``async def``, or an object with such
+                a method ``default``.
+            path: where it is served; default ``/mutate-<group>-<version>-<kind>``.
+            options: fields of :class:`WebhookRule`, such as ``failure_policy="Ignore"``.
+
+        Raises:
+            TypeError: the defaulter cannot be called so.
+            ValueError: there is one already; or a malformed path or option.
+        """
+        return self._add("mutating", Defaulting(self._kind, defaulter), path, options)
+
+    def validate(
+        self,
+        validator: Validator[SpecT, StatusT] | None = None,
+        *,
+        create: ObjectFunction[SpecT, StatusT] | None = None,
+        update: UpdateFunction[SpecT, StatusT] | None = None,
+        delete: ObjectFunction[SpecT, StatusT] | None = None,
+        path: str | None = None,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> Self:
+        """Check objects by functions, plain or ``async def``, or by the methods of ``validator``.
+
+        The webhook is asked about the operations that have a function.
+
+        Args:
+            validator: an object with methods ``validate_create(new)``, ``validate_update(old,
+                new)``, ``validate_delete(old)``, or some of them.
+            create: checks new objects.
+            update: checks changes, with the old object and the new one.
+            delete: checks deletions.
+            path: where it is served; default ``/validate-<group>-<version>-<kind>``.
+            options: fields of :class:`WebhookRule`.
+
+        Raises:
+            TypeError: nothing to call, or a wrong signature.
+            ValueError: there is one already; or a malformed path or option.
+        """
+        handler = Validating(self._kind, validator, create=create, update=update, delete=delete)
+        return self._add("validating", handler, path, options)
+
+    def convert(self, versions: Any) -> Self:
+        """Convert between the versions of the kind; all kinds share the path ``/convert``.
+
+        Args:
+            versions: the ``Versions`` of the kind.
+
+        Raises:
+            ValueError: it is the second call, or they are versions of another kind.
+        """
+        if self._versions is not None:
+            raise ValueError(f"convert(…) of {self._kind} is called twice: give one Versions")
+        hub = versions.hub
+        if (hub.group, hub.kind) != (self._kind.group, self._kind.kind):
+            raise ValueError(f"the versions are those of {hub}, and the webhooks of {self._kind}")
+        self._versions = versions
+        return self
+
+    def recover_panic(self, value: bool) -> Self:
+        """Whether errors of handlers deny the request (default) or leave it to the
+        ``failurePolicy``; see :class:`Admission`."""
+        validation.check_flag("recover_panic", value)
+        self._recover_panic = value
+        return self
+
+    def complete(self) -> None:
+        """Have the host serve the webhooks.
+
+        Raises:
+            ValueError: nothing to serve, or a path is taken; then nothing is added.
+            RuntimeError: it was called before.
+        """
+        if self._is_complete:
+            raise RuntimeError(f"the webhooks of {self._kind} are complete already")
+        if not self._handlers and self._versions is None:
+            raise ValueError(
+                f"{self._kind} has no webhooks: call default(…), validate(…) or convert(…) before "
+                "complete()"
+            )
+        webhooks = self._host.webhooks
+        taken = [rule.path for _, rule in self._handlers.values() if webhooks.get(rule.path)]
+        if taken:
+            raise ValueError(
+                f"{taken[0]} is the path of {webhooks.get(taken[0])!r} already: choose another one "
+                "with path="
+            )
+        if self._versions is not None:
+            self._add_conversion()
+        for handler, rule in self._handlers.values():
+            admission = Admission(handler, recover_panic=self._recover_panic, clock=webhooks.clock)
+            webhooks.add(rule.path, admission, rule=rule)
+            _log.info("serving a %s webhook of %s at %s", rule.type, self._kind, rule.path)
+        self._is_complete = True
+
+    def _add_conversion(self) -> None:
+        raise NotImplementedError
+
+    def _add(self, kind: Any, handler: Any, path: str | None, options: WebhookRuleOptions) -> Self:
+        if kind in self._handlers:
+            verb = "default" if kind == "mutating" else "validate"
+            raise ValueError(
+                f"{verb}(…) of {self._kind} is called twice: join the functions in one, or serve "
+                "the other at a path of its own, by another webhook_for(…)"
+            )
+        operations = getattr(handler, "operations", ("CREATE", "UPDATE"))
+        rule = WebhookRule(
+            type=kind,
+            path=_checked_path(path, "mutate" if kind == "mutating" else "validate", self._kind),
+            kinds=(self._kind,),
+            operations=operations,
+            **options,
+        )
+        self._handlers[kind] = handler, rule
+        return self
+
+
+def _checked_path(path: str | None, verb: str, kind: Kind) -> str:
+    if path is None:
+        group = kind.group.replace(".", "-")
+        return f"/{verb}-{group}-{kind.version}-{kind.kind.lower()}"
+    validation.check_text("path", path)
+    if not _PATH.fullmatch(path):
+        raise ValueError(
+            f"path={path!r} does not match ^((/[a-zA-Z0-9-_]+)+|/)$: write for example "
+            f"/{verb}-{kind.kind.lower()}"
+        )
+    return path

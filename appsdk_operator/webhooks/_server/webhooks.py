@@ -1,0 +1,268 @@
+"""Webhooks by path: routing, time limits and metrics, without a socket."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, final
+
+from appsdk_operator.runtime import (
+    Clock,
+    Environment,
+    Family,
+    LocalHistogram,
+    Metrics,
+    Sample,
+    get_logger,
+    validation,
+)
+from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.webhooks._rules import WebhookRule
+from appsdk_operator.webhooks._time_limits import time_limit
+
+__all__ = ["WebhookHost", "Webhooks"]
+
+_log: Final = get_logger("appsdk_operator.webhooks")
+_DEFAULT_BODY_BYTES: Final = 1 << 20
+_LATENCY: Final = Family(
+    "controller_runtime_webhook_latency_seconds",
+    "histogram",
+    "Histogram of the latency of processing admission requests",
+    ("webhook",),
+)
+_TOTAL: Final = Family(
+    "controller_runtime_webhook_requests_total",
+    "counter",
+    "Total number of admission requests by HTTP status code.",
+    ("webhook", "code"),
+)
+_IN_FLIGHT: Final = Family(
+    "controller_runtime_webhook_requests_in_flight",
+    "gauge",
+    "Current number of admission requests being served.",
+    ("webhook",),
+)
+# 10 ns, 100 ns, …, 1000 s, as in controller-runtime.
+_BUCKETS: Final = tuple(10e-9 * 10**power for power in range(12))
+
+
+class WebhookHost(Protocol):
+    """What has webhooks: a :class:`Manager`, a :class:`WebhookServer`, or :class:`Webhooks`."""
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The webhooks by path."""
+        ...
+
+
+class _Entry:
+    """One path: its webhook and the numbers of its requests."""
+
+    __slots__ = ("codes", "in_flight", "latency", "lock", "path", "rule", "webhook")
+
+    def __init__(self, path: str, webhook: HTTPHandler, rule: WebhookRule | None) -> None:
+        self.path = path
+        self.webhook = webhook
+        self.rule = rule
+        # Guards the numbers.
+        self.lock = threading.Lock()
+        self.in_flight = 0
+        self.latency = LocalHistogram(_BUCKETS)
+        self.codes = {"200": 0, "500": 0}
+
+    def samples(self) -> list[Sample]:
+        with self.lock:
+            found = [
+                Sample(_LATENCY, (self.path,), self.latency.copy()),
+                Sample(_IN_FLIGHT, (self.path,), self.in_flight),
+                *(Sample(_TOTAL, (self.path, code), n) for code, n in self.codes.items()),
+            ]
+        own = getattr(self.webhook, "samples", None)
+        return [*found, *own()] if callable(own) else found
+
+
+@final
+class Webhooks:
+    """Webhooks by path, and their answers to requests; it has no port of its own.
+
+    A :class:`WebhookServer` serves them over HTTPS, ``asgi`` and ``wsgi`` in an application of
+    another framework. Webhooks can be added at any time. Thread-safe.
+
+    Publishes controller-runtime's metrics for each path, from the start on at 0:
+    ``controller_runtime_webhook_latency_seconds``, ``…_requests_total`` and
+    ``…_requests_in_flight``. A request that a handler failed on, or did not answer in time, counts
+    as code 500.
+
+    Args:
+        clock: the clock of the latencies; default: the manager's, or the machine's.
+        metrics: where they are published; default: the manager's, or the kit's own.
+    """
+
+    def __init__(self, *, clock: Clock | None = None, metrics: Metrics | None = None) -> None:
+        """No webhooks yet."""
+        validation.check_environment(clock=clock, metrics=metrics)
+        self._environment = Environment(clock, metrics)
+        self._monotonic = self._environment.clock.monotonic
+        self._lock = threading.Lock()
+        # Replaced at each change, so that requests read it without the lock.
+        self._entries: dict[str, _Entry] = {}
+        self._environment.metrics.add_source(self._samples)
+
+    def __repr__(self) -> str:
+        return f"<webhooks {', '.join(self.paths) or 'none yet'}>"
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Itself, so that ``webhook_for`` takes it as a host."""
+        return self
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the webhooks."""
+        return self._environment.clock
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use their clock and metrics where none were given."""
+        self._environment.inherit(clock, metrics)
+
+    def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
+        """Serve ``path`` by ``webhook``, from now on.
+
+        Args:
+            path: begins with a slash.
+            webhook: an :class:`Admission`, :class:`ConversionWebhook`, :class:`TokenReviewWebhook`,
+                or any function from an ``HTTPRequest`` to an ``HTTPResponse``; called from several
+                threads at once. An attribute ``max_body_bytes`` limits its requests; default 1 MiB.
+            rule: which requests the API server is to send there; ``webhook_configurations`` makes
+                configurations of the rules.
+
+        Raises:
+            ValueError: the path is taken or does not begin with a slash, or the rule is for
+                another one.
+            TypeError: the webhook cannot be called.
+        """
+        validation.check_text("path", path)
+        if not path.startswith("/"):
+            raise ValueError(f"path {path!r} does not begin with a slash")
+        validation.check_callable("webhook", webhook, "request", required=True)
+        if rule is not None:
+            validation.check_instance(
+                "rule", rule, WebhookRule, "WebhookRule(type='validating', …)"
+            )
+            if rule.path != path:
+                raise ValueError(f"the rule is for {rule.path}, and the webhook at {path}")
+        with self._lock:
+            taken = self._entries.get(path)
+            if taken is not None:
+                raise ValueError(
+                    f"{path} is the path of {taken.webhook!r} already: choose another one with "
+                    "path=, or join the handlers with MultiMutating or MultiValidating"
+                )
+            self._entries = {**self._entries, path: _Entry(path, webhook, rule)}
+        _log.debug("%r answers at %s", webhook, path)
+
+    def get(self, path: str) -> HTTPHandler | None:
+        """The webhook at a path; None if there is none."""
+        entry = self._entries.get(path)
+        return None if entry is None else entry.webhook
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths, in the order of :meth:`add`."""
+        return tuple(self._entries)
+
+    @property
+    def rules(self) -> tuple[WebhookRule, ...]:
+        """The rules of the admission webhooks, in the order of :meth:`add`."""
+        return tuple(each.rule for each in self._entries.values() if each.rule is not None)
+
+    @property
+    def conversions(self) -> tuple[tuple[str, Any], ...]:
+        """Each path of a conversion webhook with each ``Versions`` that it converts."""
+        return tuple(
+            (path, versions)
+            for path, entry in self._entries.items()
+            for versions in getattr(entry.webhook, "versions", ())
+        )
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body that any of them reads."""
+        return max(map(self.body_limit, self._entries), default=_DEFAULT_BODY_BYTES)
+
+    def body_limit(self, path: str) -> int:
+        """The largest body that is read for a path, with one byte to spare for its answer."""
+        entry = self._entries.get(path)
+        if entry is None:
+            return _DEFAULT_BODY_BYTES
+        return int(getattr(entry.webhook, "max_body_bytes", _DEFAULT_BODY_BYTES)) + 1
+
+    def answer(self, request: HTTPRequest) -> HTTPResponse:
+        """The response to a request; 404 for an unknown path. Never raises.
+
+        An error of a webhook that it did not handle is logged, and answered with 500.
+        """
+        entry = self._entries.get(request.path)
+        if entry is None:
+            return text_response(404, "404 page not found")
+        with entry.lock:
+            entry.in_flight += 1
+        began = self._monotonic()
+        code = "500"
+        try:
+            response = entry.webhook(request)
+            if not isinstance(response, HTTPResponse):
+                raise TypeError(f"the webhook at {entry.path} returned no HTTPResponse")
+            code = str(getattr(response, "counted_as", response.status))
+        except BaseException:  # SystemExit and the like would end the thread silently
+            _log.exception("the webhook at %s failed", entry.path)
+            return text_response(500, f"500 the webhook at {entry.path} failed")
+        finally:
+            elapsed = self._monotonic() - began
+            limit = time_limit(request.query_string)
+            if limit is not None and elapsed >= limit:
+                code = "500"
+            with entry.lock:
+                entry.in_flight -= 1
+                entry.latency.observe(elapsed)
+                entry.codes[code] = entry.codes.get(code, 0) + 1
+        return response
+
+    def time_limit(self, request: HTTPRequest) -> float | None:
+        """Seconds after which a request is answered by :meth:`timed_out`; None for no limit.
+
+        The API server says how long it waits in the query's ``timeout``; the answer that a handler
+        takes too long has to arrive before that.
+        """
+        return time_limit(request.query_string)
+
+    def timed_out(self, request: HTTPRequest) -> HTTPResponse:
+        """The answer to a request whose handler takes too long; it names the handler.
+
+        It is a failure and no denial, so that the ``failurePolicy`` decides, as if nothing had
+        answered.
+        """
+        webhook = self.get(request.path)
+        name = getattr(webhook, "name", "") or request.path
+        text = f"the webhook {name} did not answer within {self.time_limit(request):g} s"
+        _log.error("%s: its answer, if it comes, is dropped", text, extra={"webhook": name})
+        return text_response(500, text)
+
+    def _samples(self) -> Iterable[Sample]:
+        found: dict[tuple[Family, tuple[str, ...]], Sample] = {}
+        for entry in self._entries.values():
+            for sample in entry.samples():
+                key = sample.family, sample.labels
+                before = found.get(key)
+                if before is not None:
+                    sample = Sample(*key, _plus(before.value, sample.value))
+                found[key] = sample
+        return found.values()
+
+
+def _plus(one: float | LocalHistogram, other: float | LocalHistogram) -> float | LocalHistogram:
+    if isinstance(one, LocalHistogram) and isinstance(other, LocalHistogram):
+        return one.plus(other)
+    if isinstance(one, LocalHistogram) or isinstance(other, LocalHistogram):
+        raise TypeError("two samples of one series, of which one is a histogram")
+    return one + other

@@ -1,0 +1,502 @@
+"""Defaulters, validators and several handlers in a row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appsdk_operator.client import Forbidden
+from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.webhooks import (
+    Admission,
+    AdmissionRequest,
+    AdmissionResponse,
+    Defaulter,
+    Defaulting,
+    Denied,
+    MultiMutating,
+    MultiValidating,
+    Validating,
+    Validator,
+    admission_request,
+)
+from tests.webhooks.admission_parts import (
+    TYPED,
+    WIDGET,
+    Size,
+    answer,
+    patched,
+    review,
+    widget,
+)
+
+BIG = 2**70 + 1
+
+
+def defaulting(function: Any, kind: Kind[Any, Any] = WIDGET) -> Admission:
+    """A webhook with a defaulter."""
+    return Admission(Defaulting(kind, function))
+
+
+# -- defaulters ------------------------------------------------------------------------------
+
+
+def test_a_defaulter_changes_the_object_in_place() -> None:
+    def set_size(obj: MutableObject) -> None:
+        obj.spec.setdefault("size", 3)
+        obj.labels["sized"] = "yes"
+
+    found = answer(defaulting(set_size), review())
+    assert found["allowed"]
+    expected = widget(size=3)
+    expected["metadata"]["labels"] = {"sized": "yes"}
+    assert patched(found, widget()) == expected
+
+
+def test_an_unchanged_object_has_no_patch() -> None:
+    found = answer(defaulting(lambda obj: None), review(object=widget(size=1, big=BIG)))
+    assert found == {
+        "uid": found["uid"],
+        "allowed": True,
+        "status": {"metadata": {}, "code": 200},
+    }
+
+
+def test_a_deletion_is_allowed_without_a_call() -> None:
+    def never(obj: MutableObject) -> None:
+        raise AssertionError
+
+    assert answer(defaulting(never), review("DELETE"))["allowed"]
+    assert answer(defaulting(never), review("DELETE", name="", oldObject=None))["allowed"]
+
+
+def test_what_a_typed_class_does_not_know_survives() -> None:
+    def set_size(obj: MutableObject[Size, Any]) -> None:
+        obj.spec = attrs.evolve(obj.spec, size=3)
+
+    before = json.loads(
+        json.dumps(widget(color="red", unknown={"a": [1, {"b": None}]}, big=BIG, fraction=1.0))
+    )
+    body = json.dumps(review(object=before))
+    found = answer(defaulting(set_size, TYPED), body)
+    after = patched(found, before)
+    assert after == {**before, "spec": {**before["spec"], "size": 3}}
+    assert after["spec"]["big"] == BIG
+
+
+def test_only_what_changed_is_in_the_patch() -> None:
+    import base64
+
+    def set_size(obj: MutableObject[Size, Any]) -> None:
+        obj.spec = attrs.evolve(obj.spec, size=3)
+
+    found = answer(defaulting(set_size, TYPED), review(object=widget(other=[1, 2], big=BIG)))
+    assert json.loads(base64.b64decode(found["patch"])) == [
+        {"op": "add", "path": "/spec/size", "value": 3}
+    ]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1.0), (1, True), (0, False), (BIG, BIG + 1)])
+def test_a_change_that_python_takes_for_none_is_a_change(before: Any, after: Any) -> None:
+    def change(obj: MutableObject) -> None:
+        obj.spec["size"] = after
+
+    found = answer(defaulting(change), review(object=widget(size=before)))
+    value = patched(found, widget(size=before))["spec"]["size"]
+    assert (type(value), value) == (type(after), after)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_defaulter_may_return_another_object(freeze: bool) -> None:
+    def replace(obj: MutableObject) -> Any:
+        other = MutableObject(WIDGET, widget(size=9))
+        return other.freeze() if freeze else other
+
+    found = answer(defaulting(replace), review(object=widget(color="red")))
+    assert patched(found, widget(color="red")) == widget(size=9)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metadata", "name"), "b"),
+        (("metadata", "namespace"), "other"),
+        (("kind",), "Gadget"),
+        (("apiVersion",), "example.com/v2"),
+    ],
+)
+def test_a_defaulter_cannot_change_what_identifies_the_object(path: Any, value: str) -> None:
+    def rename(obj: MutableObject) -> None:
+        target: Any = obj.data
+        for step in path[:-1]:
+            target = target[step]
+        target[path[-1]] = value
+
+    message = answer(defaulting(rename), review())["status"]["message"]
+    assert f"it changed {'.'.join(path)} from" in message
+    assert "rename failed" in message
+
+
+def test_a_defaulter_may_name_an_object_that_has_a_generate_name() -> None:
+    before = widget()
+    before["metadata"] = {"generateName": "a-", "namespace": "default"}
+
+    def name(obj: MutableObject) -> None:
+        assert obj.name == ""
+        obj.metadata["name"] = "a-1"
+
+    found = answer(defaulting(name), review(name="", object=before))
+    assert patched(found, before)["metadata"]["name"] == "a-1"
+
+
+def test_a_defaulter_may_refuse() -> None:
+    def refuse(obj: MutableObject) -> None:
+        raise Denied("no widgets on Sundays")
+
+    found = answer(defaulting(refuse), review())
+    assert (found["allowed"], found["status"]["code"]) == (False, 403)
+    assert "patch" not in found
+
+
+def test_an_async_defaulter_and_an_object_with_a_method_work() -> None:
+    class Sizer:
+        async def default(self, obj: MutableObject[Size, Any], /) -> None:
+            request = admission_request()
+            assert request is not None
+            obj.labels["by"] = request.user.username
+
+    sizer: Defaulter[Size, Any] = Sizer()
+    found = answer(Admission(Defaulting(TYPED, sizer)), review())
+    assert patched(found, widget())["metadata"]["labels"] == {"by": "jane"}
+    assert Defaulting(TYPED, sizer).name == "Sizer"
+
+
+def test_a_status_and_a_dry_run_are_defaulted_as_any_other_request() -> None:
+    def set_phase(obj: MutableObject) -> None:
+        request = admission_request()
+        assert request is not None
+        if request.subresource == "status" and not request.dry_run:
+            obj["status"] = {"phase": "new"}
+
+    webhook = defaulting(set_phase)
+    assert "patch" not in answer(webhook, review("UPDATE", subResource="status", dryRun=True))
+    found = answer(webhook, review("UPDATE", subResource="status"))
+    assert patched(found, widget())["status"] == {"phase": "new"}
+
+
+@pytest.mark.parametrize("missing", [None, ...])
+def test_a_request_without_an_object_is_malformed(missing: Any) -> None:
+    body = review()
+    if missing is None:
+        body["request"]["object"] = None
+    else:
+        del body["request"]["object"]
+    found = answer(defaulting(lambda obj: None), body)
+    assert found["status"] == {
+        "metadata": {},
+        "message": "there is no content to decode",
+        "code": 400,
+    }
+
+
+@pytest.mark.parametrize(
+    "content", ["text", [], {"kind": "Widget"}, {"metadata": {"name": 7}}, {"metadata": []}]
+)
+def test_an_object_that_is_none_is_malformed(content: Any) -> None:
+    found = answer(defaulting(lambda obj: None), review(object=content))
+    assert (found["allowed"], found["status"]["code"]) == (False, 400)
+
+
+def test_an_object_of_another_kind_is_malformed() -> None:
+    other = {**widget(), "kind": "Gadget"}
+    found = answer(defaulting(lambda obj: None), review(object=other))
+    assert found["status"]["code"] == 400
+    assert "expected example.com/v1 Widget, got example.com/v1 Gadget" in found["status"]["message"]
+
+
+def test_a_request_for_another_kind_is_malformed() -> None:
+    other = {**widget(), "kind": "Gadget"}
+    kind = {"group": "example.com", "version": "v1", "kind": "Gadget"}
+    for handler in (
+        Defaulting(WIDGET, lambda obj: None),
+        Validating(WIDGET, create=lambda obj: None),
+    ):
+        found = answer(Admission(handler), review(object=other, kind=kind))
+        assert (found["allowed"], found["status"]["code"]) == (False, 400)
+
+
+def test_a_spec_that_does_not_fit_its_class_is_malformed_and_no_failure() -> None:
+    def look(obj: MutableObject[Size, Any]) -> None:
+        assert obj.spec
+
+    webhook = defaulting(look, TYPED)
+    found = answer(webhook, review(object=widget(size="three")))
+    assert found["status"]["code"] == 400
+    assert "$.spec.size" in found["status"]["message"]
+    assert [sample.value for sample in webhook.samples()] == [0]
+
+
+def test_a_defaulter_that_returns_something_else_is_named() -> None:
+    message = answer(defaulting(lambda obj: {"spec": {}}), review())["status"]["message"]
+    assert "it returned dict: change the object in place" in message
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+fields = st.dictionaries(st.text(max_size=6), plain, max_size=5)
+
+
+@given(before=fields, after=fields)
+def test_the_patch_leads_to_what_the_defaulter_left(before: Any, after: Any) -> None:
+    def replace(obj: MutableObject) -> None:
+        obj.data["spec"] = after
+
+    found = answer(defaulting(replace), json.dumps(review(object=widget(**before))))
+    result = patched(found, widget(**before)) if "patch" in found else widget(**before)
+    assert json.dumps(result["spec"], sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+# -- validators ------------------------------------------------------------------------------
+
+
+class Checks:
+    """A validator that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.result: Any = None
+
+    def validate_create(self, new: Object[Size, Any], /) -> Any:
+        self.asked.append(("create", new.spec.size))
+        return self._answer()
+
+    def validate_update(self, old: Object[Size, Any], new: Object[Size, Any], /) -> Any:
+        self.asked.append(("update", old.spec.size, new.spec.size))
+        return self._answer()
+
+    async def validate_delete(self, old: Object[Size, Any], /) -> Any:
+        self.asked.append(("delete", old.spec.size))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+OPERATIONS = [
+    ("CREATE", {"object": widget(size=1)}, ("create", 1)),
+    ("UPDATE", {"object": widget(size=1), "oldObject": widget(size=2)}, ("update", 2, 1)),
+    ("DELETE", {"oldObject": widget(size=2)}, ("delete", 2)),
+]
+
+
+@pytest.mark.parametrize(("operation", "fields", "asked"), OPERATIONS)
+def test_a_validator_is_asked_about_each_operation(operation: str, fields: Any, asked: Any) -> None:
+    checks = Checks()
+    validator: Validator[Size, Any] = checks
+    webhook = Admission(Validating(TYPED, validator))
+    found = answer(webhook, review(operation, **fields))
+    assert (found["allowed"], found["status"]["code"]) == (True, 200)
+    checks.result = ["be careful", "twice"]
+    found = answer(webhook, review(operation, **fields))
+    assert (found["allowed"], found["warnings"]) == (True, ["be careful", "twice"])
+    checks.result = "be careful"
+    assert answer(webhook, review(operation, **fields))["warnings"] == ["be careful"]
+    checks.result = Denied("no", warnings=["be careful"])
+    found = answer(webhook, review(operation, **fields))
+    assert found["status"] == {
+        "metadata": {},
+        "message": "no",
+        "reason": "Forbidden",
+        "code": 403,
+    }
+    assert found["warnings"] == ["be careful"]
+    checks.result = Forbidden("not yours", status=403, reason="Forbidden")
+    assert answer(webhook, review(operation, **fields))["status"]["message"] == "not yours"
+    checks.result = AdmissionResponse.denied("no", code=418).with_warnings("w")
+    found = answer(webhook, review(operation, **fields))
+    assert (found["status"]["code"], found["warnings"]) == (418, ["w"])
+    checks.result = ValueError("a mistake")
+    found = answer(webhook, review(operation, **fields))
+    assert found["status"]["code"] == 500
+    assert found["status"]["message"] == (
+        f"the webhook Checks.validate_{operation.lower()} failed: ValueError: a mistake"
+    )
+    assert checks.asked == [asked] * 7
+
+
+def test_an_operation_without_a_function_is_allowed() -> None:
+    webhook = Admission(Validating(WIDGET, create=lambda new: "seen"))
+    assert answer(webhook, review())["warnings"] == ["seen"]
+    for operation in ("UPDATE", "DELETE", "CONNECT"):
+        found = answer(webhook, review(operation))
+        assert found["allowed"]
+        assert "warnings" not in found
+
+
+def test_the_failed_function_is_named() -> None:
+    def check_size(new: Object) -> None:
+        raise KeyError("size")
+
+    def check_end(old: Object) -> None:
+        raise KeyError("end")
+
+    webhook = Admission(Validating(WIDGET, create=check_size, delete=check_end))
+    assert "check_size failed" in answer(webhook, review())["status"]["message"]
+    assert "check_end failed" in answer(webhook, review("DELETE"))["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [("CREATE", "object"), ("UPDATE", "object"), ("UPDATE", "oldObject"), ("DELETE", "oldObject")],
+)
+@pytest.mark.parametrize("content", [None, "text", {"metadata": 7}])
+def test_a_missing_or_malformed_object_is_an_error(
+    operation: str, field: str, content: Any
+) -> None:
+    webhook = Admission(Validating(TYPED, Checks()))
+    found = answer(webhook, review(operation, **{field: content}))
+    assert (found["allowed"], found["status"]["code"]) == (False, 400)
+    assert [sample.value for sample in webhook.samples()] == [0]
+
+
+@pytest.mark.parametrize("operation", ["", "PATCH", "create"])
+def test_an_unknown_operation_is_an_error(operation: str) -> None:
+    found = answer(Admission(Validating(TYPED, Checks())), review(operation))
+    assert found["status"] == {
+        "metadata": {},
+        "message": f'unknown operation "{operation}"',
+        "code": 400,
+    }
+
+
+@pytest.mark.parametrize("result", [True, False, 7, {"a": 1}, [1]])
+def test_a_result_that_is_none_of_those_that_mean_something_is_named(result: Any) -> None:
+    webhook = Admission(Validating(WIDGET, create=lambda new: result))
+    message = answer(webhook, review())["status"]["message"]
+    assert "return nothing to allow" in message
+
+
+def test_a_validator_cannot_change_the_object() -> None:
+    response = AdmissionResponse.patched([{"op": "remove", "path": "/spec"}])
+    webhook = Admission(Validating(WIDGET, create=lambda new: response))
+    assert "cannot change the object" in answer(webhook, review())["status"]["message"]
+
+
+def generator(obj: Any) -> Any:
+    """A function whose code never runs."""
+    yield obj
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Validating(WIDGET), "nothing would be validated"),
+        (lambda: Validating(WIDGET, object()), "nothing would be validated"),  # type: ignore[arg-type]
+        (lambda: Validating(WIDGET, lambda obj: None), "is a function: say when"),  # type: ignore[arg-type, misc]
+        (lambda: Validating(WIDGET, Checks(), create=lambda obj: None), "not both"),
+        (lambda: Validating(WIDGET, create=lambda: None), r"give a function of \(obj\)"),  # type: ignore[arg-type, misc]
+        (lambda: Validating(WIDGET, update=lambda old: None), r"give a function of \(old, new\)"),  # type: ignore[arg-type, misc]
+        (lambda: Validating(WIDGET, create=generator), "has a yield"),
+        (lambda: Validating("widgets", create=lambda obj: None), "is no Kind"),  # type: ignore[arg-type]
+        (lambda: Defaulting(WIDGET, Checks), "is a class"),
+        (lambda: Defaulting(WIDGET, 7), "cannot be called"),  # type: ignore[arg-type]
+        (MultiMutating, "has no handlers"),
+        (lambda: MultiValidating(7), "cannot be called"),  # type: ignore[arg-type]
+    ],
+)
+def test_mistakes_are_named_when_they_are_made(make: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+# -- several ---------------------------------------------------------------------------------
+
+
+def patch(path: str, *warnings: str) -> Any:
+    """A handler that adds a field."""
+
+    def handle(request: AdmissionRequest) -> AdmissionResponse:
+        operations = [{"op": "add", "path": path, "value": 1}]
+        return AdmissionResponse.patched(operations).with_warnings(*warnings)
+
+    return handle
+
+
+def allow(*warnings: str) -> Any:
+    """A handler that allows."""
+    return lambda request: (
+        AdmissionResponse.allowed().with_warnings(*warnings).with_audit_annotations({"seen": "1"})
+    )
+
+
+def deny(request: AdmissionRequest) -> AdmissionResponse:
+    """A handler that denies."""
+    return AdmissionResponse.denied("no").with_warnings("mine")
+
+
+def never(request: AdmissionRequest) -> AdmissionResponse:
+    """A handler that must not be asked."""
+    raise AssertionError
+
+
+def test_patches_and_warnings_of_several_handlers_are_joined() -> None:
+    webhook = Admission(MultiMutating(patch("/spec/a", "w1"), allow("w2"), patch("/spec/b")))
+    found = answer(webhook, review())
+    assert patched(found, widget()) == widget(a=1, b=1)
+    assert found["warnings"] == ["w1", "w2"]
+    assert found["auditAnnotations"] == {"seen": "1"}
+
+
+def test_the_first_denial_ends_it_without_patches_and_with_the_warnings_so_far() -> None:
+    for multi in (
+        MultiMutating(patch("/spec/a", "w1"), allow("w2"), deny, never),
+        MultiValidating(allow("w1", "w2"), deny, never),
+    ):
+        found = answer(Admission(multi), review())
+        assert (found["allowed"], found["status"]["message"]) == (False, "no")
+        assert "patch" not in found
+        assert found["warnings"] == ["w1", "w2", "mine"]
+
+
+def test_several_defaulters_see_the_same_object() -> None:
+    seen: list[Any] = []
+
+    def look(obj: MutableObject) -> None:
+        seen.append(dict(obj.spec))
+        obj.spec[f"field{len(seen)}"] = 1
+
+    webhook = Admission(MultiMutating(Defaulting(WIDGET, look), Defaulting(WIDGET, look)))
+    assert patched(answer(webhook, review()), widget()) == widget(field1=1, field2=1)
+    assert seen == [{}, {}]
+
+
+def test_without_changes_there_is_no_patch() -> None:
+    found = answer(Admission(MultiMutating(allow(), allow("w"))), review())
+    assert (found["allowed"], found["warnings"]) == (True, ["w"])
+    assert "patch" not in found
+
+
+def test_a_patch_from_a_validating_handler_is_named() -> None:
+    found = answer(Admission(MultiValidating(patch("/spec/a"))), review())
+    assert "use MultiMutating" in found["status"]["message"]
+
+
+def test_a_failure_of_one_of_several_denies() -> None:
+    webhook = Admission(MultiValidating(allow(), never))
+    assert answer(webhook, review())["status"]["code"] == 500
