@@ -79,11 +79,11 @@ NAMES = {
         is_operator_name random_of settle system_clock user_traceback
     """,
     "testing": """
-        APIServer BrokenPromise Call ControlPlane ControlPlaneError Entry Fault FaultProxy
-        FaultRule FaultSchedule Journal LoggedRequest MemoryServer MemoryView ModelServer
-        Process Promise Replica Simulation Step World check_converged check_exclusion
-        check_object_order check_operator check_watcher_order install_crds install_webhooks
-        running
+        APIServer BrokenPromise Call ControlPlane ControlPlaneError Entry Fault
+        FaultProxy FaultRule FaultSchedule Journal LoggedRequest MemoryServer
+        MemoryView ModelServer Process Promise Replica Simulation Step World
+        check_converged check_exclusion check_object_order check_operator
+        check_watcher_order install_crds install_webhooks running
     """,
     "watchers": """
         ConstantBackoff ErrorHandler ExponentialBackoff FinalizerError FinalizerSupplier
@@ -96,10 +96,10 @@ NAMES = {
     """,
     "webhooks": """
         ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
-        Defaulter Defaulting Denied GroupVersionResource MultiMutating
-        MultiValidating Operation Selector TokenReviewHandler TokenReviewRequest
-        TokenReviewResponse TokenReviewWebhook UserInfo Validating ValidationResult
-        Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule
+        ConversionWebhook Defaulter Defaulting Denied GroupVersionResource
+        MultiMutating MultiValidating Operation Selector TokenReviewHandler
+        TokenReviewRequest TokenReviewResponse TokenReviewWebhook UserInfo Validating
+        ValidationResult Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule
         WebhookRuleOptions Webhooks admission_request asgi webhook_for wsgi
     """,
 }

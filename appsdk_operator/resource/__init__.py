@@ -26,6 +26,7 @@ from appsdk_operator.resource._codec import EncodeError as EncodeError
 from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyError
 from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
+from appsdk_operator.resource._codec import elements as elements
 from appsdk_operator.resource._codec import encode as encode_json
 from appsdk_operator.resource._codec import members as members
 from appsdk_operator.resource._conversion import IntoObject as IntoObject

@@ -116,6 +116,15 @@ def members(raw: bytes) -> dict[str, Any]:
         return {name: msgspec.Raw(text) for name, text in _deep_json.members(raw).items()}
 
 
+def elements(raw: bytes) -> list[bytes]:
+    """The elements of a JSON array as raw text, of any depth, which may be invalid JSON.
+
+    Raises:
+        DECODE_ERRORS: it is no array.
+    """
+    return _deep_json.elements(raw)
+
+
 def excerpt(raw: bytes | memoryview) -> str:
     """The part of undecodable bytes that an error may show.
 

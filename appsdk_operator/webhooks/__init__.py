@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._authentication.webhook import (
         TokenReviewWebhook as TokenReviewWebhook,
     )
+    from appsdk_operator.webhooks._conversion.webhook import ConversionWebhook as ConversionWebhook
     from appsdk_operator.webhooks._frameworks.asgi import ASGIWebhooks as ASGIWebhooks
     from appsdk_operator.webhooks._frameworks.asgi import asgi as asgi
     from appsdk_operator.webhooks._frameworks.wsgi import WSGIWebhooks as WSGIWebhooks
@@ -86,6 +87,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "webhooks._authentication.reviews": ("TokenReviewRequest", "TokenReviewResponse"),
     "webhooks._authentication.webhook": ("TokenReviewHandler", "TokenReviewWebhook"),
+    "webhooks._conversion.webhook": ("ConversionWebhook",),
     "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),
     "webhooks._frameworks.wsgi": ("WSGIWebhooks", "wsgi"),
     "webhooks._rules": ("Selector", "WebhookRule", "WebhookRuleOptions"),

@@ -1,1 +1,1 @@
-"""Conversion reviews between the versions of a kind."""
+"""Conversion of objects between the versions of their kinds, and the migration of stored ones."""

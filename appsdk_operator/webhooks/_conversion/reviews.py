@@ -1,0 +1,125 @@
+"""Conversion reviews as JSON: decoding of requests and encoding of responses. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.resource import DecodeError, decode_json, elements, encode_json, members
+
+__all__ = [
+    "ConversionReview",
+    "ReviewError",
+    "decode_review",
+    "encode_failure",
+    "encode_success",
+]
+
+_VERSION: Final = "apiextensions.k8s.io/v1"
+_KIND: Final = "ConversionReview"
+_DECODE_ERRORS: Final = (DecodeError, msgspec.MsgspecError, UnicodeError, RecursionError, TypeError)
+
+
+class ReviewError(ValueError):
+    """The body is no conversion review, or has no request."""
+
+
+@attrs.frozen(kw_only=True)
+class ConversionReview:
+    """The request of a conversion review."""
+
+    uid: str
+    """The request's uid, which the response repeats."""
+    desired_api_version: str
+    """``group/version`` that all objects are to be converted to."""
+    objects: Sequence[bytes | msgspec.Raw] = attrs.field(repr=False)
+    """The JSON text of each object."""
+    api_version: str = _VERSION
+    """The version of the review, which the response repeats."""
+    kind: str = _KIND
+    """``ConversionReview``; the response repeats it."""
+
+
+class _Request(msgspec.Struct, gc=False):
+    uid: str | None = None
+    desiredAPIVersion: str | None = None  # noqa: N815 - its name in JSON
+    objects: list[msgspec.Raw] | None = None
+
+
+class _Review(msgspec.Struct, gc=False, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    request: _Request | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Review).decode
+
+
+def decode_review(body: bytes) -> ConversionReview:
+    """Decode a ConversionReview of ``v1``; ``v1beta1`` has the same fields.
+
+    Raises:
+        ReviewError: it is none, or has no request.
+    """
+    try:
+        try:
+            review = _decode(body)
+        except RecursionError:
+            review = _decode_deep(body)
+    except _DECODE_ERRORS as error:
+        raise ReviewError(f"the body is no ConversionReview: {error}") from error
+    request = review.request
+    if request is None:
+        raise ReviewError("the ConversionReview has no request")
+    return ConversionReview(
+        uid=request.uid or "",
+        desired_api_version=request.desiredAPIVersion or "",
+        objects=request.objects or (),
+        api_version=review.api_version or _VERSION,
+        kind=review.kind or _KIND,
+    )
+
+
+def _decode_deep(body: bytes) -> _Review:
+    """Decode a review whose objects are nested too deep for msgspec."""
+    parts = members(body)
+    request = members(bytes(parts["request"])) if "request" in parts else {}
+    objects = request.pop("objects", b"null")
+    fields: dict[str, Any] = {k: decode_json(bytes(v)) for k, v in request.items()}
+    header: dict[str, Any] = {
+        name: decode_json(bytes(parts[name])) for name in ("apiVersion", "kind") if name in parts
+    }
+    review = msgspec.convert({**header, "request": fields}, _Review)
+    if review.request is not None:
+        review.request.objects = [msgspec.Raw(text) for text in elements(bytes(objects))]
+    return review
+
+
+def encode_success(review: ConversionReview, objects: Sequence[bytes]) -> bytes:
+    """The answer with the converted objects, in the order of the request."""
+    head = encode_json({"apiVersion": review.api_version, "kind": review.kind})
+    pieces = [head[:-1], b',"response":{"uid":', encode_json(review.uid), b',"convertedObjects":[']
+    for text in objects:
+        pieces += text, b","
+    if objects:
+        pieces.pop()
+    pieces.append(b'],"result":{"metadata":{},"status":"Success"}}}')
+    return b"".join(pieces)
+
+
+def encode_failure(review: ConversionReview, message: str) -> bytes:
+    """The answer that the objects could not be converted."""
+    return encode_json(
+        {
+            "apiVersion": review.api_version,
+            "kind": review.kind,
+            "response": {
+                "uid": review.uid,
+                "convertedObjects": None,
+                "result": {"metadata": {}, "status": "Failure", "message": message},
+            },
+        }
+    )
