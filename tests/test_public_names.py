@@ -97,10 +97,12 @@ NAMES = {
     "webhooks": """
         ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
         ConversionWebhook Defaulter Defaulting Denied GroupVersionResource
-        MultiMutating MultiValidating Operation Selector TokenReviewHandler
-        TokenReviewRequest TokenReviewResponse TokenReviewWebhook UserInfo Validating
-        ValidationResult Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule
-        WebhookRuleOptions Webhooks admission_request asgi webhook_for wsgi
+        MultiMutating MultiValidating Operation RuleSource Selector
+        TokenReviewHandler TokenReviewRequest TokenReviewResponse TokenReviewWebhook
+        UserInfo Validating ValidationResult Validator WSGIWebhooks WebhookBuilder
+        WebhookHost WebhookRule WebhookRuleOptions Webhooks admission_request asgi
+        install_configurations remove_configurations webhook_configurations
+        webhook_for wsgi
     """,
 }
 

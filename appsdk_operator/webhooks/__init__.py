@@ -46,6 +46,16 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._frameworks.asgi import asgi as asgi
     from appsdk_operator.webhooks._frameworks.wsgi import WSGIWebhooks as WSGIWebhooks
     from appsdk_operator.webhooks._frameworks.wsgi import wsgi as wsgi
+    from appsdk_operator.webhooks._install.configurations import RuleSource as RuleSource
+    from appsdk_operator.webhooks._install.configurations import (
+        webhook_configurations as webhook_configurations,
+    )
+    from appsdk_operator.webhooks._install.install import (
+        install_configurations as install_configurations,
+    )
+    from appsdk_operator.webhooks._install.install import (
+        remove_configurations as remove_configurations,
+    )
     from appsdk_operator.webhooks._rules import Selector as Selector
     from appsdk_operator.webhooks._rules import WebhookRule as WebhookRule
     from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
@@ -90,6 +100,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "webhooks._conversion.webhook": ("ConversionWebhook",),
     "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),
     "webhooks._frameworks.wsgi": ("WSGIWebhooks", "wsgi"),
+    "webhooks._install.configurations": ("RuleSource", "webhook_configurations"),
+    "webhooks._install.install": ("install_configurations", "remove_configurations"),
     "webhooks._rules": ("Selector", "WebhookRule", "WebhookRuleOptions"),
     "webhooks._users": ("UserInfo",),
 }
