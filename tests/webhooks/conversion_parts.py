@@ -1,0 +1,163 @@
+"""A kind in three versions, a conversion webhook, and servers that ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import attrs
+
+from appsdk_operator import Client
+from appsdk_operator.apiserver import APIServer
+from appsdk_operator.client import ClientConfig
+from appsdk_operator.resource import (
+    ConversionError,
+    Kind,
+    MutableObject,
+    Object,
+    Versions,
+    custom_resource_definition,
+)
+from appsdk_operator.resource.kinds import apiextensions
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.serving import HTTPLimits, HTTPServer, SelfSigned
+from appsdk_operator.testing import ControlPlane, install_crds, running
+from appsdk_operator.webhooks import ConversionWebhook
+
+CRD = apiextensions.v1.CustomResourceDefinition
+_numbers = itertools.count(1)
+
+
+@attrs.frozen
+class Spec:
+    """The spec of v1, the hub."""
+
+    size: int = 1
+    note: str = ""
+
+
+@attrs.frozen
+class AlphaSpec:
+    """The spec of v1alpha1, which has no note."""
+
+    size: str = "1"
+
+
+@attrs.frozen
+class Status:
+    """The status of v1 and v1alpha1."""
+
+    ready: bool = False
+
+
+def up(old: Object[AlphaSpec, Status], new: MutableObject[Spec, Status]) -> None:
+    if not old.spec.size.isdigit():
+        raise ConversionError(f"spec.size {old.spec.size!r} is no number")
+    new.spec = Spec(size=int(old.spec.size))
+
+
+def down(old: Object[Spec, Status], new: MutableObject[AlphaSpec, Status]) -> None:
+    if old.spec.size == 666:
+        raise RuntimeError("password=hunter2")
+    new.spec = AlphaSpec(size=str(old.spec.size))
+
+
+def to_v2(old: Object[Spec], new: MutableObject) -> None:
+    new.spec["width"] = new.spec.pop("size", 1)
+
+
+def from_v2(old: Object, new: MutableObject[Spec]) -> None:
+    spec = dict(old["spec"])
+    new["spec"] = {"size": spec.pop("width", 1), **spec}
+
+
+@attrs.frozen
+class Widgets:
+    """One kind of its own group, in three versions."""
+
+    group: str
+    v1: Kind[Spec, Status]
+    v1alpha1: Kind[AlphaSpec, Status]
+    v2: Kind
+    versions: Versions[Spec, Status]
+
+    @classmethod
+    def make(cls) -> Widgets:
+        group = f"case{next(_numbers)}.example.com"
+        v1 = Kind(group=group, version="v1", kind="Widget", spec=Spec, status=Status)
+        old = Kind(group=group, version="v1alpha1", kind="Widget", spec=AlphaSpec, status=Status)
+        new = Kind(group=group, version="v2", kind="Widget")
+        versions = (
+            Versions(v1)
+            .older(old, up=up, down=down, deprecated="use v1 of widgets", lossless=True)
+            .newer(new, up=to_v2, down=from_v2)
+        )
+        return cls(group, v1, old, new, versions)
+
+    def crd(self, **options: Any) -> MutableObject:
+        columns = [{"name": "Size", "type": "string", "jsonPath": ".spec.size"}]
+        by_version = {"v1": columns, "v1alpha1": columns}
+        return custom_resource_definition(self.versions, printer_columns=by_version, **options)
+
+
+@attrs.define
+class Lane:
+    """An API server, and a conversion webhook that it can reach."""
+
+    name: Literal["embedded", "real"]
+    server: Any
+    webhook: ConversionWebhook
+    hooks: HTTPServer
+    certificates: SelfSigned
+    client: Client
+
+    def new_client(self) -> Client:
+        """Another client of the server."""
+        return Client(_config(self.server), metrics=Metrics())
+
+    def install(self, widgets: Widgets, **options: Any) -> MutableObject:
+        """Have the server serve the kind, and the webhook convert it."""
+        if widgets.versions not in self.webhook.versions:
+            self.webhook.add(widgets.versions)
+        crd = widgets.crd(**options)
+        install_crds(
+            self.client,
+            [crd],
+            webhook_url=self.hooks.url.replace("[::]", "127.0.0.1"),
+            webhook_ca=self.certificates.pem,
+        )
+        return crd
+
+    def crd(self, widgets: Widgets) -> Object:
+        """The CRD as the server has it."""
+        return self.client.get(CRD, widgets.v1.qualified_name)
+
+
+def _config(server: Any) -> ClientConfig:
+    if isinstance(server, ControlPlane):
+        return server.client_config()
+    return ClientConfig(server=server.url, token="secret", ca_data=server.ca_data)
+
+
+@contextlib.contextmanager
+def lane_of(name: Literal["embedded", "real"]) -> Iterator[Lane]:
+    """A running server of this kind."""
+    certificates = SelfSigned()
+    # The server outlives a test, the API server's connections to it should not. Go's client opens
+    # some that it does not use at once.
+    limits = HTTPLimits(idle_timeout=0.05, header_timeout=3.0, max_body_bytes=65 << 20)
+    hooks = HTTPServer("127.0.0.1:0", name="hooks", certificates=certificates, limits=limits)
+    webhook = ConversionWebhook()
+    hooks.add_handler("/convert", webhook, methods=["POST"])
+    server: Any = ControlPlane() if name == "real" else APIServer(tls=True, token="secret")
+    with running(hooks), server:
+        client = Client(_config(server), metrics=Metrics())
+        client.close()  # each test has its own
+        yield Lane(name, server, webhook, hooks, certificates, client)
+
+
+def widget(kind: Kind, name: str, spec: Any, **metadata: Any) -> MutableObject:
+    """A widget in the namespace ``default``."""
+    return MutableObject.new(kind, name, namespace="default", spec=spec, metadata=metadata)
