@@ -100,9 +100,9 @@ NAMES = {
         MultiMutating MultiValidating Operation RuleSource Selector
         TokenReviewHandler TokenReviewRequest TokenReviewResponse TokenReviewWebhook
         UserInfo Validating ValidationResult Validator WSGIWebhooks WebhookBuilder
-        WebhookHost WebhookRule WebhookRuleOptions Webhooks admission_request asgi
-        install_configurations remove_configurations webhook_configurations
-        webhook_for wsgi
+        WebhookHost WebhookRule WebhookRuleOptions WebhookServer
+        WebhookServerOptions Webhooks admission_request asgi install_configurations
+        remove_configurations webhook_configurations webhook_for wsgi
     """,
 }
 

@@ -29,6 +29,11 @@ class LazyValue(Generic[T]):
         self._maker: int | None = None
         self._is_over = StopSignal()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the value was made."""
+        return bool(self._made)
+
     def get(self) -> T:
         """The value. The first caller makes it, others wait; if that fails, the next caller tries.
 

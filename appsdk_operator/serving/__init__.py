@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._addresses import check_address as check_address
     from appsdk_operator.serving._addresses import check_hosts as check_hosts
     from appsdk_operator.serving._addresses import is_off as is_off
+    from appsdk_operator.serving._addresses import parse_address as parse_address
     from appsdk_operator.serving._certificates import CertificateFiles as CertificateFiles
     from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
     from appsdk_operator.serving._certificates import Certificates as Certificates
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._messages import HTTPHandler as HTTPHandler
     from appsdk_operator.serving._messages import HTTPRequest as HTTPRequest
     from appsdk_operator.serving._messages import HTTPResponse as HTTPResponse
+    from appsdk_operator.serving._messages import RequestLimits as RequestLimits
     from appsdk_operator.serving._messages import text_response as text_response
     from appsdk_operator.serving._self_signed import SelfSigned as SelfSigned
     from appsdk_operator.serving._server import HTTPServer as HTTPServer
@@ -35,6 +37,7 @@ _MODULES = {
         "check_address",
         "check_hosts",
         "is_off",
+        "parse_address",
     ),
     "serving._certificates": (
         "CertificateFiles",
@@ -47,7 +50,9 @@ _MODULES = {
         "HTTPHandler",
         "HTTPRequest",
         "HTTPResponse",
+        "RequestLimits",
         "Headers",
+        "RequestLimits",
         "text_response",
     ),
     "serving._self_signed": ("SelfSigned",),

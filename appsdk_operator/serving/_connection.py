@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
@@ -55,6 +56,18 @@ class ConnectionServer(Protocol):
         """The response to a request; never raises."""
         ...
 
+    def body_limit(self, path: str) -> int:
+        """The most bytes of a body for a path."""
+        ...
+
+    def time_limit(self, request: HTTPRequest) -> float | None:
+        """Seconds for the handler of a request; None for no limit."""
+        ...
+
+    def late_answer(self, request: HTTPRequest) -> HTTPResponse:
+        """The response to a request whose handler takes longer; never raises."""
+        ...
+
 
 class _PeerClosed(Exception):  # noqa: N818 - not an error of ours
     """The client closed the connection, or it was expired."""
@@ -81,11 +94,16 @@ class ServerConnection:
         """The number of requests answered."""
         self.request_limit: object = None
         """The concurrency limit that its request counts against, until the response is sent."""
+        self.is_late: bool = False
+        """Whether the handler exceeded its time limit, so that another thread answers."""
+        self.late_thread: threading.Thread | None = None
+        """The thread that answers in place of a late handler."""
+        self._request: HTTPRequest | None = None
         self._raw = sock
         self._sock = sock
         self.peer = peer
         self._server = server
-        self._parser = RequestParser(server.limits)
+        self._parser = RequestParser(server.limits, server.body_limit)
         self._certificate: Mapping[str, Any] | None = None
 
     @property
@@ -170,14 +188,34 @@ class ServerConnection:
             client_certificate=self._certificate,
             stop=stop,
         )
-        self.path = head.path
-        self._server.enter(self, "handling", None)
+        self.path, self._request = head.path, request
+        self._server.enter(self, "handling", self._server.time_limit(request))
         response = self._server.answer(request)
         keep = head.is_kept_alive and not stop.is_set() and not self.is_expired
+        self._server.enter(self, "writing", self._server.limits.write_timeout)
+        # Entering the phase ended the time limit: it has passed by now, or never will.
+        if self.is_late:
+            if self.late_thread is not None:
+                self.late_thread.join()
+            return False
         self._send(response, has_body=head.method != "HEAD", keep=keep, version=head.version)
-        self.path = ""
+        self.path, self._request = "", None
         self.answers += 1
         return keep
+
+    def answer_late(self) -> None:
+        """Answer in place of a handler that takes too long; in a thread of its own."""
+        request = self._request
+        assert request is not None
+        response = self._server.late_answer(request)
+        limits = self._server.limits
+        try:
+            self._server.enter(self, "writing", limits.write_timeout)
+            self._send(response, has_body=request.method != "HEAD", keep=False, version="HTTP/1.1")
+            self._shutdown(socket.SHUT_WR)
+        except OSError as error:
+            _log.debug("connection from %s ended: %r", self.peer, error)
+        self._server.enter(self, "handling", None)
 
     def _read_head(self) -> RequestHead | None:
         """The next request's head; None when the client closes or expires before its first byte."""
@@ -214,7 +252,6 @@ class ServerConnection:
     # -- a response --------------------------------------------------------------------------
 
     def _send(self, response: HTTPResponse, *, has_body: bool, keep: bool, version: str) -> None:
-        self._server.enter(self, "writing", self._server.limits.write_timeout)
         import email.utils  # as slow to import as all else here together
 
         date = email.utils.formatdate(self._server.clock.time(), usegmt=True)
@@ -229,6 +266,7 @@ class ServerConnection:
 
     def _refuse(self, refused: RequestRefused) -> None:
         response = text_response(refused.status, f"{refused.status} {refused}")
+        self._server.enter(self, "writing", self._server.limits.write_timeout)
         self._send(response, has_body=True, keep=False, version="HTTP/1.1")
         self._linger()
 

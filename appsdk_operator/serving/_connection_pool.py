@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -35,9 +36,21 @@ class RequestLimit:
 class ConnectionPool:
     """Tracks the open connections, and expires those whose time is up. Thread-safe."""
 
-    def __init__(self, limits: HTTPLimits, clock: Clock) -> None:
-        """An empty pool."""
+    def __init__(
+        self,
+        limits: HTTPLimits,
+        clock: Clock,
+        on_late: Callable[[ServerConnection], None] = lambda _: None,
+    ) -> None:
+        """An empty pool.
+
+        Args:
+            limits: the limits for clients.
+            clock: the clock of the deadlines.
+            on_late: called when a handler exceeds its time limit, with the pool's lock held.
+        """
         self._limits = limits
+        self._on_late = on_late
         self._clock = clock
         # Guards all below; notified when a connection goes, waits, or has an earlier deadline.
         self._changed = threading.Condition()
@@ -213,7 +226,11 @@ class ConnectionPool:
         for connection in self._connections:
             if connection.deadline is not None and connection.deadline <= now:
                 connection.deadline = None
-                connection.expire()
+                if connection.phase == "handling":
+                    connection.is_late = True
+                    self._on_late(connection)
+                else:
+                    connection.expire()
         deadlines = [c.deadline for c in self._connections if c.deadline is not None]
         if until is not None:
             deadlines.append(until)

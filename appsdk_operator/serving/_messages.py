@@ -6,7 +6,7 @@ import http
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -17,6 +17,7 @@ __all__ = [
     "HTTPRequest",
     "HTTPResponse",
     "Headers",
+    "RequestLimits",
     "text_response",
 ]
 
@@ -151,6 +152,22 @@ class HTTPResponse:
 
 HTTPHandler = Callable[[HTTPRequest], HTTPResponse]
 """Answers requests. Called from several threads at once."""
+
+
+class RequestLimits(Protocol):
+    """The limits of single requests, for :meth:`HTTPServer.add_handler`."""
+
+    def body_limit(self, path: str, /) -> int:
+        """The most bytes of the body of a request for ``path``; more is answered with 413."""
+        ...
+
+    def time_limit(self, request: HTTPRequest, /) -> float | None:
+        """Seconds that the handler of ``request`` may take; None for no limit."""
+        ...
+
+    def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
+        """The answer after that time, in place of the handler's."""
+        ...
 
 
 def text_response(status: int, text: str, **headers: str) -> HTTPResponse:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Callable
 from typing import Final, final
 
 import attrs
@@ -98,9 +99,18 @@ class RequestParser:
     'verbose'
     """
 
-    def __init__(self, limits: HTTPLimits) -> None:
-        """A parser for a new connection."""
+    def __init__(self, limits: HTTPLimits, body_limit: Callable[[str], int] | None = None) -> None:
+        """A parser for a new connection.
+
+        Args:
+            limits: the limits for clients.
+            body_limit: the most bytes of a body by the path of the request; default:
+                ``limits.max_body_bytes``.
+        """
         self._limits = limits
+        self._body_limit = body_limit
+        # The one of the request whose head was read last.
+        self._max_body_bytes = limits.max_body_bytes
         # Bytes received and not yet passed to h11.
         self._buffer = bytearray()
         # Where the search for the end of the head continues.
@@ -149,7 +159,9 @@ class RequestParser:
         head = self._parse_head(data, _check_head(data))
         self._is_chunked = head.is_chunked
         self._data_left = 0 if head.is_chunked else head.content_length
-        if self._data_left > self._limits.max_body_bytes:
+        if self._body_limit is not None:
+            self._max_body_bytes = self._body_limit(head.path)
+        if self._data_left > self._max_body_bytes:
             raise self._too_long()
         return head
 
@@ -245,7 +257,7 @@ class RequestParser:
             raise RequestRefused(400, "malformed chunk")
         size = int(found[1], 16)
         self._chunked_size += size
-        if self._chunked_size > self._limits.max_body_bytes:
+        if self._chunked_size > self._max_body_bytes:
             raise self._too_long()
         if size:
             self._data_left = size + len(_END)
@@ -267,7 +279,7 @@ class RequestParser:
         return taken
 
     def _too_long(self) -> RequestRefused:
-        return RequestRefused(413, f"the body is longer than {self._limits.max_body_bytes} bytes")
+        return RequestRefused(413, f"the body is longer than {self._max_body_bytes} bytes")
 
 
 def _check_head(data: bytes) -> str:

@@ -35,6 +35,7 @@ from appsdk_operator.serving._messages import (
     HTTPHandler,
     HTTPRequest,
     HTTPResponse,
+    RequestLimits,
     text_response,
 )
 from appsdk_operator.serving._tls import ServerContexts, TLSOptions
@@ -57,8 +58,9 @@ _READ_ONLY: Final = ("GET", "HEAD")
 class _Route:
     path: str
     handler: HTTPHandler
-    methods: frozenset[str]
+    methods: frozenset[str] | None
     is_prefix: bool
+    limits: RequestLimits | None
 
     def matches(self, path: str) -> bool:
         return path == self.path or (
@@ -148,7 +150,7 @@ class HTTPServer:
         self._lock = threading.Lock()
         self._state: Literal["new", "running", "ended"] = "new"
         self._routes: dict[str, _Route] = {}
-        self._pool = ConnectionPool(self._limits, clock)
+        self._pool = ConnectionPool(self._limits, clock, self._answer_late)
         self._accept_threads = ThreadGroup(f"{name}-server")
         self._threads = ThreadGroup(f"{name}-server")
         self._accepted = 0
@@ -198,8 +200,9 @@ class HTTPServer:
         path: str,
         handler: HTTPHandler,
         *,
-        methods: Collection[str] = _READ_ONLY,
+        methods: Collection[str] | None = _READ_ONLY,
         is_prefix: bool = False,
+        limits: RequestLimits | None = None,
     ) -> None:
         """Add a handler for the requests of ``path``; also while the server runs.
 
@@ -209,8 +212,12 @@ class HTTPServer:
         Args:
             path: begins with a slash; ``/`` as a prefix is every path without another handler.
             handler: called in the connection's thread; several threads may call it at once.
-            methods: the methods it answers; others get 405. Default: GET and HEAD.
+            methods: the methods it answers; others get 405. None: all. Default: GET and HEAD.
             is_prefix: whether it also answers the paths below.
+            limits: the sizes of its requests, and its time to answer. Default: the server's
+                ``max_body_bytes``, and no time limit. After the time limit another thread sends
+                the answer of ``limits.timed_out``, and the handler's is dropped; the connection
+                stays occupied until the handler has returned.
 
         Raises:
             ValueError: the path is taken, or does not begin with a slash.
@@ -219,9 +226,10 @@ class HTTPServer:
             raise ValueError(f"path {path!r} does not begin with a slash")
         if not callable(handler):
             raise TypeError(f"handler={handler!r} of {path} cannot be called: give a function")
-        if isinstance(methods, str) or not methods:
+        if methods is not None and (isinstance(methods, str) or not methods):
             raise ValueError(f"methods={methods!r}: name at least one, in a list")
-        route = _Route(path, handler, frozenset(methods), is_prefix)
+        allowed = None if methods is None else frozenset(methods)
+        route = _Route(path, handler, allowed, is_prefix, limits)
         with self._lock:
             if path in self._routes:
                 raise ValueError(
@@ -405,7 +413,7 @@ class HTTPServer:
         route = self._route(request.path)
         if route is None:
             return text_response(404, "404 page not found")
-        if request.method not in route.methods:
+        if route.methods is not None and request.method not in route.methods:
             allowed = ", ".join(sorted(route.methods))
             return text_response(405, f"405 use {allowed}", Allow=allowed)
         try:
@@ -416,6 +424,36 @@ class HTTPServer:
             _log.exception("the %s server's handler of %s failed", self.name, route.path)
             return text_response(500, "500 internal server error")
         return response
+
+    def body_limit(self, path: str) -> int:
+        """For connections: the most bytes of a body for ``path``."""
+        route = self._route(path)
+        if route is None or route.limits is None:
+            return self._limits.max_body_bytes
+        return route.limits.body_limit(path)
+
+    def time_limit(self, request: HTTPRequest) -> float | None:
+        """For connections: seconds for the handler of a request; None for no limit."""
+        route = self._route(request.path)
+        return None if route is None or route.limits is None else route.limits.time_limit(request)
+
+    def late_answer(self, request: HTTPRequest) -> HTTPResponse:
+        """For connections: the response in place of a late handler's."""
+        route = self._route(request.path)
+        try:
+            if route is not None and route.limits is not None:
+                return route.limits.timed_out(request)
+        except Exception:
+            _log.exception("the %s server's handler of %s failed", self.name, request.path)
+        return text_response(500, "500 the handler took too long")
+
+    def _answer_late(self, connection: ServerConnection) -> None:
+        """Answer in place of a late handler; under the pool's lock, which is why in a thread."""
+        try:
+            connection.late_thread = self._threads.start("late answer", connection.answer_late)
+        except Exception:
+            _log.exception("the %s server cannot start a thread for an answer", self.name)
+            connection.cut()
 
     def _route(self, path: str) -> _Route | None:
         with self._lock:

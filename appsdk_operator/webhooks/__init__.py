@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
     from appsdk_operator.webhooks._server.builder import WebhookBuilder as WebhookBuilder
     from appsdk_operator.webhooks._server.builder import webhook_for as webhook_for
+    from appsdk_operator.webhooks._server.options import (
+        WebhookServerOptions as WebhookServerOptions,
+    )
+    from appsdk_operator.webhooks._server.server import WebhookServer as WebhookServer
     from appsdk_operator.webhooks._server.webhooks import WebhookHost as WebhookHost
     from appsdk_operator.webhooks._server.webhooks import Webhooks as Webhooks
     from appsdk_operator.webhooks._users import UserInfo as UserInfo
@@ -91,6 +95,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "WebhookBuilder",
         "webhook_for",
     ),
+    "webhooks._server.options": ("WebhookServerOptions",),
+    "webhooks._server.server": ("WebhookServer",),
     "webhooks._server.webhooks": (
         "WebhookHost",
         "Webhooks",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from appsdk_operator import webhooks
 from appsdk_operator.cache import Cache, CacheOptions
 from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient
 from appsdk_operator.controllers import ControllerOptions
@@ -19,6 +21,7 @@ from appsdk_operator.manager import (
     Cluster,
     FencedClient,
     HealthServerOptions,
+    HTTPResponse,
     LeaderElection,
     Manager,
     ManagerOptions,
@@ -30,6 +33,8 @@ from appsdk_operator.manager import (
 from appsdk_operator.manager._core.options import ManagerOptionsDict
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.serving import SelfSigned
+from appsdk_operator.webhooks import WebhookServerOptions
 
 NOWHERE = ClientConfig(server="http://127.0.0.1:1", token="secret")
 ELECTION = LeaderElection(id="test", namespace="default")
@@ -456,11 +461,43 @@ class TestWebhookServer:
         assert len(made) == 1
         assert _names(manager, RunnableGroup.WEBHOOKS) == ["webhooks"]
 
-    def test_without_one_asking_for_it_is_an_error_that_says_so(
-        self, make: Callable[..., Manager]
+    def test_options_make_one_when_it_is_first_used(self, make: Callable[..., Manager]) -> None:
+        options = WebhookServerOptions(address="127.0.0.1:0", certificates=SelfSigned("localhost"))
+        manager = make(webhook_server=options)
+        assert _names(manager, RunnableGroup.WEBHOOKS) == []
+        assert "webhooks" not in manager.addresses
+        server = manager.webhook_server
+        assert isinstance(server, webhooks.WebhookServer)
+        assert manager.webhook_server is server
+        assert manager.webhooks is server.webhooks
+        assert _names(manager, RunnableGroup.WEBHOOKS) == ["webhooks"]
+        assert manager.addresses["webhooks"] == server.address
+        assert server.webhooks.clock is manager.clock
+        with pytest.raises(ValueError, match="choose another name"):
+            manager.add_ready_check("webhooks", lambda: None)
+        manager.close()
+        with pytest.raises(RuntimeError, match="ran before or was closed"):
+            server.run(StopSignal())
+
+    def test_the_default_one_says_where_it_looks_for_its_certificate(
+        self, make: Callable[..., Manager], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        with pytest.raises(LookupError, match="give webhook_server="):
-            _ = make().webhook_server
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        # Port 9443 may be taken on the machine of a test.
+        options = WebhookServerOptions(address="127.0.0.1:0")
+        manager = make(webhook_server=options)
+        with pytest.raises(ValueError, match=r"k8s-webhook-server/serving-certs/tls\.crt"):
+            _ = manager.webhook_server
+
+    def test_one_that_is_off_takes_webhooks(self, make: Callable[..., Manager]) -> None:
+        manager = make(webhook_server=WebhookServerOptions(address="0"))
+        manager.webhooks.add("/a", lambda _: HTTPResponse())
+        assert manager.webhook_server.address == ""
+        assert "webhooks" not in manager.addresses
+
+    def test_another_server_has_no_webhooks(self, make: Callable[..., Manager]) -> None:
+        with pytest.raises(TypeError, match="has no webhooks: give a WebhookServer"):
+            _ = make(webhook_server=WebhookServer()).webhooks
 
 
 def _names(manager: Manager, group: RunnableGroup) -> list[str]:

@@ -40,6 +40,7 @@ from appsdk_operator.runtime import (
     get_logger,
 )
 from appsdk_operator.serving import HTTPHandler
+from appsdk_operator.webhooks import WebhookHost, Webhooks, WebhookServer, WebhookServerOptions
 
 __all__ = ["Manager"]
 
@@ -99,6 +100,8 @@ class Manager:
         self._clusters: list[Cluster] = []
         self._drafts: list[Draft] = []
         self._elector: ElectorLike | None = None
+        # Runnables whose health is a ready check of its own.
+        self._checked_apart: list[Runnable] = []
         # What close() closes, last first.
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as on_failure:
@@ -234,7 +237,7 @@ class Manager:
         belong_to = getattr(runnable, "belong_to", None)
         if callable(belong_to):
             belong_to(self, self._options.name, self._options.previous_names)
-        self._environment.hand_down(runnable)
+        self._prepare(runnable)
         self._lifecycle.groups.add(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:
@@ -252,21 +255,43 @@ class Manager:
             self._drafts.append(draft)
 
     @property
-    def webhook_server(self) -> Runnable:
-        """The webhook server; the first use makes it if the option is a function.
+    def webhook_server(self) -> WebhookServer:
+        """The webhook server; unless it was given ready-made, the first use makes it.
+
+        That opens its port, and adds a ready check ``webhooks`` unless the manager was started. It
+        serves at once when the manager runs. Where the option is another server, or a function that
+        makes one, it is that.
 
         Raises:
-            LookupError: the manager has none.
+            OSError: its address cannot be bound.
+            ValueError: its certificates cannot be used.
             RuntimeError: the manager is stopping, or the function itself uses this property.
         """
-        return self._webhooks.get()
+        return self._webhooks.get()  # type: ignore[return-value]  # what the option says
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The webhooks that :attr:`webhook_server` serves, by path; ``webhook_for`` adds to them.
+
+        Raises:
+            TypeError: the server that was given has none.
+            OSError, ValueError, RuntimeError: as :attr:`webhook_server`.
+        """
+        server = self._webhooks.get()
+        found = getattr(server, "webhooks", None)
+        if not isinstance(found, Webhooks):
+            raise TypeError(
+                f"the webhook server {server!r} has no webhooks: give a WebhookServer, or its "
+                "options"
+            )
+        return found
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
         """Make the pod ready only while ``check`` passes; served at ``/readyz/<name>``.
 
         Args:
-            name: a path segment; ``caches``, ``controllers``, ``leader-election`` and ``manager``
-                are names of the manager's own checks.
+            name: a path segment; ``caches``, ``controllers``, ``leader-election``, ``manager``
+                and ``webhooks`` are names of the manager's own checks.
             check: fails by raising, or by returning a Health that is not ready.
 
         Raises:
@@ -337,8 +362,15 @@ class Manager:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The addresses of its servers, by name: ``metrics``, ``health``, ``profile``."""
-        return self._servers.addresses
+        """The addresses of its servers, by name: ``metrics``, ``health``, ``profile``,
+        ``webhooks``."""
+        found = self._servers.addresses
+        if self._webhooks.is_made:
+            server = self._webhooks.get()
+            address = getattr(server, "address", "") if isinstance(server, WebhookServer) else ""
+            if address:
+                found["webhooks"] = address
+        return found
 
     def health(self) -> Health:
         """Whether caches, controllers and the election are healthy, and if not why."""
@@ -467,20 +499,40 @@ class Manager:
 
     def _make_webhooks(self) -> Runnable:
         given = self._options.webhook_server
-        if given is None:
-            raise LookupError("the manager has no webhook server: give webhook_server=")
         if isinstance(given, Runnable):
-            self._lifecycle.groups.add(given, group=RunnableGroup.WEBHOOKS)
+            self._add_webhook_server(given)
             return given
-        made = given()
+        if given is None or isinstance(given, WebhookServerOptions):
+            made: Runnable = WebhookServer.of_options(
+                given or WebhookServerOptions(), clock=self.clock, metrics=self._metrics
+            )
+        else:
+            made = given()
         try:
             server = as_runnable(made)
-            self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
+            self._add_webhook_server(server)
         except BaseException:
             # Nothing else refers to it, and it may have bound its port.
             getattr(made, "close", _nothing)()
             raise
         return server
+
+    def _add_webhook_server(self, server: Runnable) -> None:
+        self._prepare(server)
+        self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
+        health = getattr(server, "health", None)
+        if callable(health) and not self._has_run:
+            # Not where the user has a check of this name.
+            with contextlib.suppress(ValueError):
+                self._servers.add_ready_check("webhooks", health)
+                self._checked_apart.append(server)
+
+    def _prepare(self, runnable: Runnable) -> None:
+        """Pass on what a part of the manager gets from it before it runs."""
+        self._environment.hand_down(runnable)
+        if isinstance(runnable, WebhookServer):
+            # Not fenced: every replica serves webhooks, and needs a certificate.
+            runnable.attach(client=self._cluster.unfenced_client)
 
     def _record_election(self, lease: Object, text: str) -> None:
         # Different actions, because events that differ only in their note become one series.
@@ -499,7 +551,7 @@ class Manager:
             "controllers": self._controllers_health,
         }
         # With a conversion webhook the caches can sync only after this process is ready: the API
-        # server calls it to answer their lists.
+        # server calls it to answer their lists. See _caches_health for a server that comes later.
         if self._options.webhook_server is None:
             checks["caches"] = self._caches_health
         if self._elector is not None:
@@ -513,12 +565,14 @@ class Manager:
         return Health(True, "the manager runs")
 
     def _caches_health(self) -> Health:
+        if self._webhooks.is_made:
+            return Health(True, "not asked: this process may have to convert what they list")
         with self._lock:
             clusters = list(self._clusters)
         return _caches_health(clusters, self._lifecycle.groups[RunnableGroup.CACHES])
 
     def _controllers_health(self) -> Health:
-        return _runnables_health(self._lifecycle.groups)
+        return _runnables_health(self._lifecycle.groups, self._checked_apart)
 
     def _election_health(self) -> Health:
         return Health(True, "no election") if self._elector is None else self._elector.health()
@@ -612,13 +666,13 @@ def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
     return Health(not bad, "; ".join(bad or [health.text for health in healths]))
 
 
-def _runnables_health(groups: Groups) -> Health:
-    """Whether all runnables with a ``health`` method are healthy, except the caches."""
-    caches = groups[RunnableGroup.CACHES].runnables
+def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Health:
+    """Whether all runnables with a ``health`` method are healthy, except those checked apart."""
+    apart = [*groups[RunnableGroup.CACHES].runnables, *checked_apart]
     bad, good = [], 0
     for runnable in groups.runnables:
         health = getattr(runnable, "health", None)
-        if not callable(health) or any(runnable is cache for cache in caches):
+        if not callable(health) or any(runnable is other for other in apart):
             continue
         result = health()
         if isinstance(result, Health):
@@ -692,4 +746,8 @@ def _nothing() -> None:
 
 
 def _fits(manager: Manager) -> ControllerHost:
+    return manager
+
+
+def _fits_webhooks(manager: Manager) -> WebhookHost:
     return manager

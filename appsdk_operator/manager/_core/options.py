@@ -28,6 +28,7 @@ from appsdk_operator.runtime import (
     check_previous_names,
     system_clock,
 )
+from appsdk_operator.webhooks import WebhookServerOptions
 
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
 
@@ -55,12 +56,13 @@ def _check_function(_: object, field: attrs.Attribute[Any], value: object) -> No
 def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (isinstance(value, type) or not _runs_or_makes(value)):
         raise TypeError(
-            f"{field.name}={value!r}: give a server with run(stop), or a function that makes one"
+            f"{field.name}={value!r}: give WebhookServerOptions(…), a server with run(stop), or a "
+            "function that makes one"
         )
 
 
 def _runs_or_makes(value: object) -> bool:
-    return isinstance(value, Runnable) or callable(value)
+    return isinstance(value, (Runnable, WebhookServerOptions)) or callable(value)
 
 
 def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -104,11 +106,12 @@ class ManagerOptions:
         default=None, validator=_check_type(ProfileServerOptions, hint="ProfileServerOptions(…)")
     )
     """The server for profiles and the debug page; default: none."""
-    webhook_server: Runnable | Callable[[], Runnable] | None = attrs.field(
+    webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None = attrs.field(
         default=None, validator=_check_webhooks
     )
-    """The webhook server, or a function that makes it on first use; default: none. It starts before
-    the caches."""
+    """The webhook server; or its options, or a function that makes it, for a server that is made
+    when it is first used. Default: options that are all defaults. It runs on every replica and
+    starts before the caches."""
 
     cache: CacheSetup | None = attrs.field(
         default=None, validator=_check_type(CacheSetup, hint="CacheSetup(…)")
@@ -199,7 +202,7 @@ class ManagerOptionsDict(TypedDict, total=False):
     metrics_server: MetricsServerOptions | None
     health_server: HealthServerOptions | None
     profile_server: ProfileServerOptions | None
-    webhook_server: Runnable | Callable[[], Runnable] | None
+    webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None
     cache: CacheSetup | None
     client: ClientSetup | None
     new_cache: NewCache | None

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final, Generic, Self, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.resource import Kind, check_kind
+from appsdk_operator.resource import Kind, Versions, check_kind
 from appsdk_operator.runtime import get_logger, validation
 from appsdk_operator.webhooks._admission.admission import Admission
 from appsdk_operator.webhooks._admission.handlers import (
@@ -18,12 +18,14 @@ from appsdk_operator.webhooks._admission.handlers import (
     Validating,
     Validator,
 )
+from appsdk_operator.webhooks._conversion.webhook import ConversionWebhook
 from appsdk_operator.webhooks._rules import WebhookRule, WebhookRuleOptions
-from appsdk_operator.webhooks._server.webhooks import WebhookHost
+from appsdk_operator.webhooks._server.webhooks import WebhookHost, Webhooks
 
 __all__ = ["WebhookBuilder", "webhook_for"]
 
 _log: Final = get_logger("appsdk_operator.webhooks")
+_CONVERT: Final = "/convert"
 _PATH: Final = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)")
 
 
@@ -59,7 +61,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         self._host = host
         self._kind = check_kind(kind)
         self._handlers: dict[str, tuple[Any, WebhookRule]] = {}
-        self._versions: Any = None
+        self._versions: Versions | None = None
         self._recover_panic = True
         self._is_complete = False
 
@@ -114,7 +116,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         handler = Validating(self._kind, validator, create=create, update=update, delete=delete)
         return self._add("validating", handler, path, options)
 
-    def convert(self, versions: Any) -> Self:
+    def convert(self, versions: Versions) -> Self:
         """Convert between the versions of the kind; all kinds share the path ``/convert``.
 
         Args:
@@ -122,7 +124,11 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: it is the second call, or they are versions of another kind.
+            TypeError: they are no Versions.
         """
+        validation.check_instance(
+            "versions", versions, Versions, "Versions(V1).older(V1Alpha1, up=…, down=…)"
+        )
         if self._versions is not None:
             raise ValueError(f"convert(…) of {self._kind} is called twice: give one Versions")
         hub = versions.hub
@@ -160,15 +166,25 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
                 "with path="
             )
         if self._versions is not None:
-            self._add_conversion()
+            self._add_conversion(webhooks, self._versions)
         for handler, rule in self._handlers.values():
             admission = Admission(handler, recover_panic=self._recover_panic, clock=webhooks.clock)
             webhooks.add(rule.path, admission, rule=rule)
             _log.info("serving a %s webhook of %s at %s", rule.type, self._kind, rule.path)
         self._is_complete = True
 
-    def _add_conversion(self) -> None:
-        raise NotImplementedError
+    def _add_conversion(self, webhooks: Webhooks, versions: Versions) -> None:
+        shared = webhooks.get(_CONVERT)
+        if shared is None:
+            webhooks.add(_CONVERT, ConversionWebhook(versions))
+        elif isinstance(shared, ConversionWebhook):
+            shared.add(versions)
+        else:
+            raise ValueError(
+                f"{_CONVERT} is the path of {shared!r}, and of the conversion webhook: serve that "
+                "one at another path"
+            )
+        _log.info("converting %s at %s", versions.hub.qualified_name, _CONVERT)
 
     def _add(self, kind: Any, handler: Any, path: str | None, options: WebhookRuleOptions) -> Self:
         if kind in self._handlers:

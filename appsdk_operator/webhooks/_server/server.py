@@ -1,0 +1,358 @@
+"""The HTTPS server of webhooks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, final
+
+import attrs
+
+from appsdk_operator.cache import Health
+from appsdk_operator.client import ClientLike
+from appsdk_operator.runtime import (
+    Clock,
+    Environment,
+    LoopThread,
+    Metrics,
+    StopSignal,
+    get_logger,
+    validation,
+)
+from appsdk_operator.serving import (
+    Certificates,
+    HTTPHandler,
+    HTTPLimits,
+    HTTPRequest,
+    HTTPResponse,
+    HTTPServer,
+    TLSOptions,
+    is_off,
+    parse_address,
+)
+from appsdk_operator.webhooks._rules import WebhookRule
+from appsdk_operator.webhooks._server.options import (
+    DEFAULT_LIMITS,
+    WebhookServerOptions,
+    default_tls,
+)
+from appsdk_operator.webhooks._server.webhooks import Webhooks
+
+__all__ = ["WebhookServer"]
+
+_log: Final = get_logger("appsdk_operator.webhooks")
+_DIAL_SECONDS: Final = 10.0
+_DIAL_PAUSE: Final = 0.1
+
+
+@final
+class WebhookServer:
+    """Serves webhooks over HTTPS; binds its port at the construction.
+
+    A manager runs it on every replica, before the caches, and has a ready check for it. By itself
+    it is a runnable: :meth:`run` serves until its stop signal is set. Webhooks can be added at any
+    time. Thread-safe.
+
+        server = WebhookServer(certificates=CertificateFiles("tls.crt", "tls.key"))
+        server.add("/admit", Admission(admit))
+        Manager(config, webhook_server=server).run()
+
+    A handler that takes nearly as long as the API server waits (its ``timeout`` query) is answered
+    for with a failure that names it, so that users see more than a time-out.
+
+    Args:
+        address: ``host:port``; default ``":9443"``, on all addresses. ``""`` or ``"0"``: no port is
+            opened, and webhooks can still be added.
+        certificates: where the certificate comes from, for example :class:`CertificateFiles` or
+            :class:`ManagedCertificates`; the server runs and closes it. Default: the files of
+            ``tls``.
+        tls: the files, unless ``certificates`` is given; the authorities of client certificates;
+            the oldest version of TLS. Default: ``tls.crt`` and ``tls.key`` in
+            ``<tmp>/k8s-webhook-server/serving-certs``, and TLS 1.3.
+        limits: limits for clients; default: 256 connections, which may be idle for 120 seconds.
+        shutdown_timeout: seconds at a stop for requests under way; default 60.
+        webhooks: the webhooks; default: none yet.
+        clock: the clock of its time-outs; default: the manager's.
+        metrics: where it publishes; default: the manager's.
+
+    Raises:
+        OSError: the address cannot be bound; the text says why and what to do.
+        ValueError: an option is out of range, or the certificates cannot be used.
+    """
+
+    name: ClassVar[str] = "webhooks"
+    runnable_group: ClassVar[str] = "webhooks"
+    """The group of a manager that runs it: before the caches."""
+    needs_leader_election: ClassVar[bool] = False
+    """Whether a manager runs it on the leader only: no, on every replica."""
+
+    def __init__(
+        self,
+        address: str = ":9443",
+        *,
+        certificates: Certificates | None = None,
+        tls: TLSOptions | None = None,
+        limits: HTTPLimits | None = None,
+        shutdown_timeout: float = 60.0,
+        webhooks: Webhooks | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """See the class."""
+        options = WebhookServerOptions(
+            address=address,
+            certificates=certificates,
+            tls=tls,
+            limits=limits,
+            shutdown_timeout=shutdown_timeout,
+        )
+        validation.check_environment(clock=clock, metrics=metrics)
+        if webhooks is not None:
+            validation.check_instance("webhooks", webhooks, Webhooks, "Webhooks()")
+        self._environment = Environment(clock, metrics)
+        self._webhooks = webhooks or Webhooks(clock=clock, metrics=metrics)
+        self._loop = LoopThread("webhooks")
+        self._lock = threading.Lock()
+        self._waiting = threading.Condition(self._lock)
+        self._state = "new"
+        self._certificates = certificates
+        self._http: HTTPServer | None = None
+        if not is_off(address):
+            self._http = self._new_server(options)
+
+    def _new_server(self, options: WebhookServerOptions) -> HTTPServer:
+        tls = options.tls
+        if options.certificates is None and (tls is None or tls.cert_file is None):
+            default = default_tls()
+            tls = default if tls is None else _with_files(tls, default)
+        elif tls is None:
+            tls = TLSOptions(minimum_version="TLSv1.3")
+        server = HTTPServer(
+            options.address,
+            name=self.name,
+            tls=tls,
+            certificates=options.certificates,
+            limits=options.limits or DEFAULT_LIMITS,
+            shutdown_timeout=options.shutdown_timeout,
+            clock=self._environment.clock,
+            metrics=self._environment.metrics,
+        )
+        self._certificates = server.certificates
+        server.add_handler("/", self._answer, methods=None, is_prefix=True, limits=self._webhooks)
+        return server
+
+    @classmethod
+    def of_options(
+        cls,
+        options: WebhookServerOptions,
+        *,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> WebhookServer:
+        """A server with these options.
+
+        Raises:
+            OSError, ValueError: as the class.
+        """
+        return cls(**attrs.asdict(options, recurse=False), clock=clock, metrics=metrics)
+
+    # -- webhooks --------------------------------------------------------------------------------
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Its webhooks by path."""
+        return self._webhooks
+
+    @property
+    def rules(self) -> tuple[WebhookRule, ...]:
+        """The rules of its admission webhooks, see :attr:`Webhooks.rules`."""
+        return self._webhooks.rules
+
+    @property
+    def conversions(self) -> tuple[tuple[str, Any], ...]:
+        """Its conversions, see :attr:`Webhooks.conversions`."""
+        return self._webhooks.conversions
+
+    def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
+        """Serve ``path`` by ``webhook``, from now on; see :meth:`Webhooks.add`."""
+        self._webhooks.add(path, webhook, rule=rule)
+
+    def _answer(self, request: HTTPRequest) -> HTTPResponse:
+        with self._loop.bound():
+            return self._webhooks.answer(request)
+
+    # -- status ----------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for example ``127.0.0.1:9443``; empty if it opens no port."""
+        return "" if self._http is None else self._http.address
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 if it opens none."""
+        return 0 if self._http is None else self._http.port
+
+    @property
+    def url(self) -> str:
+        """The address as a URL; empty if it opens no port."""
+        return "" if self._http is None else self._http.url
+
+    @property
+    def certificates(self) -> Certificates | None:
+        """The source of its certificate; None if it opens no port."""
+        return self._certificates
+
+    def __repr__(self) -> str:
+        where = f"on {self.address}" if self._http is not None else "without a port"
+        return f"<webhook server {where}>"
+
+    def health(self) -> Health:
+        """Whether it can be called: it runs, has a certificate, and accepts a TLS connection.
+
+        It connects to itself, with a time-out of 10 seconds.
+        """
+        if self._http is None:
+            return Health(True, "the webhook server is off")
+        if self._state != "running":
+            return Health(False, f"the webhook server {_STATES[self._state]}")
+        source = getattr(self._certificates, "health", None)
+        own = source() if callable(source) else None
+        if isinstance(own, Health) and not own.is_ready:
+            return own
+        problem = self._dial(_DIAL_SECONDS)
+        if problem is not None:
+            return Health(False, f"the webhook server is not reachable: {problem}")
+        return Health(True, f"the webhook server answers on {self.address}")
+
+    def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
+        """Wait until it runs, has its certificate, and accepts a TLS connection.
+
+        Returns:
+            False when stopped, when its run has ended, or after ``timeout`` seconds.
+        """
+        validation.check_wait(stop, timeout)
+        clock = self._environment.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+
+        def left() -> float | None:
+            return None if deadline is None else max(0.0, deadline - clock.monotonic())
+
+        if not self._wait_for_run(stop, left) or self._http is None:
+            return self._http is None and self._state == "running" and not stop.is_set()
+        ready = getattr(self._certificates, "wait_until_ready", None)
+        if callable(ready) and not ready(stop, left()):
+            return False
+        while (problem := self._dial(_DIAL_SECONDS)) is not None:
+            remaining = left()
+            if self._state != "running" or remaining == 0.0:
+                _log.warning("the webhook server is not reachable: %s", problem)
+                return False
+            if stop.wait(_DIAL_PAUSE if remaining is None else min(_DIAL_PAUSE, remaining)):
+                return False
+        return not stop.is_set()
+
+    def _wait_for_run(self, stop: StopSignal, left: Callable[[], float | None]) -> bool:
+        def wake() -> None:
+            with self._waiting:
+                self._waiting.notify_all()
+
+        detach = stop.on_set(wake)
+        try:
+            with self._waiting:
+                while self._state == "new" and not stop.is_set():
+                    remaining = left()
+                    if remaining == 0.0:
+                        return False
+                    self._environment.clock.wait(self._waiting, remaining)
+                return self._state == "running" and not stop.is_set()
+        finally:
+            detach()
+
+    def _dial(self, timeout: float) -> str | None:
+        """Do a TLS handshake with itself; the problem, if any."""
+        import socket
+        import ssl
+
+        host, port = parse_address(self.address)
+        own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        # Whose certificate it is, is for the callers to check.
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            with (
+                socket.create_connection((own, port), timeout) as plain,
+                context.wrap_socket(plain),
+            ):
+                return None
+        except OSError as error:  # ssl.SSLError is one
+            return str(error) or type(error).__name__
+
+    # -- for managers ----------------------------------------------------------------------------
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use their clock and metrics where none were given."""
+        self._environment.inherit(clock, metrics)
+        self._webhooks.inherit_environment(clock, metrics)
+
+    def attach(self, *, client: ClientLike) -> None:
+        """For managers: give certificates that are kept in the cluster a client.
+
+        Args:
+            client: one that may write on every replica, whether it leads or not.
+        """
+        attach = getattr(self._certificates, "attach", None)
+        if callable(attach):
+            attach(
+                client=client,
+                metrics=self._environment.metrics,
+                clock=self._environment.clock,
+                webhooks=self._webhooks,
+            )
+
+    # -- start and stop --------------------------------------------------------------------------
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Serve until ``stop`` is set, then wait ``shutdown_timeout`` for requests under way.
+
+        Raises:
+            RuntimeError: it ran before or was closed.
+            TimeoutError: handlers still run after that; the text names their paths.
+            OSError: it cannot accept connections.
+        """
+        self._enter("new", "running")
+        with contextlib.ExitStack() as exits:
+            exits.callback(self._enter, "running", "ended")
+            exits.callback(self._loop.close)
+            if self._http is None:
+                _log.info("the webhook server is off")
+                stop.wait()
+            else:
+                self._http.run(stop)
+
+    def _enter(self, before: str, after: str) -> None:
+        with self._waiting:
+            if self._state != before:
+                raise RuntimeError("the webhook server ran before or was closed: make a new one")
+            self._state = after
+            self._waiting.notify_all()
+
+    def close(self) -> None:
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        with self._waiting:
+            if self._state == "running":
+                raise RuntimeError("the webhook server runs: set its stop signal")
+            self._state = "ended"
+            self._waiting.notify_all()
+        if self._http is not None:
+            self._http.close()
+        self._loop.close()
+
+
+_STATES: Final = {"new": "has not been started yet", "ended": "has ended"}
+
+
+def _with_files(tls: TLSOptions, default: TLSOptions) -> TLSOptions:
+    return attrs.evolve(tls, cert_file=default.cert_file, key_file=default.key_file)
