@@ -1,4 +1,4 @@
-"""The kind CronJob."""
+"""The kind CronJob in two versions, which differ in how they write the schedule."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ __all__ = [
     "CronJob",
     "CronJobObject",
     "CronJobSpec",
+    "CronJobSpecV2",
     "CronJobStatus",
+    "CronJobV2",
     "Job",
     "JobObject",
     "JobReference",
     "JobStatus",
     "JobTemplate",
+    "Schedule",
     "TemplateMetadata",
 ]
 
@@ -67,6 +70,25 @@ class CronJobSpec(CommonSpec, frozen=True, kw_only=True):
     """Five fields, as in a crontab, in UTC."""
 
 
+CronField = Annotated[str, Meta(pattern=r"^\S+$")]
+
+
+class Schedule(Struct, frozen=True, rename="camel"):
+    """A schedule, field by field; what is left out is any."""
+
+    minute: CronField = "*"
+    hour: CronField = "*"
+    day_of_month: CronField = "*"
+    month: CronField = "*"
+    day_of_week: CronField = "*"
+
+
+class CronJobSpecV2(CommonSpec, frozen=True, kw_only=True):
+    """When to start which jobs."""
+
+    schedule: Schedule
+
+
 class JobReference(Struct, frozen=True, rename="camel"):
     """A job."""
 
@@ -91,6 +113,13 @@ CronJob: Kind[CronJobSpec, CronJobStatus | None] = Kind(
     version="v1",
     kind="CronJob",
     spec=CronJobSpec,
+    status=CronJobStatus,
+)
+CronJobV2: Kind[CronJobSpecV2, CronJobStatus | None] = Kind(
+    group="batch.tutorial.kubebuilder.io",
+    version="v2",
+    kind="CronJob",
+    spec=CronJobSpecV2,
     status=CronJobStatus,
 )
 CronJobObject: TypeAlias = Object[CronJobSpec, CronJobStatus | None]

@@ -12,6 +12,7 @@ import attrs
 from appsdk_operator import MutableObject
 from appsdk_operator.client import ClientLike, NotFound
 from appsdk_operator.controllers import (
+    ControllerHost,
     Request,
     Result,
     TerminalError,
@@ -20,7 +21,7 @@ from appsdk_operator.controllers import (
     is_condition_true,
     set_controller_reference,
 )
-from appsdk_operator.manager import EventRecorder, Manager
+from appsdk_operator.manager import EventRecorder
 from appsdk_operator.runtime import Clock
 
 from .api import CronJob, CronJobObject, CronJobSpec, CronJobStatus, Job, JobObject, JobReference
@@ -208,11 +209,9 @@ def owner_of(job: JobObject) -> list[str]:
     return [owner.uid] if owner is not None and owner.kind == CronJob.kind else []
 
 
-def add_controller(manager: Manager) -> None:
+def add_controller(host: ControllerHost, client: ClientLike, recorder: EventRecorder) -> None:
     """Add the controller, and the index from which it reads the jobs of a CronJob."""
-    manager.cache.add(Job)
-    manager.cache.index_field(Job, _OWNER, owner_of)
-    reconciler = CronJobReconciler(
-        manager.client, manager.event_recorder("cronjob-controller"), manager.clock
-    )
-    controller_for(manager).for_(CronJob).owns(Job).complete(reconciler)
+    host.cache.add(Job)
+    host.cache.index_field(Job, _OWNER, owner_of)
+    reconciler = CronJobReconciler(client, recorder, host.clock)
+    controller_for(host).for_(CronJob).owns(Job).complete(reconciler)

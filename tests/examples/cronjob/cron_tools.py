@@ -23,7 +23,7 @@ EPOCH = datetime.fromtimestamp(1_700_000_000, UTC)
 def make(replica: Replica) -> Manager:
     """The operator of one process."""
     manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
-    add_controller(manager)
+    add_controller(manager, manager.client, manager.event_recorder("cronjob-controller"))
     return manager
 
 
