@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import copy
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import attrs
 
 from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
+from appsdk_operator.resource import FieldError, Kind, check_kind, go_quote, joined_errors
 
 __all__ = [
     "AlreadyExists",
@@ -70,31 +73,42 @@ class Cause:
     field: str
     """The path of the field, for example ``spec.replicas``; empty if there is none."""
 
+    def to_dict(self) -> dict[str, str]:
+        """The entry in plain JSON values, without empty ones."""
+        return {name: value for name, value in attrs.asdict(self).items() if value}
+
 
 class ApiError(ClientError):
     """The API server refused the request.
 
     Subclasses are named for ``Status.reason``; without a known reason, the HTTP status selects the
     class.
+
+    Webhooks and tests make some, too. ``status`` and ``reason`` are then those of the class, so
+    that ``Forbidden("only on Sundays")`` is all that a denial needs; see also :meth:`Invalid.of`.
+
+    >>> Forbidden("only on Sundays").to_status()["reason"]
+    'Forbidden'
     """
 
     remedy = ""
+    _of_class: ClassVar[tuple[int, str]] = (500, "")
 
     def __init__(
         self,
         message: str,
         *,
-        status: int,
-        reason: str = "",
+        status: int | None = None,
+        reason: str | None = None,
         causes: Sequence[Cause] = (),
         details: Mapping[str, Any] | None = None,
         request: Request | None = None,
         retry_after: float | None = None,
         continue_token: str = "",
     ) -> None:
-        self.status = status
+        self.status: int = self._of_class[0] if status is None else status
         """The HTTP status."""
-        self.reason = reason
+        self.reason: str = self._of_class[1] if reason is None else reason
         """``Status.reason``, for example ``NotFound``; empty when the answer had none."""
         self.message = message
         """``Status.message``, or the beginning of an answer that was no Status."""
@@ -113,6 +127,27 @@ class ApiError(ClientError):
     def has_cause(self, reason: str) -> bool:
         """Whether one of the causes has this reason, for example ``ResourceVersionTooLarge``."""
         return any(cause.reason == reason for cause in self.causes)
+
+    def to_status(self) -> dict[str, Any]:
+        """The ``Status`` as an API server sends it, in plain JSON values.
+
+        The inverse of :func:`error_from_status`, which makes the same error of it: apart from
+        :attr:`request`, and with :attr:`retry_after` in whole seconds.
+        """
+        metadata = {"continue": self.continue_token} if self.continue_token else {}
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": metadata}
+        status |= {"status": "Failure", "message": self.message}
+        if self.reason:
+            status["reason"] = self.reason
+        details = copy.deepcopy(dict(self.details))
+        if self.causes and "causes" not in details:
+            details["causes"] = [cause.to_dict() for cause in self.causes]
+        if self.retry_after and "retryAfterSeconds" not in details:
+            details["retryAfterSeconds"] = math.ceil(self.retry_after)
+        if details:
+            status["details"] = details
+        status["code"] = self.status
+        return status
 
     def _text(self) -> str:
         asked = f"{self.request}: " if self.request is not None else ""
@@ -135,15 +170,21 @@ def _rebuild_api(kind: type[ApiError], message: str, state: dict[str, Any]) -> A
 class BadRequest(ApiError):
     """400: the request itself is malformed."""
 
+    _of_class = (400, "BadRequest")
+
 
 class Unauthorized(ApiError):
     """401: the server rejects the credentials, also after they were reloaded."""
+
+    _of_class = (401, "Unauthorized")
 
     remedy = "check that the token or certificate is of this cluster and has not expired"
 
 
 class Forbidden(ApiError):
     """403: the account may not do this."""
+
+    _of_class = (403, "Forbidden")
 
     _verbs: tuple[str, ...] = ()
 
@@ -171,6 +212,8 @@ class Forbidden(ApiError):
 class NotFound(ApiError):
     """404: no such object, or no such kind on this server."""
 
+    _of_class = (404, "NotFound")
+
     def _text(self) -> str:
         if self.request is not None and self.request.resource:
             resource, _, subresource = self.request.resource.partition("/")
@@ -191,17 +234,25 @@ class NotFound(ApiError):
 class MethodNotAllowed(ApiError):
     """405: the resource does not support the verb."""
 
+    _of_class = (405, "MethodNotAllowed")
+
 
 class NotAcceptable(ApiError):
     """406: the server cannot answer in the requested media type."""
+
+    _of_class = (406, "NotAcceptable")
 
 
 class AlreadyExists(ApiError):
     """409 for a create: the name is taken. Not a :class:`Conflict`: trying again does not help."""
 
+    _of_class = (409, "AlreadyExists")
+
 
 class Conflict(ApiError):
     """409: the object was changed since it was read, or a precondition does not hold."""
+
+    _of_class = (409, "Conflict")
 
     remedy = "read the object anew and apply the change to that"
 
@@ -209,9 +260,13 @@ class Conflict(ApiError):
 class Gone(ApiError):
     """410: the server does not, or no longer, serve the requested resource version."""
 
+    _of_class = (410, "Gone")
+
 
 class Expired(Gone):
     """410: the resource version or continue token is too old; list again."""
+
+    _of_class = (410, "Expired")
 
     remedy = "list anew"
 
@@ -219,17 +274,67 @@ class Expired(Gone):
 class RequestEntityTooLarge(ApiError):
     """413: the object is larger than the server accepts."""
 
+    _of_class = (413, "RequestEntityTooLarge")
+
 
 class UnsupportedMediaType(ApiError):
     """415: the server does not know this kind of patch or body."""
+
+    _of_class = (415, "UnsupportedMediaType")
 
 
 class Invalid(ApiError):
     """422: the object is well-formed but invalid; :attr:`ApiError.causes` names the fields."""
 
+    _of_class = (422, "Invalid")
+
+    @classmethod
+    def of(cls, kind: Kind, name: str, errors: FieldError | Iterable[FieldError]) -> Invalid:
+        """The error with which an API server refuses an object for errors of its fields.
+
+        Message, details and causes are those that kube-apiserver gives for the same errors
+        (apimachinery's ``NewInvalid``): the message has each error once, the causes have all.
+
+        Args:
+            kind: the kind of the object.
+            name: its name; empty for an object whose name the server is to generate.
+            errors: what is wrong, as :func:`appsdk_operator.resource.field` makes it.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or one of ``errors`` no FieldError.
+
+        >>> from appsdk_operator.resource import Kind, field
+        >>> job = Kind(group="example.com", version="v1", kind="Job")
+        >>> errors = [field("spec")["size"].required()]
+        >>> print(Invalid.of(job, "nightly", errors).message)
+        Job.example.com "nightly" is invalid: spec.size: Required value
+        """
+        check_kind(kind)
+        found = [errors] if isinstance(errors, FieldError) else list(errors)
+        for error in found:
+            if not isinstance(error, FieldError):
+                raise TypeError(
+                    f"an error is a {type(error).__name__}: make it with a field's path, such as "
+                    'field("spec")["size"].invalid(-1, "must not be negative")'
+                )
+        qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+        message = f"{qualified} {go_quote(name)} is invalid"
+        if found:
+            message += f": {joined_errors(found)}"
+        causes = [Cause(error.reason, error.message, error.field) for error in found]
+        details = {"name": name, "group": kind.group, "kind": kind.kind}
+        return cls(
+            message,
+            causes=causes,
+            details={key: value for key, value in details.items() if value}
+            | ({"causes": [cause.to_dict() for cause in causes]} if causes else {}),
+        )
+
 
 class TooManyRequests(ApiError):
     """429: the server limits requests, or a disruption budget forbids an eviction."""
+
+    _of_class = (429, "TooManyRequests")
 
 
 class ServerError(ApiError):
@@ -239,17 +344,25 @@ class ServerError(ApiError):
 class InternalError(ServerError):
     """500: the server, or an admission webhook, failed."""
 
+    _of_class = (500, "InternalError")
+
 
 class ServerTimeout(ServerError):
     """500 with reason ServerTimeout: the server ran out of time; try again."""
+
+    _of_class = (500, "ServerTimeout")
 
 
 class ServiceUnavailable(ServerError):
     """503: the server, or the aggregated server behind it, is not ready."""
 
+    _of_class = (503, "ServiceUnavailable")
+
 
 class Timeout(ServerError):
     """504: the server timed out; it may have carried out a write."""
+
+    _of_class = (504, "Timeout")
 
 
 class ConfigError(ClientError, ValueError):

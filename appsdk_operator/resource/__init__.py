@@ -35,8 +35,18 @@ from appsdk_operator.resource._conversion import as_object as as_object
 from appsdk_operator.resource._crd import (
     custom_resource_definition as custom_resource_definition,
 )
+from appsdk_operator.resource._field_errors import OMITTED as OMITTED
+from appsdk_operator.resource._field_errors import FieldError as FieldError
+from appsdk_operator.resource._field_errors import FieldPath as FieldPath
+from appsdk_operator.resource._field_errors import field as field
+from appsdk_operator.resource._field_errors import joined_errors as joined_errors
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._frozen import explain_frozen as explain_frozen
+from appsdk_operator.resource._go_text import Verbatim as Verbatim
+from appsdk_operator.resource._go_text import go_float as go_float
+from appsdk_operator.resource._go_text import go_json as go_json
+from appsdk_operator.resource._go_text import go_quote as go_quote
+from appsdk_operator.resource._go_text import go_value as go_value
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
 from appsdk_operator.resource._kind import check_kind as check_kind
@@ -109,11 +119,14 @@ _HOMES = homes(_MODULES)
 
 # Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [
+    "OMITTED",
     "AnyObject",
     "ConversionError",
     "Converter",
     "DecodeError",
     "EncodeError",
+    "FieldError",
+    "FieldPath",
     "FieldSelection",
     "FieldSelector",
     "IntoObject",
@@ -156,6 +169,7 @@ __all__ = [
     "decode_watch_events",
     "dump_yaml",
     "encode_json",
+    "field",
     "is_older_version",
     "load_yaml",
     "parse_time",

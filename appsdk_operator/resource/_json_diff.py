@@ -238,7 +238,7 @@ def _leaf_key(value: Any) -> Hashable:
     """
     if type(value) is float:
         return float, value.hex()
-    return (int, hex(value)) if type(value) is int else (type(value), value)
+    return (int, hex(value)) if type(value) is int else value
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -3,12 +3,16 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appsdk_operator import client as c
 from appsdk_operator.client import Request, error_from_status
 from appsdk_operator.client._transport.response_errors import error_from_response
 from appsdk_operator.client._transport.response_head import Headers
+from appsdk_operator.resource import Kind, field
 
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 LIST = Request(
     method="GET",
     path="/apis/example.com/v1/namespaces/x/widgets",
@@ -196,3 +200,125 @@ def test_every_error_of_the_package_has_one_root():
     for error in (c.ApiError, c.TransportError, c.ConfigError):
         assert issubclass(error, c.ClientError)
     assert issubclass(c.ConfigError, ValueError)
+
+
+# -- Errors made by hand ---------------------------------------------------------------------
+
+KINDS = [kind for name in c.__all__ if isinstance(kind := getattr(c, name), type)]
+API_ERRORS = [kind for kind in KINDS if issubclass(kind, c.ApiError)]
+
+
+@pytest.mark.parametrize("kind", API_ERRORS)
+def test_an_error_made_by_hand_has_the_status_and_reason_of_its_class(kind):
+    error = kind("only on Sundays")
+    assert error.to_status() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "only on Sundays",
+        **({"reason": error.reason} if error.reason else {}),
+        "code": error.status,
+    }
+    if kind not in (c.ApiError, c.ServerError):
+        assert error.reason == kind.__name__
+        assert type(error_from_status(error.to_status())) is kind
+    assert kind("x", status=599, reason="Odd").to_status()["code"] == 599
+
+
+TEXT = st.text(max_size=8)
+
+
+@given(
+    st.sampled_from(["", "Invalid", "Forbidden", "Expired", "Odd", *(k.__name__ for k in KINDS)]),
+    st.integers(1, 999),
+    TEXT,
+    st.lists(st.builds(c.Cause, TEXT, TEXT, TEXT), max_size=3),
+    st.none() | st.integers(1, 99).map(float),
+    TEXT,
+)
+def test_a_status_and_its_error_are_inverse(reason, code, message, causes, retry_after, token):
+    kind = type(error_from_status({"reason": reason, "code": code}))
+    made = kind(
+        message,
+        status=code,
+        reason=reason,
+        causes=causes,
+        details={"name": "a"},
+        retry_after=retry_after,
+        continue_token=token,
+    )
+    status = made.to_status()
+    again = error_from_status(status)
+    assert type(again) is kind
+    for name in ("message", "status", "reason", "causes", "retry_after", "continue_token"):
+        assert getattr(again, name) == getattr(made, name), name
+    assert again.to_status() == status
+    assert pickle.loads(pickle.dumps(again)).to_status() == status
+
+
+def test_a_status_can_be_changed_without_its_error():
+    error = error_from_status({"code": 422, "details": {"causes": [{"reason": "a"}]}})
+    error.to_status()["details"]["causes"].clear()
+    assert error.to_status()["details"] == {"causes": [{"reason": "a"}]}
+
+
+def test_an_invalid_object_is_refused_as_servers_do():
+    spec = field("spec")
+    twice = spec["size"].required()
+    error = c.Invalid.of(WIDGET, 'a"', [twice, twice, spec["color"].forbidden("no")])
+    assert error.to_status() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": (
+            r'Widget.example.com "a\"" is invalid: '
+            "[spec.size: Required value, spec.color: Forbidden: no]"
+        ),
+        "reason": "Invalid",
+        "details": {
+            "name": 'a"',
+            "group": "example.com",
+            "kind": "Widget",
+            "causes": [
+                *[
+                    {
+                        "reason": "FieldValueRequired",
+                        "message": "Required value",
+                        "field": "spec.size",
+                    }
+                ]
+                * 2,
+                {
+                    "reason": "FieldValueForbidden",
+                    "message": "Forbidden: no",
+                    "field": "spec.color",
+                },
+            ],
+        },
+        "code": 422,
+    }
+    assert error.causes[1] == c.Cause("FieldValueRequired", "Required value", "spec.size")
+    assert error.has_cause("FieldValueForbidden")
+
+
+def test_one_error_and_none_are_told_without_brackets():
+    pod = Kind(group="", version="v1", kind="Pod")
+    required = field("spec").required()
+    text = 'Pod "" is invalid: spec: Required value'
+    for errors in (required, [required], iter([required, required])):
+        assert c.Invalid.of(pod, "", errors).message == text
+    assert c.Invalid.of(pod, "a", []).message == 'Pod "a" is invalid'
+    assert c.Invalid.of(pod, "", []).to_status()["details"] == {"kind": "Pod"}
+
+
+@pytest.mark.parametrize("errors", ["spec is wrong", [ValueError("spec")], [("spec", "wrong")]])
+def test_only_errors_of_fields_make_an_object_invalid(errors):
+    with pytest.raises(TypeError, match=r'make it with a field.s path, such as field\("spec"\)'):
+        c.Invalid.of(WIDGET, "a", errors)
+
+
+def test_an_invalid_object_has_a_kind():
+    with pytest.raises(TypeError, match="is no Kind"):
+        c.Invalid.of("Widget", "a", [])

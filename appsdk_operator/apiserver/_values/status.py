@@ -5,13 +5,12 @@ The texts are the real server's, so that programs and people who read them find 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.apiserver._values.go_text import go_float, go_json
+from appsdk_operator.resource import Verbatim, go_quote, go_value, joined_errors
 
 __all__ = [
     "FieldError",
@@ -104,12 +103,6 @@ class RefusedError(StatusError):
     """A webhook denied the request, or could not be called."""
 
 
-class Verbatim(str):
-    """A bad value that is printed as it is, for values that Go formats in its own way."""
-
-    __slots__ = ()
-
-
 @attrs.frozen
 class FieldError:
     """A validation error of one field, in the words of Kubernetes' field errors."""
@@ -131,7 +124,7 @@ class FieldError:
     @classmethod
     def invalid(cls, field: str, value: Any, detail: str) -> FieldError:
         """An invalid value."""
-        return cls("FieldValueInvalid", field, f"Invalid value: {_go_value(value)}: {detail}")
+        return cls("FieldValueInvalid", field, f"Invalid value: {go_value(value)}: {detail}")
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> FieldError:
@@ -141,8 +134,8 @@ class FieldError:
     @classmethod
     def not_supported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
         """A value outside the list of supported values."""
-        allowed = ", ".join(json.dumps(name, ensure_ascii=False) for name in supported)
-        message = f"Unsupported value: {_go_value(value)}"
+        allowed = ", ".join(map(go_quote, supported))
+        message = f"Unsupported value: {go_value(value)}"
         if allowed:
             message += f": supported values: {allowed}"
         return cls("FieldValueNotSupported", field, message)
@@ -155,16 +148,7 @@ class FieldError:
     @classmethod
     def duplicate(cls, field: str, value: Any) -> FieldError:
         """A value that occurs twice where it may occur once."""
-        return cls("FieldValueDuplicate", field, f"Duplicate value: {_go_value(value)}")
-
-
-def _go_value(value: Any) -> str:
-    """Format a value as Go does in field errors."""
-    if isinstance(value, Verbatim):
-        return str(value)
-    if isinstance(value, float):
-        return go_float(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else go_json(value)
+        return cls("FieldValueDuplicate", field, f"Duplicate value: {go_value(value)}")
 
 
 def _details(name: str, group: str, kind: str) -> dict[str, Any]:
@@ -212,12 +196,12 @@ def conflict(plural: str, group: str, name: str, why: str = "") -> StatusError:
 def invalid(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
     """422: the object is not valid; one cause for each error."""
     found = list(errors)
-    texts = list(dict.fromkeys(map(str, found)))
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _details(name, group, kind)
     details["causes"] = [error.cause() for error in found]
     return StatusError(
-        422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details
+        422,
+        f"{_qualified(kind, group)} {go_quote(name)} is invalid: {joined_errors(found)}",
+        details=details,
     )
 
 
