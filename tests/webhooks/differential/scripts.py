@@ -75,7 +75,7 @@ class Script:
     since: tuple[int, int] = (0, 0)
     because: str = ""
     embedded: str = ""
-    """Why the embedded server cannot hold it."""
+    """What of it the embedded server does otherwise than the real one."""
     differs: tuple[Difference, ...] = ()
     is_last: bool = False
     """Whether it disturbs those that run beside it, if they are none of its kind."""
