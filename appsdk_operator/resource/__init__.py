@@ -47,6 +47,7 @@ from appsdk_operator.resource._go_text import go_float as go_float
 from appsdk_operator.resource._go_text import go_json as go_json
 from appsdk_operator.resource._go_text import go_quote as go_quote
 from appsdk_operator.resource._go_text import go_value as go_value
+from appsdk_operator.resource._json_diff import json_diff as json_diff
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
 from appsdk_operator.resource._kind import check_kind as check_kind

@@ -26,6 +26,8 @@ been shorter. The limit is for thousands of nested objects, whose paths would gr
 _MATCHES_PER_ITEM: Final = 32
 """Equal items that an item of a list has in the other one, on average, up to which the longest
 common subsequence is looked for among all of them."""
+_ENCODED_LEVELS: Final = 3
+"""Levels of an object whose members are first compared as JSON text."""
 _MAX_EDITS: Final = 64
 """Added and removed items up to which that is looked for in lists of few different values."""
 
@@ -49,10 +51,12 @@ class _Path(NamedTuple):
     step: str
     size: int
     """The bytes of the pointer in a JSON text."""
+    depth: int
+    """The number of steps."""
 
     def child(self, step: str) -> _Path:
         step = "/" + step.replace("~", "~0").replace("/", "~1")
-        return _Path(self, step, self.size + len(_encode(step)) - 2)
+        return _Path(self, step, self.size + len(_encode(step)) - 2, self.depth + 1)
 
     def __str__(self) -> str:
         steps: list[str] = []
@@ -83,7 +87,7 @@ class _Diff:
 
     def between(self, before: Any, after: Any) -> list[dict[str, Any]]:
         # Each generator yields the pairs within its own, which are compared before it goes on.
-        pending = [self._compare((before, after, _Path(None, "", 0), _EXCESS))]
+        pending = [self._compare((before, after, _Path(None, "", 0, 0), _EXCESS))]
         while pending:
             pair = next(pending[-1], None)
             if pair is None:
@@ -125,7 +129,11 @@ class _Diff:
         for key, value in after.items():
             if key not in before:
                 self._add("add", path.child(key), value)
-            elif isinstance(value, (dict, list)) or not _is_same(before[key], value):
+            elif isinstance(value, (dict, list)):
+                # Most are the same in all. Not at any depth: each level encodes all below it.
+                if path.depth > _ENCODED_LEVELS or not _have_one_text(before[key], value):
+                    yield before[key], value, path.child(key), _EXCESS
+            elif not _is_same(before[key], value):
                 yield before[key], value, path.child(key), _EXCESS
 
     def _items(self, before: list[Any], after: list[Any], path: _Path) -> Iterator[_Pair]:
@@ -188,12 +196,9 @@ class _Values:
 
     def are_same(self, one: Any, other: Any) -> bool:
         """Whether two values are equal in all types."""
-        if id(one) not in self._known:
-            try:  # In a patch of a large object, most lists are.
-                if _encode(one) == _encode(other):
-                    return True
-            except RecursionError:
-                pass
+        # In a patch of a large object, most lists are.
+        if id(one) not in self._known and _have_one_text(one, other):
+            return True
         return self.token(one) == self.token(other)
 
     def _token_and_size(self, value: Any) -> tuple[int, int]:
@@ -229,6 +234,14 @@ class _Values:
 
     def _token_of(self, key: Hashable) -> int:
         return self._tokens.setdefault(key, len(self._tokens))
+
+
+def _have_one_text(one: Any, other: Any) -> bool:
+    """Whether two values are the same, keys in the same order; not found out for deep ones."""
+    try:
+        return type(one) is type(other) and bool(_encode(one) == _encode(other))
+    except RecursionError:
+        return False
 
 
 def _leaf_key(value: Any) -> Hashable:

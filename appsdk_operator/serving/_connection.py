@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from collections.abc import Mapping
@@ -67,6 +68,13 @@ class ConnectionServer(Protocol):
     def late_answer(self, request: HTTPRequest) -> HTTPResponse:
         """The response to a request whose handler takes longer; never raises."""
         ...
+
+
+@functools.lru_cache(maxsize=16)
+def _http_date(seconds: int) -> str:
+    import email.utils  # as slow to import as all else here together
+
+    return email.utils.formatdate(seconds, usegmt=True)
 
 
 class _PeerClosed(Exception):  # noqa: N818 - not an error of ours
@@ -252,9 +260,7 @@ class ServerConnection:
     # -- a response --------------------------------------------------------------------------
 
     def _send(self, response: HTTPResponse, *, has_body: bool, keep: bool, version: str) -> None:
-        import email.utils  # as slow to import as all else here together
-
-        date = email.utils.formatdate(self._server.clock.time(), usegmt=True)
+        date = _http_date(int(self._server.clock.time()))
         head = response.encode_head(date=date, keep=keep, version=version)
         body = response.body if has_body and response.may_have_body else b""
         if len(body) <= _READ:

@@ -56,6 +56,8 @@ class ConnectionPool:
         self._changed = threading.Condition()
         self._connections: set[ServerConnection] = set()
         self._nearest_deadline: float | None = None
+        # Threads that wait for a connection to wait, or to go.
+        self._waiting_for_others = 0
         self._is_draining = False
         # Whether a new connection waits for a slot, and no connection has been expired for it.
         self._needs_capacity = False
@@ -101,10 +103,17 @@ class ConnectionPool:
                     # A client that pipelines requests without end is never seen in this phase.
                     self._needs_capacity = False
                     connection.expire()
-                self._changed.notify_all()
-            elif connection.is_expired or (
-                connection.deadline is not None
-                and (self._nearest_deadline is None or connection.deadline < self._nearest_deadline)
+            # The thread of `watch` is not woken for nothing: that would cost more than the rest.
+            if (
+                self._waiting_for_others
+                or connection.is_expired
+                or (
+                    connection.deadline is not None
+                    and (
+                        self._nearest_deadline is None
+                        or connection.deadline < self._nearest_deadline
+                    )
+                )
             ):
                 self._changed.notify_all()
 
@@ -135,11 +144,18 @@ class ConnectionPool:
                         self._changed.notify_all()  # there may be capacity for the next one, too
                         return True
                     left = min(left, self._evict_slow_reader(busy))
-                self._clock.wait(self._changed, left)
+                self._wait_for_others(left)
             # Only the refusal is left to send; "handling" would have another one evicted, too.
             connection.phase, connection.request_limit = "writing", None
             self._changed.notify_all()
         return False
+
+    def _wait_for_others(self, seconds: float | None) -> None:
+        self._waiting_for_others += 1
+        try:
+            self._clock.wait(self._changed, seconds)
+        finally:
+            self._waiting_for_others -= 1
 
     def _evict_slow_reader(self, busy: list[ServerConnection]) -> float:
         """Expire the slowest reader of an answer; the seconds until there may be one."""
@@ -176,7 +192,7 @@ class ConnectionPool:
                         victim.expire()
                         self._changed.notify_all()
                 self._needs_capacity = victim is None
-                self._clock.wait(self._changed, left)
+                self._wait_for_others(left)
         return False
 
     def _next_eviction(self) -> tuple[ServerConnection | None, float | None]:

@@ -24,6 +24,7 @@ __all__ = [
 TEXT: Final = "text/plain; charset=utf-8"
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NO_LINE_BREAK: Final = re.compile(r"[^\r\n\0]*")
+_PHRASES: Final = {status.value: status.phrase for status in http.HTTPStatus}
 _OWN_FIELDS: Final = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
@@ -47,6 +48,14 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
+
+    # That of Mapping raises and catches a KeyError.
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field; ``default`` if there is none."""
+        return self._values.get(name.lower(), default)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -134,10 +143,7 @@ class HTTPResponse:
 
     def encode_head(self, *, date: str, keep: bool, version: str) -> bytes:
         """The status line and the header fields, as bytes."""
-        try:
-            phrase = http.HTTPStatus(self.status).phrase
-        except ValueError:
-            phrase = ""
+        phrase = _PHRASES.get(self.status, "")
         fields = {"X-Content-Type-Options": "nosniff", **self.headers, "Date": date}
         if self.status != 204:
             fields["Content-Type"] = self.content_type

@@ -1,9 +1,9 @@
 """Parses HTTP/1.1 requests, without I/O.
 
-h11 parses the head and frames the body. It is lenient where RFC 9112 lets a recipient be lenient:
-it takes bare line feeds, folded fields, equal ``Content-Length`` fields and a ``Content-Length``
-beside a ``Transfer-Encoding``. Two parties that read one message in two ways are how requests are
-smuggled (RFC 9112, section 11), so all of these are refused here before h11 sees them.
+Heads, and bodies with a ``Content-Length``, are read here; h11 decodes chunks. RFC 9112 lets a
+recipient be lenient: take bare line feeds, folded fields, equal ``Content-Length`` fields, a
+``Content-Length`` beside a ``Transfer-Encoding``. Two parties that read one message in two ways are
+how requests are smuggled (RFC 9112, section 11), so all of these are refused.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ _HEAD_END: Final = b"\r\n\r\n"
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _FIELD_PATTERN: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"
 # No "#" in a target: a fragment stays with the client.
-_REQUEST_LINE: Final = re.compile(_TOKEN + rb" [\x21\x22\x24-\x7e]+ ([^ ]*)")
+_REQUEST_LINE: Final = re.compile(rb"(%b) ([\x21\x22\x24-\x7e]+) ([^ ]*)" % _TOKEN)
 _VERSION: Final = re.compile(rb"HTTP/[0-9](\.[0-9])?")
 _FIELD: Final = re.compile(_FIELD_PATTERN)
 _FIELDS: Final = re.compile(rb"(?:%b(?:\r\n%b)*)?" % (_FIELD_PATTERN, _FIELD_PATTERN))
-_FRAMING: Final = re.compile(
-    rb"(?:^|\r\n)(host|content-length|transfer-encoding):[ \t]*([^\r\n]*)", re.IGNORECASE
-)
-_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _AUTHORITY: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 
@@ -111,17 +108,17 @@ class RequestParser:
         self._body_limit = body_limit
         # The one of the request whose head was read last.
         self._max_body_bytes = limits.max_body_bytes
-        # Bytes received and not yet passed to h11.
+        # Bytes received and not yet returned, or passed to h11.
         self._buffer = bytearray()
         # Where the search for the end of the head continues.
         self._searched = 0
         # The size of the empty lines before the head.
         self._empty_bytes = 0
-        # A new one for each request, because h11 does not keep HTTP/1.0 connections alive.
-        self._h11 = h11.Connection(h11.SERVER)
+        # Decodes the chunks of a body; None where there are none.
+        self._h11: h11.Connection | None = None
         self._body = bytearray()
         self._is_chunked = False
-        # Bytes of the body, or of a chunk and its line end, that may pass to h11 as they come.
+        # Bytes of the body; or of a chunk and its line end, which may pass to h11 as they come.
         self._data_left = 0
         # The sum of the chunk sizes so far.
         self._chunked_size = 0
@@ -156,13 +153,16 @@ class RequestParser:
         data = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         self._searched = self._empty_bytes = 0
-        head = self._parse_head(data, _check_head(data))
-        self._is_chunked = head.is_chunked
-        self._data_left = 0 if head.is_chunked else head.content_length
+        head = _parse_head(data)
         if self._body_limit is not None:
             self._max_body_bytes = self._body_limit(head.path)
-        if self._data_left > self._max_body_bytes:
-            raise self._too_long()
+        if head.is_chunked:
+            self._begin_chunks(data)
+        else:
+            self._is_chunked = False
+            self._data_left = head.content_length
+            if self._data_left > self._max_body_bytes:
+                raise self._too_long()
         return head
 
     def _skip_empty_lines(self, limit: int) -> None:
@@ -180,6 +180,12 @@ class RequestParser:
         Raises:
             RequestRefused: 400, 413 or 431.
         """
+        if self._h11 is None:
+            size = self._data_left
+            if len(self._buffer) < size:
+                return None
+            self._data_left = 0
+            return self._take(size)
         refused: RequestRefused | None = None
         parts: list[bytes] = []
         try:
@@ -190,41 +196,37 @@ class RequestParser:
         if data := b"".join(parts):  # to h11, no bytes are the end of the connection
             self._h11.receive_data(data)
         # Before a refusal: h11 may refuse an earlier part.
-        is_complete = self._collect_body()
+        is_complete = self._collect_body(self._h11)
         if refused is not None:
             raise refused
         return bytes(self._body) if is_complete else None
 
-    def _parse_head(self, data: bytes, version: str) -> RequestHead:
+    def _begin_chunks(self, data: bytes) -> None:
+        """Prepare for a body in chunks, after the head ``data``."""
+        # A new one for each request, because h11 does not keep HTTP/1.0 connections alive.
         self._h11 = h11.Connection(h11.SERVER)
         self._h11.receive_data(data + _HEAD_END)
         self._body = bytearray()
-        self._chunked_size, self._trailer_size = 0, None
+        self._is_chunked = True
+        self._data_left = self._chunked_size = 0
+        self._trailer_size = None
         try:
-            request = self._h11.next_event()
+            event = self._h11.next_event()
         except h11.RemoteProtocolError:
             raise RequestRefused(400, "malformed header field") from None
-        assert isinstance(request, h11.Request)
-        path, query_string = _split_target(request.target.decode("ascii"))
-        return RequestHead(
-            request.method.decode("ascii"),
-            path,
-            query_string,
-            version,
-            Headers([(n.decode("ascii"), v.decode("latin-1")) for n, v in request.headers]),
-            self._h11.they_are_waiting_for_100_continue,
-        )
+        assert isinstance(event, h11.Request)
 
-    def _collect_body(self) -> bool:
+    def _collect_body(self, parser: h11.Connection) -> bool:
         """Add what h11 has of the body; whether it is complete."""
         try:
-            while not isinstance(event := self._h11.next_event(), h11.EndOfMessage):
+            while not isinstance(event := parser.next_event(), h11.EndOfMessage):
                 if event is h11.NEED_DATA:
                     return False
                 assert isinstance(event, h11.Data)
                 self._body += event.data
         except h11.RemoteProtocolError:
             raise RequestRefused(400, "malformed chunk") from None
+        self._h11 = None
         return True
 
     def _next_part(self) -> bytes | None:
@@ -282,8 +284,8 @@ class RequestParser:
         return RequestRefused(413, f"the body is longer than {self._max_body_bytes} bytes")
 
 
-def _check_head(data: bytes) -> str:
-    """Refuse a head that h11 would tolerate, or has no status for; its version.
+def _parse_head(data: bytes) -> RequestHead:
+    """The head of a request, without the empty line at its end.
 
     Raises:
         RequestRefused: 400, 431, 501 or 505.
@@ -292,7 +294,7 @@ def _check_head(data: bytes) -> str:
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
         raise RequestRefused(400, "malformed request line")
-    version = line[1]
+    method, target, version = line.groups()
     if version not in (b"HTTP/1.1", b"HTTP/1.0"):
         if _VERSION.fullmatch(version):
             raise RequestRefused(505, "HTTP/1.1 is spoken here")
@@ -302,31 +304,51 @@ def _check_head(data: bytes) -> str:
     # Also line feeds and carriage returns within a field, and lines that continue a field.
     if not _FIELDS.fullmatch(fields):
         raise RequestRefused(400, "malformed header field")
-    _check_framing(fields, version)
-    return version.decode("ascii")
+    is_new = version == b"HTTP/1.1"
+    headers = _headers(fields, is_new=is_new)
+    path, query_string = _split_target(target.decode("ascii"))
+    expected = headers.get("expect") if is_new else None
+    return RequestHead(
+        method.decode("ascii"),
+        path,
+        query_string,
+        version.decode("ascii"),
+        headers,
+        expected is not None
+        and "100-continue" in (each.strip().lower() for each in expected.split(",")),
+    )
 
 
-def _check_framing(fields: bytes, version: bytes) -> None:
+def _headers(fields: bytes, *, is_new: bool) -> Headers:
+    """The fields, which are well-formed, and leave no doubt about host and length.
+
+    Raises:
+        RequestRefused: 400 or 501.
+    """
+    found: list[tuple[str, str]] = []
     hosts = lengths = 0
-    encodings: list[bytes] = []
-    for name, value in _FRAMING.findall(fields):
-        if name[0] in b"Hh":
+    encodings: list[str] = []
+    for text in fields.decode("latin-1").split("\r\n") if fields else ():
+        name, _, value = text.partition(":")
+        name, value = name.lower(), value.strip(" \t")
+        found.append((name, value))
+        if name == "host":
             hosts += 1
-        elif name[0] in b"Cc":
-            lengths += 1 if _LENGTH.fullmatch(value.rstrip(b" \t")) else 2
-        else:
-            encodings.append(value.rstrip(b" \t").lower())
-    if hosts > 1 or (not hosts and version == b"HTTP/1.1"):
+        elif name == "content-length":
+            lengths += 1 if _LENGTH.fullmatch(value) else 2
+        elif name == "transfer-encoding":
+            encodings.append(value.lower())
+    if hosts > 1 or (not hosts and is_new):
         raise RequestRefused(400, "exactly one Host header is required")
     if lengths > 1:
         raise RequestRefused(400, "malformed Content-Length")
-    if not encodings:
-        return
-    if lengths or version == b"HTTP/1.0":
-        text = "Transfer-Encoding does not go with Content-Length or HTTP/1.0"
-        raise RequestRefused(400, text)
-    if encodings != [b"chunked"]:
-        raise RequestRefused(501, "the only transfer encoding is chunked")
+    if encodings:
+        if lengths or not is_new:
+            text = "Transfer-Encoding does not go with Content-Length or HTTP/1.0"
+            raise RequestRefused(400, text)
+        if encodings != ["chunked"]:
+            raise RequestRefused(501, "the only transfer encoding is chunked")
+    return Headers(found)
 
 
 def _refuse_bare_line_feeds(data: bytearray, start: int) -> None:

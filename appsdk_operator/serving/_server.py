@@ -62,10 +62,9 @@ class _Route:
     is_prefix: bool
     limits: RequestLimits | None
 
-    def matches(self, path: str) -> bool:
-        return path == self.path or (
-            self.is_prefix and path.startswith(self.path.rstrip("/") + "/")
-        )
+    @property
+    def prefix(self) -> str:
+        return self.path.rstrip("/") + "/"
 
 
 @final
@@ -149,7 +148,9 @@ class HTTPServer:
         )
         self._lock = threading.Lock()
         self._state: Literal["new", "running", "ended"] = "new"
+        # Replaced at each change, so that requests read them without the lock.
         self._routes: dict[str, _Route] = {}
+        self._prefixes: tuple[tuple[str, _Route], ...] = ()
         self._pool = ConnectionPool(self._limits, clock, self._answer_late)
         self._accept_threads = ThreadGroup(f"{name}-server")
         self._threads = ThreadGroup(f"{name}-server")
@@ -235,7 +236,9 @@ class HTTPServer:
                 raise ValueError(
                     f"{path} of the {self.name} server has a handler already: choose another path"
                 )
-            self._routes[path] = route
+            self._routes = {**self._routes, path: route}
+            prefixes = [(r.prefix, r) for r in self._routes.values() if r.is_prefix]
+            self._prefixes = tuple(sorted(prefixes, key=lambda each: -len(each[0])))
 
     def limited(self, handler: HTTPHandler, limit: int) -> HTTPHandler:
         """``handler`` for at most ``limit`` requests at once; for large answers.
@@ -456,12 +459,12 @@ class HTTPServer:
             connection.cut()
 
     def _route(self, path: str) -> _Route | None:
-        with self._lock:
-            exact = self._routes.get(path)
-            if exact is not None:
-                return exact
-            found = [route for route in self._routes.values() if route.matches(path)]
-        return max(found, key=lambda route: len(route.path), default=None)
+        found = self._routes.get(path)
+        if found is None:
+            for prefix, route in self._prefixes:
+                if path.startswith(prefix):
+                    return route
+        return found
 
 
 def _checked_tls(tls: TLSOptions | None, certificates: Certificates | None) -> TLSOptions | None:

@@ -13,13 +13,13 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.client import ApiError
 from appsdk_operator.resource import (
     DecodeError,
-    JsonPatch,
     Kind,
     MutableObject,
     Object,
     check_kind,
     decode_json,
     encode_json,
+    json_diff,
 )
 from appsdk_operator.runtime import settle, validation
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
@@ -160,13 +160,17 @@ class Defaulting(Generic[SpecT, StatusT]):
         draft = MutableObject(self.kind, decode_json(raw))
         returned = settle(self._function(draft))
         after = draft.data if returned is None else self._content_of(returned)
+        text = encode_json(after)
         before = decode_json(raw)
-        # Spares the comparison; as JSON, because for Python 1, 1.0 and True are equal.
-        if encode_json(after) == encode_json(before):
+        # As JSON, because for Python 1, 1.0 and True are equal.
+        if text == encode_json(before):
             return _ALLOWED
-        self._check_identity(before, after)
-        patch = JsonPatch.between(before, after)
-        return AdmissionResponse.patched(patch) if patch.operations else _ALLOWED
+        plain = decode_json(text)
+        if plain != after:  # it holds typed values, whose fields that are None are absent
+            plain = MutableObject(self.kind, after).to_dict()
+        self._check_identity(before, plain)
+        operations = json_diff(before, plain)
+        return AdmissionResponse.patched(operations) if operations else _ALLOWED
 
     def _content_of(self, returned: object) -> dict[str, Any]:
         if isinstance(returned, MutableObject):
