@@ -195,8 +195,6 @@ def test_a_raised_api_error_keeps_its_status() -> None:
     def refuse(request: AdmissionRequest) -> AdmissionResponse:
         raise Invalid(
             "spec is odd",
-            status=422,
-            reason="Invalid",
             details={"causes": [{"reason": "FieldValueInvalid", "field": "spec"}]},
         )
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.client import Forbidden
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import Kind, MutableObject, Object, field
 from appsdk_operator.webhooks import (
     Admission,
     AdmissionRequest,
@@ -326,7 +326,7 @@ def test_a_validator_is_asked_about_each_operation(operation: str, fields: Any, 
         "code": 403,
     }
     assert found["warnings"] == ["be careful"]
-    checks.result = Forbidden("not yours", status=403, reason="Forbidden")
+    checks.result = Forbidden("not yours")
     assert answer(webhook, review(operation, **fields))["status"]["message"] == "not yours"
     checks.result = AdmissionResponse.denied("no", code=418).with_warnings("w")
     found = answer(webhook, review(operation, **fields))
@@ -338,6 +338,53 @@ def test_a_validator_is_asked_about_each_operation(operation: str, fields: Any, 
         f"the webhook Checks.validate_{operation.lower()} failed: ValueError: a mistake"
     )
     assert checks.asked == [asked] * 7
+
+
+def test_field_errors_deny_as_the_api_server_does() -> None:
+    spec = field("spec")
+
+    def check(new: Object) -> Any:
+        return [
+            spec["size"].invalid(-1, "must not be negative"),
+            "spec.color is deprecated",
+            spec["color"].not_supported("mauve", ["blue", "red"]),
+        ]
+
+    found = answer(Admission(Validating(WIDGET, create=check)), review())
+    assert not found["allowed"]
+    assert found["warnings"] == ["spec.color is deprecated"]
+    errors = [
+        "spec.size: Invalid value: -1: must not be negative",
+        'spec.color: Unsupported value: "mauve": supported values: "blue", "red"',
+    ]
+    assert found["status"] == {
+        "metadata": {},
+        "status": "Failure",
+        "message": f'Widget.example.com "a" is invalid: [{", ".join(errors)}]',
+        "reason": "Invalid",
+        "details": {
+            "name": "a",
+            "group": "example.com",
+            "kind": "Widget",
+            "causes": [
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "Invalid value: -1: must not be negative",
+                    "field": "spec.size",
+                },
+                {
+                    "reason": "FieldValueNotSupported",
+                    "message": 'Unsupported value: "mauve": supported values: "blue", "red"',
+                    "field": "spec.color",
+                },
+            ],
+        },
+        "code": 422,
+    }
+    one = Admission(Validating(WIDGET, delete=lambda old: spec.forbidden("it is in use")))
+    assert answer(one, review("DELETE"))["status"]["code"] == 422
+    none = Admission(Validating(WIDGET, create=lambda new: []))
+    assert answer(none, review())["allowed"]
 
 
 def test_an_operation_without_a_function_is_allowed() -> None:

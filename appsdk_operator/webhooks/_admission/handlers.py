@@ -10,9 +10,10 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final, run
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra
-from appsdk_operator.client import ApiError
+from appsdk_operator.client import ApiError, Invalid
 from appsdk_operator.resource import (
     DecodeError,
+    FieldError,
     Kind,
     MutableObject,
     Object,
@@ -46,9 +47,11 @@ AdmissionHandler: TypeAlias = Callable[
 once. To deny it returns :meth:`AdmissionResponse.denied`, or raises :class:`Denied` or an
 ``ApiError``."""
 
-ValidationResult: TypeAlias = str | Sequence[Any] | AdmissionResponse | None
-"""What a validator returns: None to allow; a text or a list of texts to allow with warnings; a
-non-empty list of field errors to deny with all of them; or a response."""
+ValidationResult: TypeAlias = (
+    str | FieldError | Sequence[str | FieldError] | AdmissionResponse | None
+)
+"""What a validator returns: None to allow; texts, which become warnings; field errors, which deny
+the request as ``Invalid.of(…)`` does; a list of both; or a response."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -293,22 +296,29 @@ class Validating(Generic[SpecT, StatusT]):
         if function is None:
             return _ALLOWED
         result = settle(function(*(each.viewed_as(self.kind) for each in objects)))
-        return _ALLOWED if result is None else _response_of(result)
+        return _ALLOWED if result is None else self._response(request, objects[-1], result)
 
-
-def _response_of(result: object) -> AdmissionResponse:
-    if isinstance(result, AdmissionResponse):
-        if result.patch is not None:
-            raise TypeError("a validator cannot change the object: leave that to a defaulter")
-        return result
-    if isinstance(result, str):
-        return _ALLOWED.with_warnings(result)
-    if isinstance(result, (list, tuple)) and all(isinstance(each, str) for each in result):
-        return _ALLOWED.with_warnings(*result)
-    raise TypeError(
-        f"it returned {type(result).__name__}: return nothing to allow, a text or a list of "
-        "texts as warnings, or a list of field errors; to refuse, raise Denied(…)"
-    )
+    def _response(
+        self, request: AdmissionRequest, obj: Object, result: object
+    ) -> AdmissionResponse:
+        if isinstance(result, AdmissionResponse):
+            if result.patch is not None:
+                raise TypeError("a validator cannot change the object: leave that to a defaulter")
+            return result
+        found = [result] if isinstance(result, (str, FieldError)) else result
+        if not isinstance(found, (list, tuple)) or not all(
+            isinstance(each, (str, FieldError)) for each in found
+        ):
+            raise TypeError(
+                f"it returned {type(result).__name__}: return nothing to allow, a text or a list "
+                "of texts as warnings, or a list of field errors; to refuse, raise Denied(…)"
+            )
+        errors = [each for each in found if isinstance(each, FieldError)]
+        response = _ALLOWED
+        if errors:
+            name = request.name or obj.name
+            response = AdmissionResponse.of_error(Invalid.of(self.kind, name, errors))
+        return response.with_warnings(*(each for each in found if isinstance(each, str)))
 
 
 class _Multi:

@@ -178,17 +178,5 @@ def _status(code: int, message: str = "", reason: str = "") -> Mapping[str, Any]
 
 
 def _of_api_error(error: ApiError) -> dict[str, Any]:
-    found: dict[str, Any] = {"status": "Failure"}
-    if error.message:
-        found["message"] = error.message
-    if error.reason:
-        found["reason"] = error.reason
-    details = dict(error.details)
-    if error.causes and "causes" not in details:
-        details["causes"] = [
-            {k: v for k, v in attrs.asdict(cause).items() if v} for cause in error.causes
-        ]
-    if details:
-        found["details"] = details
-    found["code"] = error.status
-    return found
+    # A Status within a review has no type.
+    return {k: v for k, v in error.to_status().items() if k not in ("kind", "apiVersion")}
