@@ -49,7 +49,7 @@ NAMES = {
         wait_for with_low_priority_when_unchanged
     """,
     "manager": """
-        AuthFilter CacheSetup CertificatePair ClientSetup Cluster Elected Elector
+        AuthFilter CacheSetup CertificateFiles CertificatePair ClientSetup Cluster Elected Elector
         ElectorLike EventBroadcaster EventClient EventOptions EventRecorder Fence
         FencedClient HTTPFilter HTTPHandler HTTPLimits HTTPRequest HTTPResponse HTTPServer
         HealthCheck HealthChecks HealthServer HealthServerOptions LeaderElection
@@ -95,13 +95,13 @@ NAMES = {
     """,
     "webhooks": """
         ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
-        ConversionWebhook Defaulter Defaulting Denied GroupVersionResource
-        MultiMutating MultiValidating Operation RuleSource Selector
-        TokenReviewHandler TokenReviewRequest TokenReviewResponse TokenReviewWebhook
-        UserInfo Validating ValidationResult Validator WSGIWebhooks WebhookBuilder
-        WebhookHost WebhookRule WebhookRuleOptions WebhookServer
-        WebhookServerOptions Webhooks admission_request asgi install_configurations
-        remove_configurations webhook_configurations webhook_for wsgi
+        CertificateFiles Certificates ConversionWebhook Defaulter Defaulting Denied
+        GroupVersionResource KeyPair ManagedCertificates MultiMutating MultiValidating
+        Operation RuleSource Selector SelfSigned TokenReviewHandler TokenReviewRequest
+        TokenReviewResponse TokenReviewWebhook UserInfo Validating ValidationResult
+        Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule WebhookRuleOptions
+        WebhookServer WebhookServerOptions Webhooks admission_request asgi
+        install_configurations remove_configurations webhook_configurations webhook_for wsgi
     """,
 }
 

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
+    from appsdk_operator.serving import CertificateFiles as CertificateFiles
+    from appsdk_operator.serving import Certificates as Certificates
+    from appsdk_operator.serving import KeyPair as KeyPair
+    from appsdk_operator.serving import SelfSigned as SelfSigned
     from appsdk_operator.webhooks._admission.admission import Admission as Admission
     from appsdk_operator.webhooks._admission.handlers import AdmissionHandler as AdmissionHandler
     from appsdk_operator.webhooks._admission.handlers import Defaulter as Defaulter
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     )
     from appsdk_operator.webhooks._authentication.webhook import (
         TokenReviewWebhook as TokenReviewWebhook,
+    )
+    from appsdk_operator.webhooks._certificates.managed import (
+        ManagedCertificates as ManagedCertificates,
     )
     from appsdk_operator.webhooks._conversion.webhook import ConversionWebhook as ConversionWebhook
     from appsdk_operator.webhooks._frameworks.asgi import ASGIWebhooks as ASGIWebhooks
@@ -70,6 +77,8 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._users import UserInfo as UserInfo
 
 _MODULES: dict[str, tuple[str, ...]] = {
+    "serving": ("CertificateFiles", "Certificates", "KeyPair", "SelfSigned"),
+    "webhooks._certificates.managed": ("ManagedCertificates",),
     "webhooks._admission.admission": ("Admission",),
     "webhooks._admission.handlers": (
         "AdmissionHandler",

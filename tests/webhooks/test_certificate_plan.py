@@ -1,0 +1,163 @@
+"""Single decisions about managed certificates, and the format of the Secret."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.webhooks._certificates import plan, secret
+from appsdk_operator.webhooks._certificates.content import Content
+from appsdk_operator.webhooks._certificates.issuing import X509Issuer
+from tests.webhooks.certificate_model import LAG, POLICY, FakeIssuer
+
+NOW = 1_000_000.0
+
+
+def first(issuer: FakeIssuer, **fields: Any) -> Content:
+    authority = issuer.authority(NOW)
+    pair = issuer.pair(authority, POLICY.names, NOW)
+    return Content(authority=authority, pair=pair, trust=(authority.certificate,), **fields)
+
+
+def target(content: Content, version: str = "1", **fields: Any) -> plan.Target:
+    return plan.Target(name="t", version=version, bundles=(content.trust,), **fields)
+
+
+def decide(memory: plan.Memory, tick: float, content: Content | None, *targets: plan.Target) -> Any:
+    observed = plan.Observed(content=content, targets=targets)
+    now = NOW + tick
+    return plan.decide(POLICY, memory, observed, now=now, tick=tick, issuer=FakeIssuer())
+
+
+def test_a_changed_target_is_watched_for_the_whole_time_again() -> None:
+    content = first(FakeIssuer())
+    name = content.authority.fingerprint
+    memory = decide(plan.Memory(), 0.0, content, target(content)).memory
+    assert memory.held == {name: 0.0}
+    memory = decide(memory, 20.0, content, target(content)).memory
+    assert memory.held == {name: 0.0}
+    decision = decide(memory, 25.0, content, target(content, version="2"))
+    assert decision.memory.held == {name: 25.0}
+    assert decision.store is None
+    assert decision.wait == LAG
+    decision = decide(decision.memory, 25.0 + LAG, content, target(content, version="2"))
+    assert decision.store.trusted == name
+
+
+def test_a_record_of_trust_is_believed_only_while_the_targets_show_it() -> None:
+    issuer = FakeIssuer()
+    old, new = first(issuer), first(issuer)
+    memory = decide(plan.Memory(), 0.0, old, target(old)).memory
+    recorded = attrs.evolve(new, trusted=new.authority.fingerprint)
+    memory = decide(memory, 1.0, recorded, target(old, version="2")).memory
+    assert memory.serving == old.pair
+    both = attrs.evolve(recorded, trust=(*new.trust, *old.trust))
+    memory = decide(memory, 2.0, recorded, target(both, version="3")).memory
+    assert memory.serving == new.pair
+
+
+def test_a_target_that_cannot_be_read_stops_a_rotation_and_one_that_is_gone_does_not() -> None:
+    issuer = FakeIssuer()
+    content = attrs.evolve(first(issuer), next=issuer.authority(NOW))
+    assert content.next is not None
+    content = attrs.evolve(content, trust=(*content.trust, content.next.certificate))
+    unreadable = plan.Target(name="u", problem="Forbidden")
+    for other, is_stopped in ((unreadable, True), (plan.Target(name="u"), False)):
+        memory = plan.Memory()
+        for tick in (0.0, LAG):
+            decision = decide(memory, tick, content, target(content), other)
+            memory = decision.memory
+        assert (decision.store is None) is is_stopped
+
+
+def test_a_staged_authority_that_no_target_trusts_signs_only_when_all_else_has_expired() -> None:
+    issuer = FakeIssuer()
+    content = attrs.evolve(first(issuer), next=issuer.authority(NOW + 40_000.0))
+    unreadable = plan.Target(name="u", problem="Forbidden")
+    pair = content.pair
+    while True:
+        decision = decide(plan.Memory(), pair.expires - NOW - 1.0, content, unreadable)
+        content = decision.store or content
+        if content.pair == pair:
+            break
+        assert content.pair.authority == content.authority.fingerprint == "ca-1"
+        pair = content.pair
+    assert pair.expires == content.authority.certificate.expires
+    decision = decide(plan.Memory(), pair.expires - NOW, content, unreadable)
+    assert decision.store.pair.authority == content.next.fingerprint  # type: ignore[union-attr]
+    assert decision.store.trusted == ""
+
+
+@pytest.fixture(scope="module")
+def stored() -> tuple[Content, dict[str, str | None]]:
+    issuer = X509Issuer("a/b", key_type="EC-P256", ca_lifetime=1000.0, lifetime=100.0)
+    authority, following = issuer.authority(NOW), issuer.authority(NOW + 5.5)
+    content = Content(
+        authority=authority,
+        pair=issuer.pair(authority, frozenset({"a.test", "10.0.0.1", "::1"}), NOW),
+        trust=(following.certificate, authority.certificate),
+        next=following,
+        trusted=authority.fingerprint,
+    )
+    return content, secret.data_of(content)
+
+
+def test_what_is_written_into_the_secret_is_read_from_it(stored: Any) -> None:
+    content, data = stored
+    assert secret.read(data).content == content
+    assert (content.pair.issued, content.pair.expires) == (NOW, NOW + 100.0)
+    without = attrs.evolve(content, next=None)
+    assert secret.data_of(without)["next-ca.key"] is None
+    assert "next" in repr(content)
+    assert b"PRIVATE".decode() not in repr(content)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem", "is_authority_usable"),
+    [
+        ("tls.crt", b"", "tls.crt was not signed with ca.key", True),
+        (
+            "tls.crt",
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+            "signed",
+            True,
+        ),
+        ("tls.key", b"", "tls.key is not the key of tls.crt", True),
+        ("tls.key", b"garbage", "tls.key is not the key of tls.crt", True),
+        ("ca.key", b"garbage", "ca.key is not the key of a certificate in ca.crt", False),
+        ("ca.crt", b"", "ca.key is not the key of a certificate in ca.crt", False),
+    ],
+)
+def test_a_secret_that_cannot_be_used_says_why(
+    stored: Any, key: str, value: bytes, problem: str, is_authority_usable: bool
+) -> None:
+    content, data = stored
+    reading = secret.read({**data, key: base64.b64encode(value).decode()})
+    assert reading.content is None
+    assert problem in reading.problem
+    assert (reading.authority == content.authority) is is_authority_usable
+
+
+def test_other_wrong_secrets_are_problems_and_no_errors(stored: Any) -> None:
+    content, data = stored
+    assert secret.read(None).problem == "it is empty"
+    assert secret.read({"tls.crt": "", "tls.key": ""}).problem == "it is empty"
+    assert secret.read({"tls.crt": "%%%"}).problem == "tls.crt is not in base64"
+    assert secret.read({"tls.crt": 7}).problem == "tls.crt is not in base64"
+    # The key of the next authority only matters if there is one.
+    for value in (data["ca.key"], base64.b64encode(b"garbage").decode()):
+        found = secret.read({**data, "next-ca.key": value}).content
+        assert found == attrs.evolve(content, next=None)
+    assert "use an issuer that has a CA" in secret.read_foreign({**data, "ca.crt": ""}).problem
+
+
+def test_an_authority_in_a_spoiled_secret_signs_again(stored: Any) -> None:
+    content, _ = stored
+    observed = plan.Observed(content=None, problem="spoiled", authority=content.authority)
+    issuer = X509Issuer("a/b", key_type="EC-P256", ca_lifetime=1000.0, lifetime=100.0)
+    decision = plan.decide(POLICY, plan.Memory(), observed, now=NOW + 1.0, tick=0.0, issuer=issuer)
+    assert decision.store is not None
+    assert decision.store.authority == content.authority

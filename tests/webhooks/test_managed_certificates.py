@@ -1,0 +1,464 @@
+"""Managed certificates on the embedded server: made, shared, injected, rotated, restored."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import re
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient
+from appsdk_operator.manager import HTTPServer
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.testing import APIServer, running
+from appsdk_operator.webhooks import KeyPair, ManagedCertificates
+from tests.webhooks.certificate_parts import (
+    CRD,
+    NAMESPACE,
+    OURS,
+    SECRET,
+    SERVICE,
+    APIService,
+    ConfigMap,
+    Mutating,
+    Secret,
+    Validating,
+    bundle_of,
+    configuration,
+    eventually,
+    hooks_server,
+    managed,
+    secret_data,
+    served,
+    webhook,
+)
+
+KEY = re.compile(r"PRIVATE KEY|MIGH|MHcC")
+
+
+class Proxy:
+    """A source whose certificates are chosen after the server's port is known."""
+
+    def __init__(self) -> None:
+        self.source: Any = None
+
+    def pair(self) -> KeyPair:
+        if self.source is None:
+            raise OSError("none yet")
+        pair: KeyPair = self.source.pair()
+        return pair
+
+    def run(self, stop: StopSignal, /) -> None:
+        if self.source is not None:
+            self.source.run(stop)
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.close()
+
+
+@pytest.fixture
+def server() -> Iterator[APIServer]:
+    with APIServer() as server:
+        with Client(ClientConfig(server=server.url)) as client:
+            client.create(MutableObject.new(kinds.core.v1.Namespace, NAMESPACE))
+        yield server
+
+
+@pytest.fixture
+def client(server: APIServer) -> Iterator[Client]:
+    with Client(ClientConfig(server=server.url)) as client:
+        yield client
+
+
+def test_the_first_replica_makes_them_and_the_others_take_the_same(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    client.create(configuration())
+    replicas = [managed(client) for _ in range(3)]
+    with contextlib.ExitStack() as exits:
+        for replica in replicas:
+            exits.enter_context(running(replica))
+        pairs = {replica.pair() for replica in replicas}
+        assert len(pairs) == 1
+        data = secret_data(client)
+        assert pairs == {KeyPair(data["tls.crt"], data["tls.key"])}
+        assert client.get(Secret, SECRET, namespace=NAMESPACE).to_dict()["type"] == (
+            "kubernetes.io/tls"
+        )
+        assert bundle_of(client) == data["ca.crt"] == replicas[0].ca_bundle()
+        texts = [replica.health().text for replica in replicas]
+    assert all("valid for 90 days" in text for text in texts)
+    assert caplog.text.count("stored a new CA") == 1
+    assert "injected the CA of Secret widgets/hooks-tls" in caplog.text
+    said = caplog.text + "".join(map(repr, replicas)) + "".join(texts)
+    assert not KEY.search(said + repr(pairs) + repr(replicas[0]._memory))
+
+
+def test_the_server_is_called_with_the_injected_authority(server: APIServer) -> None:
+    proxy = Proxy()
+    hooks = hooks_server(proxy)
+    services = {f"{NAMESPACE}/{SERVICE}": hooks.url}
+    with (
+        APIServer(services=services) as api_server,
+        Client(ClientConfig(server=api_server.url)) as client,
+    ):
+        client.create(MutableObject.new(kinds.core.v1.Namespace, NAMESPACE))
+        client.create(configuration())
+        # The embedded server verifies the host that it connects to.
+        source = proxy.source = managed(client, names=["127.0.0.1"])
+        with running(hooks) as stop:
+            assert source.wait_until_ready(stop, 20.0), source.health()
+            client.create(MutableObject.new(ConfigMap, "a", namespace=NAMESPACE))
+
+
+def test_all_kinds_of_configurations_are_injected_where_they_name_the_service(
+    client: Client,
+) -> None:
+    other = {"service": {"namespace": NAMESPACE, "name": "other"}}
+    client.create(
+        configuration(
+            webhook("a.widgets.test"),
+            webhook("b.widgets.test", clientConfig=other),
+            webhook("c.widgets.test", clientConfig={"url": "https://hooks.test:8443/c"}),
+            kind=Mutating,
+        )
+    )
+    client.create(crd())
+    client.create(
+        MutableObject.new(
+            APIService,
+            "v1.metrics.test",
+            spec={
+                "group": "metrics.test",
+                "version": "v1",
+                "groupPriorityMinimum": 100,
+                "versionPriority": 100,
+                "service": {"namespace": NAMESPACE, "name": SERVICE},
+            },
+        )
+    )
+    source = managed(
+        client,
+        names=["hooks.test"],
+        inject=[
+            (Mutating, "widgets"),
+            (CRD, "gadgets.test.example"),
+            (APIService, "v1.metrics.test"),
+        ],
+    )
+    with running(source):
+        authority = source.ca_bundle()
+        assert [bundle_of(client, i, Mutating) for i in range(3)] == [authority, b"", authority]
+        found = client.get(CRD, "gadgets.test.example").to_dict()["spec"]["conversion"]["webhook"]
+        assert base64.b64decode(found["clientConfig"]["caBundle"]) == authority
+        found = client.get(APIService, "v1.metrics.test").to_dict()["spec"]
+        assert base64.b64decode(found["caBundle"]) == authority
+
+
+def crd() -> MutableObject:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return MutableObject.new(
+        CRD,
+        "gadgets.test.example",
+        spec={
+            "group": "test.example",
+            "scope": "Namespaced",
+            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+                {"name": "v2", "served": True, "storage": False, "schema": schema},
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": dict(OURS)},
+            },
+        },
+    )
+
+
+def test_it_is_not_ready_and_says_why_until_the_configuration_names_the_service(
+    client: Client,
+) -> None:
+    source = managed(client)
+    assert (
+        source.health().text == "certificates of Secret widgets/hooks-tls: it has not started yet"
+    )
+    with running(source, wait=False) as stop:
+        eventually(
+            lambda: "ValidatingWebhookConfiguration widgets does not exist" in source.health().text
+        )
+        assert not source.health().is_ready
+        other = {"service": {"namespace": NAMESPACE, "name": "other"}}
+        client.create(configuration(webhook(clientConfig=other)))
+        eventually(lambda: "widgets names no service widgets/hooks" in source.health().text)
+        assert not source.wait_until_ready(stop, 0.01)
+        client.delete(Validating, "widgets")
+        client.create(configuration())
+        assert source.wait_until_ready(stop, 20.0)
+
+
+def test_what_others_overwrite_is_injected_again(client: Client) -> None:
+    client.create(configuration())
+    source = managed(client)
+    with running(source):
+        authority = source.ca_bundle()
+        for written in ("", base64.b64encode(b"garbage").decode()):
+            changed = client.get(Validating, "widgets").mutable_copy()
+            changed["webhooks"][0]["clientConfig"]["caBundle"] = written
+            with contextlib.suppress(Exception):  # a server that checks it refuses garbage
+                client.update(changed)
+            eventually(lambda: bundle_of(client) == authority)
+        client.delete(Validating, "widgets")
+        client.create(configuration())
+        eventually(lambda: bundle_of(client) == authority)
+        assert source.health().is_ready
+
+
+def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was(client: Client) -> None:
+    client.create(configuration())
+    source = managed(client)
+    with running(source):
+        before = secret_data(client)
+        client.delete(Secret, SECRET, namespace=NAMESPACE)
+        eventually(lambda: secret_data_or_none(client) == before)
+        for key, value in [("tls.key", b"garbage"), ("ca.crt", b""), ("ca.key", b"x")]:
+            changed = client.get(Secret, SECRET, namespace=NAMESPACE).mutable_copy()
+            changed["data"][key] = base64.b64encode(value).decode()
+            changed["data"]["mine"] = "AAAA"
+            client.update(changed)
+            eventually(lambda: {**secret_data(client), "mine": b""} == {**before, "mine": b""})
+        assert secret_data(client)["mine"] == b"\0\0\0"
+        assert source.health().is_ready
+
+
+def secret_data_or_none(client: Client) -> dict[str, bytes] | None:
+    try:
+        return secret_data(client)
+    except Exception:
+        return None
+
+
+def test_an_empty_secret_installed_before_is_filled_without_the_permission_to_create(
+    client: Client,
+) -> None:
+    client.create(configuration())
+    client.create(MutableObject.new(Secret, SECRET, namespace=NAMESPACE, type="Opaque"))
+    refused = InterceptedClient(client, Hooks(create=no_create))
+    with running(managed(refused)):
+        assert secret_data(client)["ca.crt"] == bundle_of(client)
+
+
+def no_create(*args: Any, **options: Any) -> Any:
+    raise AssertionError("create")
+
+
+def test_a_restarted_operator_goes_on_with_what_is_there(client: Client) -> None:
+    client.create(configuration())
+    pairs = set()
+    for _ in range(2):
+        source = managed(client)
+        with running(source):
+            pairs.add(source.pair())
+    assert len(pairs) == 1
+
+
+def test_a_rotation_is_trusted_before_it_is_served(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    client.create(configuration())
+    clock, metrics = ManualClock(epoch=1_800_000_000.0), Metrics()
+    source = managed(client, clock=clock, metrics=metrics)
+    with running(source):
+        old, pair = source.ca_bundle(), source.pair()
+        assert old is not None
+        source.rotate()
+        eventually(lambda: bundle_of(client).count(b"BEGIN") == 2)
+        eventually(lambda: old in bundle_of(client))
+        assert source.pair() == pair
+        # Once it has been there for a minute.
+        clock.block_until_waiting(1)
+        eventually(lambda: clock.advance(5.0) or source.pair() != pair)
+        assert secret_data(client)["trusted"]
+        assert bundle_of(client).count(b"BEGIN") == 2
+        labels = {"secret": "widgets/hooks-tls"}
+        name = "managed_certificates_rotations_total"
+        assert metrics.value(name, certificate="ca", **labels) == 2.0
+        assert metrics.value(name, certificate="serving", **labels) == 2.0
+        name = "managed_certificates_expiry_seconds"
+        assert (
+            89 * 86400 < (metrics.value(name, certificate="serving", **labels) or 0) <= 90 * 86400
+        )
+        assert metrics.value("managed_certificates_errors_total", operation="read", **labels) == 0.0
+    assert metrics.value(name, certificate="serving", **labels) is not None
+    source.close()
+    assert metrics.value(name, certificate="serving", **labels) is None
+
+
+def test_it_renews_by_the_clock_and_after_a_long_sleep(client: Client) -> None:
+    client.create(configuration())
+    clock = ManualClock(epoch=1_800_000_000.0)
+    source = managed(client, clock=clock)
+    with running(source):
+        pair, authority = source.pair(), source.ca_bundle()
+        # Four fifths of 90 days.
+        clock.block_until_waiting(1)
+        clock.advance(72 * 86400.0 - 120.0)
+        assert source.pair() == pair
+        eventually(lambda: clock.advance(60.0) or source.pair() != pair)
+        assert source.ca_bundle() == authority
+        clock.advance(1000 * 86400.0)
+        assert not source.health().is_ready
+        eventually(lambda: clock.advance(1.0) or source.health().is_ready)
+        assert source.ca_bundle() != authority
+        assert authority not in (bundle_of(client), None)
+
+
+def test_the_certificate_is_for_all_names_of_the_service(client: Client) -> None:
+    client.create(configuration())
+    source = managed(client, names=["hooks.example.test", "127.0.0.1"])
+    with served(source) as server:
+        context = ssl.create_default_context(cadata=(source.ca_bundle() or b"").decode())
+        for name in (
+            "hooks",
+            "hooks.widgets",
+            "hooks.widgets.svc",
+            "hooks.widgets.svc.cluster.local",
+            "hooks.example.test",
+            "127.0.0.1",
+        ):
+            assert connects(server, context, name)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connects(server, context, "other.widgets.svc")
+
+
+def connects(server: HTTPServer, context: ssl.SSLContext, name: str) -> bool:
+    import socket
+
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 10) as raw,
+        context.wrap_socket(raw, server_hostname=name) as secure,
+    ):
+        return secure.version() == "TLSv1.3"
+
+
+@pytest.mark.parametrize("key_type", ["EC-P256", "EC-P384", "RSA-2048"])
+def test_each_type_of_key_can_be_served(client: Client, key_type: Any) -> None:
+    client.create(configuration())
+    source = managed(client, key_type=key_type)
+    with served(source) as server:
+        context = ssl.create_default_context(cadata=(source.ca_bundle() or b"").decode())
+        assert connects(server, context, "hooks.widgets.svc")
+
+
+def test_a_new_name_is_added_without_a_new_authority(client: Client) -> None:
+    client.create(configuration())
+    with running(managed(client)):
+        authority = bundle_of(client)
+    source = managed(client, names=["new.test"])
+    with served(source) as server:
+        context = ssl.create_default_context(cadata=authority.decode())
+        eventually_connects(server, context, "new.test")
+    assert bundle_of(client) == authority
+
+
+def eventually_connects(server: HTTPServer, context: ssl.SSLContext, name: str) -> None:
+    for _ in range(1000):
+        try:
+            assert connects(server, context, name)
+        except ssl.SSLCertVerificationError:
+            continue
+        return
+    raise AssertionError(f"never for {name}")
+
+
+def test_cert_manager_can_make_and_inject_them_instead(client: Client) -> None:
+    client.create(configuration())
+    # What cert-manager would write: here somebody else's managed certificates.
+    issuer = ManagedCertificates(
+        SERVICE, SECRET, namespace=NAMESPACE, client=client, metrics=Metrics()
+    )
+    with running(issuer):
+        authority = issuer.ca_bundle()
+    assert authority is not None
+    source = managed(client, cert_manager="widgets/hooks-certificate")
+    annotation = "cert-manager.io/inject-ca-from"
+    with running(source, wait=False) as stop:
+        eventually(
+            lambda: (
+                client.get(Validating, "widgets").annotations.get(annotation)
+                == "widgets/hooks-certificate"
+            )
+        )
+        eventually(lambda: "no caBundle with the authority" in source.health().text)
+        assert not source.health().is_ready
+        changed = client.get(Validating, "widgets").mutable_copy()
+        changed["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(authority).decode()
+        client.update(changed)
+        assert source.wait_until_ready(stop, 20.0)
+        assert source.pair() == issuer.pair()
+        with pytest.raises(RuntimeError, match="cmctl renew"):
+            source.rotate()
+    assert source.role_rules()[0]["verbs"] == ["get", "list", "watch"]
+
+
+def test_it_looks_again_only_when_something_changes(client: Client) -> None:
+    client.create(configuration())
+    requests: list[str] = []
+    counted = InterceptedClient(
+        client,
+        Hooks(get=lambda c, kind, name, **o: (requests.append(name), c.get(kind, name, **o))[1]),
+    )
+    clock = ManualClock(epoch=1_800_000_000.0)
+    source = managed(counted, clock=clock)
+    with running(source):
+        clock.block_until_waiting(1)
+        eventually(lambda: not source._is_due)
+        count = len(requests)
+        assert count <= 12
+        for _ in range(5):
+            clock.advance(1.0)
+        assert len(requests) == count
+
+
+OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"lifetime": 1.0}, "lifetime=1.0: use 5 seconds"),
+    ({"lifetime": -1}, "lifetime=-1: use more than 0"),
+    ({"ca_lifetime": 86400.0}, "ca_lifetime=86400.0: use lifetime"),
+    ({"rotate_at": 1.0}, "rotate_at=1.0: use a fraction"),
+    ({"lifetime": 200.0}, "propagation=60.0: use less than"),
+    ({"key_type": "DSA"}, "key_type='DSA': use one of EC-P256"),
+    ({"cert_manager": "certificate"}, "give the Certificate as namespace/name"),
+    ({"names": [""]}, "name '': use a DNS name"),
+    ({"inject": [(ConfigMap, "a")]}, "has no caBundle: use Mutating"),
+    ({"inject": [(Validating, "")]}, "'' is no name of a ValidatingWebhookConfiguration"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), OPTIONS)
+def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        managed(None, **options)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(TypeError, match="give a pair of kind and name"):
+        managed(None, inject=["widgets"])
+    with pytest.raises(TypeError, match="give a list of pairs"):
+        managed(None, inject="widgets")
+    with pytest.raises(TypeError, match="is no client"):
+        managed(object())
+    with pytest.raises(ValueError, match=r"namespace of Service and Secret is not known"):
+        ManagedCertificates(SERVICE, SECRET)
+    with pytest.raises(RuntimeError, match=r"has no client: give it to a WebhookServer"):
+        managed(None).run(StopSignal())
+    with pytest.raises(OSError, match="it has not started yet"):
+        managed(None).pair()
