@@ -31,7 +31,7 @@ from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import settle
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, SelfSigned
 from appsdk_operator.testing import APIServer, install_webhooks
-from appsdk_operator.webhooks import asgi, wsgi
+from appsdk_operator.webhooks import Webhooks, asgi, wsgi
 
 LIMIT = 1000
 TIMEOUT = 10.0
@@ -43,7 +43,20 @@ class Table:
 
     webhooks: dict[str, HTTPHandler]
     seen: list[HTTPRequest] = attrs.field(factory=list)
-    max_body_bytes: int = LIMIT
+    limit: int = LIMIT
+    seconds: float | None = None
+
+    def body_limit(self, path: str) -> int:
+        """The same for all."""
+        return self.limit
+
+    def time_limit(self, request: HTTPRequest) -> float | None:
+        """The same for all."""
+        return self.seconds
+
+    def timed_out(self, request: HTTPRequest) -> HTTPResponse:
+        """A failure."""
+        return HTTPResponse(status=500, body=b"too late")
 
     def answer(self, request: HTTPRequest) -> HTTPResponse:
         """Answer by path."""
@@ -129,11 +142,11 @@ def test_paths_are_those_below_the_mount_point(path: str, root: str, wanted: str
     assert table.seen[0].path == wanted
 
 
-def test_no_more_than_the_limit_and_a_byte_is_read() -> None:
+def test_no_more_than_the_limit_is_read() -> None:
     table = Table({"/echo": echo})
     parts = [body_of(b"x" * 600, more=True) for _ in range(50)]
     asyncio.run(call_asgi(asgi(table), *parts))
-    assert len(table.seen[0].body) == LIMIT + 1
+    assert len(table.seen[0].body) == LIMIT
 
 
 def test_a_client_that_leaves_during_the_body_calls_nobody() -> None:
@@ -177,6 +190,18 @@ def test_a_client_that_leaves_cancels_an_async_handler(caplog: Any) -> None:
     asyncio.run(main())
     assert ended == ["cancelled"]
     assert "could not be answered" not in caplog.text
+
+
+def test_a_handler_that_takes_too_long_is_answered_for_and_ended() -> None:
+    ended: list[bool] = []
+
+    def slow(request: HTTPRequest) -> HTTPResponse:
+        ended.append(request.stop.wait(TIMEOUT))
+        return HTTPResponse()
+
+    sent = asyncio.run(call_asgi(asgi(Table({"/echo": slow}, seconds=0.05)), body_of(b"x")))
+    assert [sent[0]["status"], sent[1]["body"]] == [500, b"too late"]
+    assert ended == [True]
 
 
 def test_async_handlers_run_on_the_loop_of_the_application_with_its_context() -> None:
@@ -319,7 +344,7 @@ def test_a_wsgi_application_hands_on_the_whole_request() -> None:
 @pytest.mark.parametrize(
     ("body", "environ", "status", "length"),
     [
-        (b"x" * 5000, {}, "404 Not Found", LIMIT + 1),
+        (b"x" * 5000, {}, "404 Not Found", LIMIT),
         (b"abc", {"CONTENT_LENGTH": ""}, "404 Not Found", 0),
         (b"abc", {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}, "404 Not Found", 3),
         (b"abc", {"CONTENT_LENGTH": "4"}, "400 Bad Request", None),
@@ -356,6 +381,11 @@ def test_what_has_no_webhooks_is_refused(make: Callable[[Any], Any]) -> None:
         make({})
     with pytest.raises(TypeError, match="has no webhooks"):
         make(Table)
+
+
+@pytest.mark.parametrize("make", [asgi, wsgi])
+def test_webhooks_themselves_are_taken(make: Callable[[Any], Any]) -> None:
+    make(Webhooks())
 
 
 def test_a_host_is_taken_for_its_webhooks() -> None:
@@ -467,7 +497,7 @@ def starlette_app() -> Any:
     async def page(request: Any) -> PlainTextResponse:
         return PlainTextResponse("the rest of the application")
 
-    hooks = asgi(Table({"/validate": refuse_secrets}, max_body_bytes=7 << 20))
+    hooks = asgi(Table({"/validate": refuse_secrets}, limit=7 << 20))
     return Starlette(routes=[Route("/", page), Mount("/hooks", hooks)])
 
 
@@ -475,7 +505,7 @@ def flask_app() -> Any:
     """A Flask application that has webhooks below /hooks."""
     app = flask.Flask("test")
     app.add_url_rule("/", view_func=lambda: "the rest of the application")
-    hooks = wsgi(Table({"/validate": refuse_secrets}, max_body_bytes=7 << 20))
+    hooks = wsgi(Table({"/validate": refuse_secrets}, limit=7 << 20))
     return DispatcherMiddleware(app.wsgi_app, {"/hooks": hooks})
 
 
@@ -570,5 +600,5 @@ def test_uvicorn_cuts_no_answer_when_a_body_is_too_large(certificate: Certificat
         host, _, port = url.removeprefix("https://").partition(":")
         connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=TIMEOUT)
         connection.request("POST", "/size", base64.b64encode(b"x" * 30_000))
-        assert connection.getresponse().read() == str(LIMIT + 1).encode()
+        assert connection.getresponse().read() == str(LIMIT).encode()
         connection.close()

@@ -43,8 +43,10 @@ def asgi(webhooks: Table, *, max_concurrent: int = 64) -> ASGIWebhooks:
 
     Plain handlers run in a thread for each request, so that none blocks the application's loop;
     ``async def`` handlers run on the application's own loop. Context variables of the application
-    are those of the handler. A client that goes away sets the request's stop signal and cancels an
-    ``async def`` handler. The application obeys ASGI's lifespan protocol, and needs none of it.
+    are those of the handler. Where the client goes away, or the handler takes nearly as long as the
+    API server waits, the request's stop signal is set and an ``async def`` handler is cancelled; in
+    the second case the answer is a failure that names the handler. The application obeys ASGI's
+    lifespan protocol, and needs none of it.
 
     Args:
         webhooks: the :class:`Webhooks`, or something that has some, such as a WebhookServer.
@@ -88,32 +90,44 @@ class ASGIWebhooks:
             return
         import asyncio
 
-        body = await _read_body(receive, self._table.max_body_bytes + 1)
+        path = _path_below_mount(scope["path"], scope.get("root_path") or "")
+        body = await _read_body(receive, self._table.body_limit(path))
         if body is None:
             return  # the client is gone
-        stop = StopSignal()
-        request = _request(scope, body, stop)
+        request = _request(scope, path, body, StopSignal())
         async with self._slot():
             call = _Call(self._table.answer, request, asyncio.get_running_loop())
             gone = asyncio.ensure_future(_until_disconnected(receive))
             try:
-                self._threads.start(request.path, call.answer)
-                waits: list[asyncio.Future[Any]] = [call.answered, gone]
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                if not call.answered.done():
-                    _log.info("the client of %s is gone before it had its answer", request.path)
-                    stop.set()
-                    call.cancel()
-                response = await call.answered
-                if not stop.is_set():
+                self._threads.start(path, call.answer)
+                response = await self._answer_of(call, request, gone)
+                if response is not None:
                     await _send(send, response)
+                # Its thread has the slot until it has ended.
+                await call.answered
             finally:
-                stop.set()
                 call.cancel()
                 # Only now: some test clients let nobody cancel it before the answer.
                 gone.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await gone
+
+    async def _answer_of(
+        self, call: _Call, request: HTTPRequest, gone: asyncio.Future[None]
+    ) -> HTTPResponse | None:
+        """The answer, or the one to a request that takes too long; None if the client is gone."""
+        import asyncio
+
+        waits: list[asyncio.Future[Any]] = [call.answered, gone]
+        limit = self._table.time_limit(request)
+        await asyncio.wait(waits, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if call.answered.done():
+            return call.answered.result()
+        call.cancel()
+        if gone.done():
+            _log.info("the client of %s is gone before it had its answer", request.path)
+            return None
+        return self._table.timed_out(request)
 
     def _slot(self) -> asyncio.Semaphore:
         import asyncio
@@ -208,18 +222,22 @@ class _Call:
                     raise RuntimeError("the application's event loop was closed") from None
 
     def cancel(self) -> None:
-        """Cancel the ``async def`` handler that runs, and refuse others; called on the loop."""
+        """Have the handler end: set its stop signal, or cancel it if it is ``async def``.
+
+        Called on the loop.
+        """
         self._is_cancelled = True
+        self._request.stop.set()
         if self._task is not None:
             self._task.cancel()
 
 
-def _request(scope: Scope, body: bytes, stop: StopSignal) -> HTTPRequest:
+def _request(scope: Scope, path: str, body: bytes, stop: StopSignal) -> HTTPRequest:
     fields = [(name.decode("latin-1"), text.decode("latin-1")) for name, text in scope["headers"]]
     client = scope.get("client")
     return HTTPRequest(
         method=scope["method"],
-        path=_path_below_mount(scope["path"], scope.get("root_path") or ""),
+        path=path,
         query_string=(scope.get("query_string") or b"").decode("latin-1"),
         headers=Headers(fields),
         body=body,

@@ -13,9 +13,16 @@ __all__ = ["Table", "WebhookTable", "table_of"]
 class WebhookTable(Protocol):
     """Webhooks by path."""
 
-    @property
-    def max_body_bytes(self) -> int:
-        """The largest body that one of them takes."""
+    def body_limit(self, path: str, /) -> int:
+        """The largest body that is read for a path."""
+        ...
+
+    def time_limit(self, request: HTTPRequest, /) -> float | None:
+        """Seconds after which ``timed_out`` answers the request; None for no limit."""
+        ...
+
+    def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
+        """The answer to a request whose handler takes too long."""
         ...
 
     def answer(self, request: HTTPRequest, /) -> HTTPResponse:

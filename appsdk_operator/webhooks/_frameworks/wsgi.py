@@ -26,7 +26,8 @@ def wsgi(webhooks: Table) -> WSGIWebhooks:
         flask.wsgi_app = DispatcherMiddleware(flask.wsgi_app, {"/hooks": webhooks.wsgi(hooks)})
 
     Handlers run in the thread in which the server calls the application; how many do at once is the
-    server's affair. An ``async def`` handler gets an event loop of its own for each call.
+    server's affair. An ``async def`` handler gets an event loop of its own for each call. A handler
+    that takes too long is not answered for: the API server gives up waiting.
 
     Args:
         webhooks: the :class:`Webhooks`, or something that has some, such as a WebhookServer.
@@ -65,11 +66,12 @@ class WSGIWebhooks:
         if method != "POST":
             text = f"405 {method} is not allowed here: reviews are POSTed"
             return text_response(405, text, Allow="POST")
+        path = _path(environ)
         try:
-            body = _read_body(environ, self._table.max_body_bytes + 1)
+            body = _read_body(environ, self._table.body_limit(path))
         except ValueError as error:
             return text_response(400, f"400 {error}")
-        return self._table.answer(_request(environ, body))
+        return self._table.answer(_request(environ, path, body))
 
 
 def _read_body(environ: dict[str, Any], limit: int) -> bytes:
@@ -98,7 +100,14 @@ def _read_body(environ: dict[str, Any], limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _request(environ: dict[str, Any], body: bytes) -> HTTPRequest:
+def _path(environ: dict[str, Any]) -> str:
+    # WSGI's texts are bytes in disguise.
+    return (
+        str(environ.get("PATH_INFO") or "/").encode("latin-1", "replace").decode("utf-8", "replace")
+    )
+
+
+def _request(environ: dict[str, Any], path: str, body: bytes) -> HTTPRequest:
     fields = [
         (name[5:].replace("_", "-"), str(value))
         for name, value in environ.items()
@@ -106,11 +115,9 @@ def _request(environ: dict[str, Any], body: bytes) -> HTTPRequest:
     ]
     if environ.get("CONTENT_TYPE"):
         fields.append(("Content-Type", str(environ["CONTENT_TYPE"])))
-    # WSGI's texts are bytes in disguise.
-    path = str(environ.get("PATH_INFO") or "/").encode("latin-1", "replace")
     return HTTPRequest(
         method=environ["REQUEST_METHOD"],
-        path=path.decode("utf-8", "replace"),
+        path=path,
         query_string=environ.get("QUERY_STRING") or "",
         headers=Headers(fields),
         body=body,
