@@ -82,7 +82,8 @@ NAMES = {
         FaultProxy FaultRule FaultSchedule Journal LoggedRequest MemoryServer
         MemoryView ModelServer Process Promise Replica Simulation Step World
         check_converged check_exclusion check_object_order check_operator
-        check_watcher_order install_crds install_webhooks running
+        check_watcher_order install_crds install_webhooks
+        remove_webhooks running
     """,
     "watchers": """
         ConstantBackoff ErrorHandler ExponentialBackoff FinalizerError FinalizerSupplier
@@ -96,12 +97,13 @@ NAMES = {
     "webhooks": """
         ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
         CertificateFiles Certificates ConversionWebhook Defaulter Defaulting Denied
-        GroupVersionResource KeyPair ManagedCertificates MultiMutating MultiValidating
-        Operation RuleSource Selector SelfSigned TokenReviewHandler TokenReviewRequest
-        TokenReviewResponse TokenReviewWebhook UserInfo Validating ValidationResult
-        Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule WebhookRuleOptions
-        WebhookServer WebhookServerOptions Webhooks admission_request asgi
-        install_configurations remove_configurations webhook_configurations webhook_for wsgi
+        DevelopmentServer GroupVersionResource KeyPair ManagedCertificates
+        MultiMutating MultiValidating Operation RuleSource Selector SelfSigned
+        TokenReviewHandler TokenReviewRequest TokenReviewResponse TokenReviewWebhook
+        UserInfo Validating ValidationResult Validator WSGIWebhooks WebhookBuilder
+        WebhookHost WebhookRule WebhookRuleOptions WebhookServer
+        WebhookServerOptions Webhooks admission_request asgi install_configurations
+        remove_configurations webhook_configurations webhook_for wsgi
     """,
 }
 

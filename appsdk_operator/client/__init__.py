@@ -125,11 +125,15 @@ from appsdk_operator.resource import MergePatch as MergePatch
 from appsdk_operator.resource import Patch as Patch
 from appsdk_operator.resource import StrategicMergePatch as StrategicMergePatch
 
-# Loads ssl, which a client of a plain server does without.
+# The first loads what a client without a kubeconfig does without, the second ssl.
 if TYPE_CHECKING:
+    from appsdk_operator.client._auth.kubeconfig import contexts_of as contexts_of
     from appsdk_operator.client._transport.tls import TLSContexts as TLSContexts
 
-_HOMES = {"TLSContexts": "appsdk_operator.client._transport.tls"}
+_HOMES = {
+    "TLSContexts": "appsdk_operator.client._transport.tls",
+    "contexts_of": "appsdk_operator.client._auth.kubeconfig",
+}
 
 # Names that are imported above but not listed here are for the other rooms of the kit.
 __all__ = [

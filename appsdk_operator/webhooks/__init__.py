@@ -57,12 +57,17 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._install.configurations import (
         webhook_configurations as webhook_configurations,
     )
+    from appsdk_operator.webhooks._install.development import (
+        DevelopmentServer as DevelopmentServer,
+    )
     from appsdk_operator.webhooks._install.install import (
         install_configurations as install_configurations,
     )
     from appsdk_operator.webhooks._install.install import (
         remove_configurations as remove_configurations,
     )
+    from appsdk_operator.webhooks._install.local_clusters import reach_of as reach_of
+    from appsdk_operator.webhooks._install.probe import Probe as Probe
     from appsdk_operator.webhooks._rules import Selector as Selector
     from appsdk_operator.webhooks._rules import WebhookRule as WebhookRule
     from appsdk_operator.webhooks._rules import WebhookRuleOptions as WebhookRuleOptions
@@ -116,12 +121,18 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),
     "webhooks._frameworks.wsgi": ("WSGIWebhooks", "wsgi"),
     "webhooks._install.configurations": ("RuleSource", "webhook_configurations"),
+    "webhooks._install.development": ("DevelopmentServer",),
     "webhooks._install.install": ("install_configurations", "remove_configurations"),
     "webhooks._rules": ("Selector", "WebhookRule", "WebhookRuleOptions"),
     "webhooks._users": ("UserInfo",),
 }
 
-_HOMES = homes(_MODULES)
+_FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
+    "webhooks._install.local_clusters": ("reach_of",),
+    "webhooks._install.probe": ("Probe",),
+}
+
+_HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
 
 __all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
 

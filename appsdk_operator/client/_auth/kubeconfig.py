@@ -29,7 +29,7 @@ from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
 from appsdk_operator.runtime import get_logger
 
-__all__ = ["from_kubeconfig", "in_cluster", "load"]
+__all__ = ["contexts_of", "from_kubeconfig", "in_cluster", "load"]
 
 _log = get_logger("appsdk_operator.client")
 
@@ -99,6 +99,41 @@ def from_kubeconfig(
         return make(**found.options(exec_timeout))
     except ConfigError as error:
         raise ConfigError(f"{found}: {error}") from error
+
+
+def contexts_of(server: str, path: str | None = None) -> list[str]:
+    """The contexts of the kubeconfig for an API server, the current one first.
+
+    Args:
+        server: the URL of the API server.
+        path: the kubeconfig, or several as in ``$KUBECONFIG``; default: that, or that in the home.
+
+    Returns:
+        Their names; empty without a kubeconfig.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    path = path or os.environ.get("KUBECONFIG") or str(_home_file())
+    contexts: dict[str, str] = {}
+    clusters: dict[str, str] = {}
+    current = ""
+    for file in [Path(part).expanduser() for part in path.split(os.pathsep) if part]:
+        if not file.exists():
+            continue
+        whole = _read_file(file)
+        current = current or whole.text("current-context")
+        for name, entry in _entries(whole, "contexts"):
+            contexts.setdefault(name, entry.section("context").text("cluster"))
+        for name, entry in _entries(whole, "clusters"):
+            clusters.setdefault(name, entry.section("cluster").text("server"))
+    wanted = server.rstrip("/")
+    found = [
+        name
+        for name, cluster in contexts.items()
+        if clusters.get(cluster, "").rstrip("/") == wanted
+    ]
+    return sorted(found, key=lambda name: name != current)
 
 
 def _in_pod() -> bool:

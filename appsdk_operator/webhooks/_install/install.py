@@ -9,11 +9,13 @@ from typing import Any, Final
 from appsdk_operator.client import ClientLike, Conflict, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import apiextensions
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
 from appsdk_operator.webhooks._install.configurations import CONFIGURATION_KINDS
+from appsdk_operator.webhooks._install.probe import Probe
 
 __all__ = [
     "FIELD_MANAGER",
+    "conversion_owner",
     "install_configurations",
     "install_conversion",
     "remove_configurations",
@@ -33,6 +35,8 @@ def install_configurations(
     configurations: Iterable[MutableObject],
     *,
     field_manager: str = FIELD_MANAGER,
+    wait: float = 0.0,
+    clock: Clock = system_clock,
 ) -> list[Object]:
     """Install webhook configurations, or update them, by server-side apply.
 
@@ -45,6 +49,10 @@ def install_configurations(
         configurations: what :func:`webhook_configurations` made.
         field_manager: the owner of the fields; it takes over those of others. Default
             ``appsdk-operator-webhooks``.
+        wait: seconds to wait until the server obeys them, which takes about a second; 0 (default):
+            do not wait. To find out, a webhook for config maps with a label of their own is added
+            for that time, and config maps are created in namespace ``default`` by dry run.
+        clock: the clock that measures the wait.
 
     Returns:
         The configurations as the server stored them.
@@ -52,8 +60,15 @@ def install_configurations(
     Raises:
         TypeError: one is no configuration, or it is no list.
         ApiError: the server refused one.
+        TimeoutError: the server does not obey them after ``wait`` seconds.
     """
     drafts = _checked(configurations)
+    validation.checked_seconds("wait", wait)
+    if wait:
+        probe = Probe()
+        for draft in probe.added_to(drafts):
+            client.apply(draft, field_manager=field_manager, force=True)
+        probe.wait(client, drafts, present=True, timeout=wait, clock=clock)
     return [client.apply(draft, field_manager=field_manager, force=True) for draft in drafts]
 
 
@@ -82,13 +97,25 @@ def _checked(configurations: Any) -> list[MutableObject]:
     return found
 
 
-def install_conversion(client: ClientLike, kind: Kind, client_config: Mapping[str, Any]) -> Object:
+def conversion_owner(client: ClientLike, kind: Kind) -> str:
+    """Who installed a conversion by :func:`install_conversion`; empty: nobody.
+
+    Raises:
+        NotFound: there is no such CRD.
+    """
+    return str(_former(client.get(_CRD, kind.qualified_name)).get("owner") or "")
+
+
+def install_conversion(
+    client: ClientLike, kind: Kind, client_config: Mapping[str, Any], *, owner: str
+) -> Object:
     """Have a CRD's versions converted by a webhook, and remember what did it before.
 
     Args:
         client: where the CRD is; it needs ``get`` and ``update`` of CRDs.
         kind: the kind, in any of its versions.
         client_config: the address of the webhook, see :func:`client_config`.
+        owner: who did it, for :func:`conversion_owner`.
 
     Raises:
         NotFound: there is no such CRD.
@@ -96,9 +123,10 @@ def install_conversion(client: ClientLike, kind: Kind, client_config: Mapping[st
     """
 
     def change(crd: MutableObject) -> None:
-        before = crd["spec"].get("conversion") or {"strategy": "None"}
         # What a killed process left is not what was before.
-        crd.annotations.setdefault(_FORMER, json.dumps(before, separators=(",", ":")))
+        former = _former(crd).get("conversion") or crd["spec"].get("conversion")
+        memory = {"owner": owner, "conversion": former or {"strategy": "None"}}
+        crd.annotations[_FORMER] = json.dumps(memory, separators=(",", ":"))
         crd["spec"]["conversion"] = {
             "strategy": "Webhook",
             "webhook": {"clientConfig": dict(client_config), "conversionReviewVersions": ["v1"]},
@@ -107,22 +135,31 @@ def install_conversion(client: ClientLike, kind: Kind, client_config: Mapping[st
     return _change(client, kind, change)
 
 
-def restore_conversion(client: ClientLike, kind: Kind) -> None:
-    """Undo :func:`install_conversion`; does nothing where there is nothing to undo.
+def restore_conversion(client: ClientLike, kind: Kind, *, owner: str) -> None:
+    """Undo :func:`install_conversion`; does nothing where this owner has nothing to undo.
 
     Raises:
         ApiError: the server refused it.
     """
 
     def change(crd: MutableObject) -> None:
-        former = crd.annotations.pop(_FORMER, None)
-        if former is not None:
-            crd["spec"]["conversion"] = json.loads(former)
+        memory = _former(crd)
+        if memory.get("owner") == owner:
+            del crd.annotations[_FORMER]
+            crd["spec"]["conversion"] = memory["conversion"]
 
     try:
         _change(client, kind, change)
     except NotFound:
         _log.info("the CRD of %s is gone already", kind.qualified_name)
+
+
+def _former(crd: Any) -> dict[str, Any]:
+    try:
+        memory = json.loads(crd.annotations.get(_FORMER) or "{}")
+    except ValueError:
+        return {}
+    return memory if isinstance(memory, dict) else {}
 
 
 def _change(client: ClientLike, kind: Kind, change: Callable[[MutableObject], None]) -> Object:

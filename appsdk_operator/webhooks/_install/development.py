@@ -1,0 +1,338 @@
+"""A webhook server on the developer's machine, called by a cluster that knows no Service for it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, final
+
+import attrs
+
+from appsdk_operator.cache import Health
+from appsdk_operator.client import Client, ClientConfig, ClientError, contexts_of
+from appsdk_operator.runtime import (
+    Clock,
+    Environment,
+    Metrics,
+    StopSignal,
+    ThreadGroup,
+    as_exception,
+    get_logger,
+    validation,
+)
+from appsdk_operator.serving import HTTPLimits, SelfSigned
+from appsdk_operator.webhooks._install.local_clusters import (
+    LOCAL_CONTEXTS,
+    Reach,
+    allowed_context,
+    reach_by,
+    reach_of,
+)
+from appsdk_operator.webhooks._install.temporary import TemporaryInstallation
+from appsdk_operator.webhooks._server.server import WebhookServer
+from appsdk_operator.webhooks._server.webhooks import Webhooks
+
+__all__ = ["DevelopmentServer"]
+
+_log: Final = get_logger("appsdk_operator.webhooks")
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_PATIENCE: Final = 10.0
+_LOOK_EVERY: Final = 1.0
+_LAST_REQUEST: Final = 5.0
+
+
+@final
+class DevelopmentServer:
+    """A webhook server on one's own machine, which installs its webhooks while it runs.
+
+    For the development of an operator outside of the cluster: there is no Service that leads to it,
+    so the cluster calls it by a URL. Instead of the manager's own webhook server::
+
+        manager = Manager(config, webhook_server=DevelopmentServer(config, "widgets"))
+        webhook_for(manager, WIDGET).default(set_size).validate(create=check).complete()
+        manager.run(handle_signals=True)
+
+    It makes a certificate for the name by which the cluster reaches this machine, serves, installs
+    the configurations of its webhooks and, for kinds of several versions, the conversion of their
+    CRDs, and removes all of that at the stop, Ctrl-C and errors included. What a killed process has
+    left is replaced at the next start; until then writes that it was asked about fail. Webhooks
+    that are added while it runs are installed a moment later.
+
+    The name is found for kind (on Linux by ``docker network inspect kind``), k3d, minikube, Docker
+    Desktop and Rancher Desktop; for others, or a virtual machine of one's own, give ``host``.
+
+    Is a runnable of the webhook group, on every replica; there should be one. Needs the extra
+    ``webhooks``. Thread-safe.
+
+    Args:
+        config: the cluster, with permission to write webhook configurations and, with conversions,
+            CRDs.
+        name: the name of the operator; the configurations are called ``<name>-development``.
+        host: the DNS name or IP address by which the API server reaches this machine; default: as
+            above.
+        address: where to listen, ``host:port``; default: a free port, on loopback or in the network
+            of kind where that suffices, else on all addresses.
+        contexts: the contexts of the kubeconfig, with ``*`` and ``?``, whose clusters may be
+            changed; default ``kind-*``, ``k3d-*``, ``minikube``, ``docker-desktop`` and
+            ``rancher-desktop``.
+        unsafe_any_cluster: allow any cluster, also one that is in no kubeconfig; default False.
+        take_over: replace webhooks of this name that a process on another machine has installed,
+            or one on this machine that runs; default False.
+        limits: limits for clients; default: those of :class:`WebhookServer`.
+        webhooks: the webhooks; default: none yet.
+        clock: the clock of its time-outs; default: the manager's.
+        metrics: where it publishes; default: the manager's.
+
+    Raises:
+        PermissionError: the cluster does not look like one for development.
+        LookupError: how it reaches this machine is not known; the text says what to give.
+        OSError: the address cannot be bound.
+        ValueError, TypeError: an option that cannot be used.
+    """
+
+    name: ClassVar[str] = "webhooks"
+    runnable_group: ClassVar[str] = "webhooks"
+    """The group of a manager that runs it: before the caches."""
+    needs_leader_election: ClassVar[bool] = False
+    """Whether a manager runs it on the leader only: no, on every replica."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        name: str,
+        *,
+        host: str = "",
+        address: str = "",
+        contexts: Iterable[str] = LOCAL_CONTEXTS,
+        unsafe_any_cluster: bool = False,
+        take_over: bool = False,
+        limits: HTTPLimits | None = None,
+        webhooks: Webhooks | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """See the class."""
+        validation.check_instance("config", config, ClientConfig, "ClientConfig.load()")
+        _check_name(name)
+        validation.check_text("host", host)
+        validation.check_text("address", address)
+        validation.check_flag("unsafe_any_cluster", unsafe_any_cluster)
+        validation.check_flag("take_over", take_over)
+        patterns = validation.checked_texts("contexts", contexts)
+        reach = _reach(config, host, patterns, unsafe_any_cluster=unsafe_any_cluster)
+        self._environment = Environment(clock, metrics)
+        # A stop should not wait long for a cluster that is away.
+        self._config = attrs.evolve(
+            config,
+            connect_timeout=min(config.connect_timeout, _LAST_REQUEST),
+            read_timeout=min(config.read_timeout, _LAST_REQUEST),
+        )
+        self._name = f"{name}-development"
+        self._host = reach.host
+        self._take_over = take_over
+        self._certificates = SelfSigned(reach.host, clock=self._environment.clock)
+        self._server = WebhookServer(
+            address or reach.address,
+            certificates=self._certificates,
+            limits=limits,
+            webhooks=webhooks,
+            clock=clock,
+            metrics=metrics,
+        )
+        self._changed = threading.Condition()
+        self._state = "has not been started yet"
+        self._is_installed = False
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<development webhook server {self.url}>"
+
+    # -- webhooks --------------------------------------------------------------------------------
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Its webhooks by path."""
+        return self._server.webhooks
+
+    @property
+    def url(self) -> str:
+        """The address by which the API server calls it, for example ``https://172.18.0.1:40123``."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"https://{host}:{self._server.port}"
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._server.address
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._server.port
+
+    @property
+    def pem(self) -> bytes:
+        """Its certificate in PEM, the ``caBundle`` of what it installs."""
+        return self._certificates.pem
+
+    # -- status ----------------------------------------------------------------------------------
+
+    def health(self) -> Health:
+        """Whether the server can be called, and its webhooks are installed."""
+        with self._changed:
+            if not self._is_installed:
+                return Health(False, f"the development webhook server {self._state}")
+        return self._server.health()
+
+    def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
+        """Wait until its webhooks are installed and the API server obeys their configurations.
+
+        Returns:
+            False when stopped, when its run has ended, or after ``timeout`` seconds.
+        """
+        validation.check_wait(stop, timeout)
+        clock = self._environment.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        detach = stop.on_set(self._wake)
+        try:
+            with self._changed:
+                while not (self._is_installed or self._is_over or stop.is_set()):
+                    left = None if deadline is None else deadline - clock.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    clock.wait(self._changed, left)
+                return self._is_installed and not stop.is_set()
+        finally:
+            detach()
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For managers: use their clock and metrics where none were given."""
+        self._environment.inherit(clock, metrics)
+        self._server.inherit_environment(clock, metrics)
+
+    # -- start and stop --------------------------------------------------------------------------
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Serve and install until ``stop`` is set, then remove what was installed, and end.
+
+        Raises:
+            RuntimeError: it ran before, or another process has webhooks of this name there.
+            LookupError: the CRD of a kind whose versions it converts is not installed.
+            ApiError: the API server refused something.
+            TransportError: it is not reachable.
+        """
+        # Set at the stop, and when the server fails.
+        ending = stop.child()
+        # The server outlives what is installed: until then it is asked.
+        serving = StopSignal(clock=self._environment.clock)
+        failures: list[BaseException] = []
+
+        def fail(error: Exception) -> None:
+            failures.append(error)
+            ending.set()
+
+        def serve() -> None:
+            try:
+                self._server.run(serving)
+            except BaseException as error:
+                fail(as_exception("the webhook server", error))
+
+        threads = ThreadGroup("development-webhooks")
+        threads.start("server", serve)
+        try:
+            if self._server.wait_until_ready(ending):
+                self._install_until(ending)
+        finally:
+            self._enter("has ended", is_over=True)
+            serving.set()
+            threads.join()
+        if failures:
+            raise failures[0]
+
+    def close(self) -> None:
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        self._enter("was closed", is_over=True)
+        self._server.close()
+
+    def _install_until(self, stop: StopSignal) -> None:
+        clock = self._environment.clock
+        with Client(self._config, clock=clock) as client:
+            installation = TemporaryInstallation(
+                client,
+                self._name,
+                url=self.url,
+                ca=self.pem,
+                take_over=self._take_over,
+                patience=_PATIENCE,
+                clock=clock,
+            )
+            table = self._server.webhooks
+            try:
+                self._enter("installs its webhooks")
+                while not stop.is_set():
+                    present = table.rules, table.conversions
+                    installation.install(*present, stop)
+                    names = ", ".join(installation.texts) or "conversions only"
+                    _log.info("installed webhooks at %s: %s", self.url, names)
+                    self._enter("has installed its webhooks", is_installed=True)
+                    while (table.rules, table.conversions) == present:
+                        if stop.wait(_LOOK_EVERY):
+                            break
+            finally:
+                self._enter("removes its webhooks")
+                self._remove(installation)
+
+    def _remove(self, installation: TemporaryInstallation) -> None:
+        try:
+            installation.remove()
+            # Until then it is asked, and those who ask wait for an answer.
+            installation.await_end()
+        except TimeoutError as error:
+            _log.warning("%s, and this process does not answer any more", error)
+        except ClientError as error:
+            _log.error(
+                "the webhooks of this process could not be removed: %s: writes that they are asked "
+                "about fail until the next start, or kubectl delete %s",
+                error,
+                " ".join(installation.texts),
+            )
+        else:
+            _log.info("removed the webhooks at %s", self.url)
+
+    def _enter(self, state: str, *, is_installed: bool = False, is_over: bool = False) -> None:
+        with self._changed:
+            self._state = state
+            self._is_installed = is_installed
+            self._is_over = self._is_over or is_over
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _check_name(name: Any) -> None:
+    validation.check_text("name", name, empty=False)
+    if not _NAME.fullmatch(name) or len(name) > 50:
+        raise ValueError(
+            f"name={name!r}: use lower-case letters, digits and '-', 50 at most, as in 'widgets'"
+        )
+
+
+def _reach(
+    config: ClientConfig, host: str, patterns: tuple[str, ...], *, unsafe_any_cluster: bool
+) -> Reach:
+    """How the cluster reaches this machine, if it may be changed."""
+    known = [] if unsafe_any_cluster and host else contexts_of(config.server)
+    if not unsafe_any_cluster:
+        known = [allowed_context(known, patterns, config.server)]
+    if host:
+        return reach_by(host)
+    if not known:
+        raise LookupError(
+            f"how {config.server} reaches this machine is not known: give host=, the name or "
+            "address by which it does"
+        )
+    return reach_of(known[0])
