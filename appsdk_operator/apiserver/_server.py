@@ -532,6 +532,25 @@ class APIServer:
         schedule = _as_schedule(faults)
         self._call(lambda: self._faults.add(schedule))
 
+    def set_service(self, service: str, url: str) -> None:
+        """Call ``url`` for webhooks whose configurations name this service, from now on.
+
+        So configurations and CRDs for production can be installed as they are. The certificate
+        there must be valid for the host of the URL. Also by the argument ``services``.
+
+        Args:
+            service: ``namespace/name``.
+            url: the address of the webhook server, such as ``https://127.0.0.1:9443``.
+
+        Raises:
+            ValueError: the service has no namespace, or the URL is not one of HTTPS.
+        """
+        if service.count("/") != 1 or not all(service.split("/")):
+            raise ValueError(f"service={service!r}: give namespace and name, 'default/hooks'")
+        if not url.startswith("https://"):
+            raise ValueError(f"url={url!r}: API servers call webhooks by https:// only")
+        self._call(lambda: self._core.webhook_client.set_service(service, url))
+
     def stall_watches(self, stalled: bool = True) -> None:
         """Stop sending anything to open watches, whose connections stay open; False resumes."""
 

@@ -15,7 +15,8 @@
 * :class:`World`: whole operators with their threads on a manual clock; a seed gives the same run
   each time.
 * :func:`running`: runs anything with ``run(stop)`` in a thread for the length of a ``with`` block.
-* :func:`install_crds`, :func:`install_webhooks`: install from objects or files, on any server.
+* :func:`install_crds`, :func:`install_webhooks`: install from objects or files, on any server;
+  :func:`remove_webhooks`.
 
 The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'``.
 """
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
     from appsdk_operator.testing._install.crds import install_crds as install_crds
     from appsdk_operator.testing._install.webhooks import install_webhooks as install_webhooks
+    from appsdk_operator.testing._install.webhooks import remove_webhooks as remove_webhooks
     from appsdk_operator.testing._memory.server import MemoryServer as MemoryServer
     from appsdk_operator.testing._memory.server import MemoryView as MemoryView
     from appsdk_operator.testing._proxy.proxy import FaultProxy as FaultProxy
@@ -81,7 +83,7 @@ _MODULES = {
     "testing._simulation.simulation": ("Call", "Process", "Simulation"),
     "testing._broken_promise": ("BrokenPromise",),
     "testing._world.journal": ("Entry", "Journal"),
-    "testing._install.webhooks": ("install_webhooks",),
+    "testing._install.webhooks": ("install_webhooks", "remove_webhooks"),
     "testing._world.world": ("Replica", "World"),
 }
 _HOMES = homes(_MODULES)

@@ -17,6 +17,7 @@ from _pytest.pytester import SysModulesSnapshot
 from appsdk_operator import Kind, custom_resource_definition
 from appsdk_operator.apiserver import kubeconfig as kubeconfig_of
 from appsdk_operator.apiserver import write_kubeconfig
+from appsdk_operator.testing import APIServer
 
 pytest_plugins = ["pytester"]
 
@@ -76,7 +77,17 @@ def test_a_run_that_does_not_use_it_imports_next_to_nothing_of_the_kit() -> None
 
 def test_its_fixtures_are_explained(run: Run) -> None:
     result = run("", "--fixtures", "-q")
-    names = ("server", "config", "client", "kubeconfig", "namespace", "crds", "run", "manager")
+    names = (
+        "server",
+        "config",
+        "client",
+        "kubeconfig",
+        "namespace",
+        "crds",
+        "run",
+        "manager",
+        "webhooks",
+    )
     for name in names:
         assert f"kube_{name}" in result.stdout.str()
 
@@ -591,3 +602,101 @@ def test_roles_decide_on_the_embedded_server_if_it_is_told_so(
         pytester.makeini("[pytest]\nkube_rbac = true\n")
     options = {"option": ["--appsdk-kube-rbac"], "short option": ["--kube-rbac"]}.get(way, [])
     run(text, *options).assert_outcomes(passed=1)
+
+
+WEBHOOKS = """
+    import pytest
+    from appsdk_operator import Manager, kinds
+    from appsdk_operator.client import Forbidden
+    from appsdk_operator.resource import MutableObject
+    from appsdk_operator.webhooks import Denied, webhook_for
+
+    ConfigMap = kinds.core.v1.ConfigMap
+    MUTATING = kinds.admissionregistration.v1.MutatingWebhookConfiguration
+
+    def add(host, namespace):
+        def default(obj):
+            obj.setdefault("data", {}).setdefault("color", "blue")
+
+        def check(obj):
+            if obj.to_dict()["data"]["color"] == "red":
+                raise Denied("red is no color")
+
+        options = {"object_selector": {"matchLabels": {"colorful": namespace}}}
+        webhook_for(host, ConfigMap).default(default, **options).validate(
+            create=check, **options
+        ).complete()
+
+    def look(client, namespace):
+        draft = MutableObject.new(ConfigMap, "a", namespace=namespace)
+        draft.labels["colorful"] = namespace
+        assert client.create(draft, dry_run=True).to_dict()["data"] == {"color": "blue"}
+        draft["data"] = {"color": "red"}
+        with pytest.raises(Forbidden, match="red is no color"):
+            client.create(draft, dry_run=True)
+
+    def test_a_server(kube_webhooks, kube_run, kube_client, kube_namespace):
+        add(kube_webhooks, kube_namespace)
+        kube_run(kube_webhooks)
+        look(kube_client, kube_namespace)
+
+    def test_a_manager(kube_manager, kube_run, kube_client, kube_namespace):
+        add(kube_manager, kube_namespace)
+        kube_run(kube_manager)
+        look(kube_client, kube_namespace)
+
+    def test_a_manager_of_ones_own(
+        kube_config, kube_webhooks, kube_run, kube_client, kube_namespace
+    ):
+        with Manager(kube_config, webhook_server=kube_webhooks) as manager:
+            add(manager, kube_namespace)
+            stop = kube_run(manager)
+            look(kube_client, kube_namespace)
+            stop.set()
+
+    def test_one_that_never_runs(kube_webhooks):
+        assert kube_webhooks.port
+
+    def test_nothing_is_left(kube_client):
+        assert not list(kube_client.list(MUTATING))
+"""
+
+
+REAL = [
+    pytest.mark.real,
+    pytest.mark.skipif(not HAS_PROGRAMS, reason="KUBEBUILDER_ASSETS is not set"),
+]
+
+
+@pytest.mark.parametrize("server", ["embedded", pytest.param("control-plane", marks=REAL)])
+def test_webhooks_are_installed_on_any_server_and_removed(run: Run, server: str) -> None:
+    run(WEBHOOKS, f"--appsdk-kube={server}").assert_outcomes(passed=5)
+
+
+def test_tests_without_webhooks_load_none_of_their_server(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it(kube_client, kube_manager, kube_run):
+            kube_run(kube_manager)
+            assert "appsdk_operator.webhooks._install.development" not in sys.modules
+        """
+    )
+    # A process of its own: this one has loaded everything.
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_an_existing_cluster_that_nobody_knows_needs_a_host(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with APIServer() as server:
+        server.write_kubeconfig(pytester.path / "kubeconfig")
+        monkeypatch.setenv("KUBECONFIG", str(pytester.path / "kubeconfig"))
+        options = ("--appsdk-kube=existing", "--appsdk-kube-context=embedded")
+        test = "def test_it(kube_webhooks): assert kube_webhooks.port"
+        result = run(test, *options)
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines(["*set kube_webhook_host in the ini file*"])
+        pytester.makeini("[pytest]\nkube_webhook_host = 127.0.0.1\n")
+        run(test, *options).assert_outcomes(passed=1)

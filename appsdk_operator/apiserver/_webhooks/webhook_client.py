@@ -77,6 +77,10 @@ class WebhookClient:
         self._session: aiohttp.ClientSession | None = None
         self._connector: _Connector | None = None
 
+    def set_service(self, name: str, url: str) -> None:
+        """Call ``url`` for the service ``namespace/name`` from now on; from any thread."""
+        self._services = {**self._services, name: url}
+
     async def close(self) -> None:
         """Close the connections; later calls open others."""
         session, connector = self._session, self._connector

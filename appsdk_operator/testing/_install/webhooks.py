@@ -1,4 +1,4 @@
-"""Install webhook configurations whose webhooks run in the test."""
+"""Install webhook configurations whose webhooks run in the test, and remove them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from appsdk_operator.client import AlreadyExists, Client
-from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.client import AlreadyExists, Client, NotFound
+from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import admissionregistration
+from appsdk_operator.runtime import Clock, system_clock, validation
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
+from appsdk_operator.webhooks import (
+    DevelopmentServer,
+    Probe,
+    WebhookHost,
+    WebhookServer,
+    webhook_configurations,
+)
 
-__all__ = ["install_webhooks"]
+__all__ = ["install_webhooks", "remove_webhooks"]
 
 _KINDS: Final = {
     kind.kind: kind
@@ -21,45 +29,128 @@ _KINDS: Final = {
         admissionregistration.v1.ValidatingWebhookConfiguration,
     )
 }
+_NAME: Final = "test-webhooks"
 
 
 def install_webhooks(
     client: Client,
-    webhooks: Iterable[MutableObject | str | Path],
+    webhooks: Iterable[MutableObject | str | Path] | WebhookHost,
     *,
-    webhook_url: str,
+    server: WebhookServer | DevelopmentServer | None = None,
+    webhook_url: str = "",
     webhook_ca: bytes = b"",
+    name: str = _NAME,
+    timeout: float = 10.0,
+    clock: Clock = system_clock,
 ) -> list[Object]:
     """Create or update webhook configurations that call a server of the test, as envtest does.
 
-    A webhook that names a service gets ``webhook_url`` with the service's path, and ``webhook_ca``.
-    The embedded server applies a configuration at once, a real one within about a second.
+    Returns when the API server obeys them, which a real one does some moments later only: config
+    maps of a label of their own are created by dry run, for which a webhook is in the
+    configurations meanwhile.
 
     Args:
         client: where to install.
         webhooks: MutatingWebhookConfigurations and ValidatingWebhookConfigurations: objects, YAML
-            files, or folders of YAML files; objects of other kinds in files are ignored.
-        webhook_url: where the webhooks are served, without a path: ``https://127.0.0.1:9443``.
+            files, or folders of YAML files; objects of other kinds in files are ignored. Or a
+            WebhookServer, or Manager with one: then they are made of the rules of its webhooks.
+        server: the server of the test whose address and certificate they get; default: that in
+            ``webhooks``, or what the next two arguments say.
+        webhook_url: where the webhooks are served, without a path: ``https://127.0.0.1:9443``. A
+            webhook that names a service gets it with the service's path; one with a URL keeps that.
         webhook_ca: the PEM certificates of the authority that signed the webhook server's
             certificate; default: the ``caBundle`` of the configurations stays.
+        name: the name of configurations that are made of rules; default ``test-webhooks``.
+        timeout: seconds to wait until the server obeys; default 10, as in envtest. 0: do not wait.
+        clock: the clock that measures the wait.
 
     Returns:
-        The configurations as the server stored them.
+        The configurations as the server stored them, for :func:`remove_webhooks`.
 
     Raises:
         TypeError: one is neither, or ``webhooks`` is no list.
         ValueError: the URL is not one of HTTPS without a path, a file is not YAML, or there is no
             configuration in it.
         ApiError: the server refused one.
+        TimeoutError: the server does not obey them in time.
     """
-    check_webhook_url(webhook_url)
+    validation.checked_seconds("timeout", timeout)
     if isinstance(webhooks, (MutableObject, str, Path)):
         raise TypeError(f"webhooks={webhooks!r}: give a list, [{webhooks!r}]")
-    drafts = [draft for source in webhooks for draft in _load(source)]
+    if not isinstance(webhooks, Iterable):
+        server = server or _server_of(webhooks, webhook_url)
+    if server is not None:
+        webhook_url = webhook_url or server.url
+        webhook_ca = webhook_ca or _authority_of(server)
+    check_webhook_url(webhook_url)
+    drafts: list[MutableObject] = []
+    if isinstance(webhooks, Iterable):
+        drafts += [draft for source in webhooks for draft in _load(source)]
+    else:
+        drafts += webhook_configurations(webhooks, name=name, url=webhook_url, ca=webhook_ca)
     for draft in drafts:
         for webhook in draft.get("webhooks") or []:
             point_to_url(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
+    if timeout and drafts:
+        probe = Probe()
+        for draft in probe.added_to(drafts):
+            _create_or_update(client, draft)
+        probe.wait(client, drafts, present=True, timeout=timeout, clock=clock)
     return [_create_or_update(client, draft) for draft in drafts]
+
+
+def remove_webhooks(
+    client: Client,
+    installed: Iterable[AnyObject],
+    *,
+    timeout: float = 10.0,
+    clock: Clock = system_clock,
+) -> None:
+    """Delete webhook configurations; returns when the API server obeys them no more.
+
+    Args:
+        client: where they are installed.
+        installed: what :func:`install_webhooks` returned; what is gone already is skipped.
+        timeout: seconds to wait until the server has noticed; default 10. 0: do not wait.
+        clock: the clock that measures the wait.
+
+    Raises:
+        ApiError: the server refused it.
+        TimeoutError: the server still obeys them.
+    """
+    validation.checked_seconds("timeout", timeout)
+    present = [(each.kind, each.name) for each in installed]
+    if timeout:
+        # Once it obeys what has the probe alone, it obeys nothing of what was there before.
+        probe = Probe()
+        emptied = probe.added_to(MutableObject.new(kind, name) for kind, name in present)
+        emptied = [draft for draft in emptied if _update(client, draft) is not None]
+        probe.wait(client, emptied, present=True, timeout=timeout, clock=clock)
+    for kind, name in present:
+        try:
+            client.delete(kind, name)
+        except NotFound:
+            continue
+
+
+def _server_of(host: Any, url: str) -> WebhookServer | DevelopmentServer | None:
+    """The server of a host, which may be one itself; None where an address is given instead."""
+    server = host if hasattr(host, "url") else getattr(host, "webhook_server", None)
+    if server is None and not url:
+        raise TypeError(
+            f"{host!r} has no server: give one by server=, or its address by webhook_url="
+        )
+    return server
+
+
+def _authority_of(server: Any) -> bytes:
+    """The PEM certificates that verify a server; empty where it does not say."""
+    source = getattr(server, "certificates", server)
+    pem = getattr(source, "pem", None)
+    if pem is None:
+        bundle = getattr(source, "ca_bundle", None)
+        pem = bundle() if callable(bundle) else None
+    return pem if isinstance(pem, bytes) else b""
 
 
 def _load(source: Any) -> list[MutableObject]:
@@ -83,6 +174,16 @@ def _create_or_update(client: Client, draft: MutableObject) -> Object:
     try:
         return client.create(draft)
     except AlreadyExists:
-        present = client.get(draft.kind, draft.name).mutable_copy()
+        updated = _update(client, draft)
+        return client.create(draft) if updated is None else updated
+
+
+def _update(client: Client, draft: MutableObject) -> Object | None:
+    """Replace the webhooks of a configuration; None if there is none."""
+    kind: Kind = draft.kind
+    try:
+        present = client.get(kind, draft.name).mutable_copy()
         present["webhooks"] = draft.get("webhooks")
         return client.update(present)
+    except NotFound:
+        return None

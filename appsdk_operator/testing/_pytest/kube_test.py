@@ -9,7 +9,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -24,6 +24,9 @@ from appsdk_operator.testing._pytest.servers import (
     request_log,
 )
 from appsdk_operator.testing._running import running
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import DevelopmentServer
 
 __all__ = ["KubeTest"]
 
@@ -56,8 +59,12 @@ class _Errors(logging.Handler):
 class KubeTest:
     """The state of one test that uses the plugin's fixtures."""
 
-    def __init__(self, server: KubeServer, name: str, *, lines: int) -> None:
+    def __init__(
+        self, server: KubeServer, name: str, *, lines: int, webhook_host: str = ""
+    ) -> None:
         """Begin the test: its requests are those from now on."""
+        self._webhook_host = webhook_host
+        self._webhooks: DevelopmentServer | None = None
         self._server = server
         self._name = name
         self._lines = lines
@@ -162,11 +169,24 @@ class KubeTest:
     def close(self) -> None:
         """Delete the namespace, and clear fault rules, which would apply to other tests."""
         logging.getLogger("appsdk_operator").removeHandler(self._errors)
+        if self._webhooks is not None:
+            self._webhooks.close()  # its port, if it never ran
         clear = getattr(self._server, "clear_faults", None)
         if clear is not None:
             clear()
         if self._namespace:
             self._remove_namespace()
+
+    @property
+    def webhook_server(self) -> DevelopmentServer:
+        """The webhook server of the test, made on first use; it installs its webhooks."""
+        if self._webhooks is None:
+            from appsdk_operator.testing._pytest.servers import webhook_server
+
+            self._webhooks = webhook_server(
+                self._server, f"test-{secrets.token_hex(6)}", self._webhook_host
+            )
+        return self._webhooks
 
     # -- the report --------------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ nothing for tests that do not use it: imports and hooks wait until a fixture is 
 fixtures fail with the version to install.
 
 Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
-``kube_namespace``, ``kube_crds``, ``kube_run`` and ``kube_manager``. Options: ``--appsdk-kube``,
-``--appsdk-kube-context`` and ``--appsdk-kube-rbac``, without ``appsdk-`` as well where no other
-plugin has an option of that name; in the ini file ``kube``, ``kube_crds``, ``kube_contexts``,
-``kube_rbac``, ``kube_own_planes`` and ``kube_report_lines``.
+``kube_namespace``, ``kube_crds``, ``kube_run``, ``kube_manager`` and ``kube_webhooks``. Options:
+``--appsdk-kube``, ``--appsdk-kube-context`` and ``--appsdk-kube-rbac``, without ``appsdk-`` as well
+where no other plugin has an option of that name; in the ini file ``kube``, ``kube_crds``,
+``kube_contexts``, ``kube_rbac``, ``kube_own_planes``, ``kube_report_lines`` and
+``kube_webhook_host``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from appsdk_operator.runtime import StopSignal
     from appsdk_operator.testing._pytest.kube_test import KubeTest
     from appsdk_operator.testing._pytest.servers import KubeServer
+    from appsdk_operator.webhooks import DevelopmentServer
 
 _OLDEST: Final = (8, 2)
 _IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
@@ -72,6 +74,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "with a control plane and pytest-xdist: one for each worker instead of one for all",
         "bool",
         default=False,
+    )
+    parser.addini(
+        "kube_webhook_host",
+        "with --appsdk-kube=existing: the name by which the cluster reaches this machine",
+        default="",
     )
     parser.addini(
         "kube_report_lines", "lines in each section of a failed test's report", default="40"
@@ -152,7 +159,8 @@ def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Itera
     from appsdk_operator.testing._pytest.kube_test import KubeTest
 
     lines = int(request.config.getini("kube_report_lines"))
-    test = KubeTest(kube_server, str(request.node.name), lines=lines)
+    host = str(request.config.getini("kube_webhook_host"))
+    test = KubeTest(kube_server, str(request.node.name), lines=lines, webhook_host=host)
     request.node.stash[hooks.STATE] = test
     manager = request.config.pluginmanager
     if not manager.has_plugin(_HOOKS):
@@ -208,14 +216,32 @@ def kube_run(_kube_test: KubeTest) -> Callable[..., StopSignal]:
 def kube_manager(
     _kube_test: KubeTest, kube_config: ClientConfig, kube_namespace: str
 ) -> Iterator[Manager]:
-    """A manager for the namespace of the test; add controllers, then ``kube_run(kube_manager)``."""
+    """A manager for the namespace of the test; add controllers, then ``kube_run(kube_manager)``.
+
+    Its webhook server is that of ``kube_webhooks``.
+    """
     from appsdk_operator.manager import CacheSetup, Manager
     from appsdk_operator.runtime import Metrics
 
-    manager = Manager(kube_config, cache=CacheSetup(namespaces=[kube_namespace]), metrics=Metrics())
+    manager = Manager(
+        kube_config,
+        cache=CacheSetup(namespaces=[kube_namespace]),
+        metrics=Metrics(),
+        webhook_server=lambda: _kube_test.webhook_server,
+    )
     yield manager
     _kube_test.end_runs()
     manager.close()
+
+
+@pytest.fixture
+def kube_webhooks(_kube_test: KubeTest) -> DevelopmentServer:
+    """A webhook server whose webhooks are installed on the server while it runs.
+
+    Add webhooks, ``webhook_for(kube_webhooks, KIND)…``, then ``kube_run(kube_webhooks)``, or give
+    it to a manager of one's own, ``Manager(kube_config, webhook_server=kube_webhooks)``.
+    """
+    return _kube_test.webhook_server
 
 
 # -- pytest-xdist ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from appsdk_operator.client import Client, ClientConfig, ConfigError
 if TYPE_CHECKING:
     from appsdk_operator.resource import Kind
     from appsdk_operator.testing import APIServer, ControlPlane, LoggedRequest
+    from appsdk_operator.webhooks import DevelopmentServer
 
 __all__ = [
     "USER_AGENT",
@@ -27,6 +28,7 @@ __all__ = [
     "server_name",
     "serving",
     "start_control_plane",
+    "webhook_server",
 ]
 
 USER_AGENT: Final = "appsdk-operator-pytest"
@@ -184,6 +186,44 @@ def install(server: KubeServer, sources: Iterable[Any]) -> list[Kind]:
         return []
     with Client(server.client_config(user_agent=USER_AGENT)) as client:
         return install_crds(client, found)
+
+
+def webhook_server(server: KubeServer, name: str, host: str) -> DevelopmentServer:
+    """A webhook server that a server of these reaches.
+
+    Args:
+        server: the server.
+        name: a name that no other test has.
+        host: the name by which an existing cluster reaches this machine; empty: find out.
+
+    Raises:
+        pytest.UsageError: how the existing cluster does is not known.
+    """
+    from appsdk_operator.serving import HTTPLimits
+    from appsdk_operator.webhooks import DevelopmentServer, reach_of
+
+    address = "127.0.0.1:0"
+    if not isinstance(server, ExistingCluster):
+        host = "127.0.0.1"
+    elif host:
+        address = "" if host == "127.0.0.1" else ":0"
+    else:
+        try:
+            reach = reach_of(server.context)
+        except LookupError as error:
+            text = str(error).replace("give host=", "set kube_webhook_host in the ini file")
+            raise pytest.UsageError(f"--appsdk-kube=existing: {text}") from None
+        host, address = reach.host, reach.address
+    return DevelopmentServer(
+        server.client_config(user_agent=USER_AGENT),
+        name,
+        host=host,
+        address=address,
+        # It was asked for on the command line, or is made for tests.
+        unsafe_any_cluster=True,
+        # An API server keeps its connections; none should be left after the test.
+        limits=HTTPLimits(idle_timeout=1.0),
+    )
 
 
 # -- an existing cluster ---------------------------------------------------------------------------
