@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from appsdk_operator import Kind, Object, kinds
 
 __all__ = [
+    "CommonSpec",
     "ConcurrencyPolicy",
     "CronJob",
     "CronJobObject",
@@ -70,17 +71,16 @@ class CronJobSpec(CommonSpec, frozen=True, kw_only=True):
     """Five fields, as in a crontab, in UTC."""
 
 
-CronField = Annotated[str, Meta(pattern=r"^\S+$")]
-
-
 class Schedule(Struct, frozen=True, rename="camel"):
     """A schedule, field by field; what is left out is any."""
 
-    minute: CronField = "*"
-    hour: CronField = "*"
-    day_of_month: CronField = "*"
-    month: CronField = "*"
-    day_of_week: CronField = "*"
+    # No patterns here: objects are converted before they are checked, and what cannot be read then
+    # is an internal error to the user. The validator has better words.
+    minute: str = "*"
+    hour: str = "*"
+    day_of_month: str = "*"
+    month: str = "*"
+    day_of_week: str = "*"
 
 
 class CronJobSpecV2(CommonSpec, frozen=True, kw_only=True):

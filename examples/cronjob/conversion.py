@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import structs
 
 from appsdk_operator.resource import ConversionError, Versions, convert_parts
 
-from .api import CronJob, CronJobSpec, CronJobSpecV2, CronJobV2, Schedule
+from .api import CommonSpec, CronJob, CronJobSpec, CronJobSpecV2, CronJobV2, Schedule
 
-__all__ = ["VERSIONS", "as_text", "to_v1", "to_v2"]
+__all__ = ["VERSIONS", "to_v1", "to_v2"]
 
 
 def to_v2(spec: CronJobSpec) -> CronJobSpecV2:
@@ -17,17 +19,17 @@ def to_v2(spec: CronJobSpec) -> CronJobSpecV2:
     if len(fields) != 5:
         # The validator lets no such schedule in; it is from a time without it.
         raise ConversionError(f"spec.schedule: {spec.schedule!r} has not 5 fields, as v2 needs")
-    return CronJobSpecV2(**{**structs.asdict(spec), "schedule": Schedule(*fields)})
+    return CronJobSpecV2(schedule=Schedule(*fields), **common_fields(spec))
 
 
 def to_v1(spec: CronJobSpecV2) -> CronJobSpec:
     """Put the schedule together."""
-    return CronJobSpec(**{**structs.asdict(spec), "schedule": as_text(spec.schedule)})
+    return CronJobSpec(schedule=" ".join(structs.astuple(spec.schedule)), **common_fields(spec))
 
 
-def as_text(schedule: Schedule) -> str:
-    """The line of a crontab."""
-    return " ".join(structs.astuple(schedule))
+def common_fields(spec: CommonSpec) -> dict[str, Any]:
+    """All but the schedule."""
+    return {name: getattr(spec, name) for name in CommonSpec.__struct_fields__}
 
 
 VERSIONS = Versions(CronJob).newer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -73,7 +74,10 @@ TOUCHED = (
     kinds.core.v1.Namespace,
     kinds.core.v1.Pod,
     kinds.apps.v1.ReplicaSet,
+    kinds.batch.v1.Job,
     kinds.apiextensions.v1.CustomResourceDefinition,
+    kinds.admissionregistration.v1.MutatingWebhookConfiguration,
+    kinds.admissionregistration.v1.ValidatingWebhookConfiguration,
 )
 SHARDED = """\
 red and green: the shares are 4, 4
@@ -81,6 +85,21 @@ blue comes: the shares are 3, 3, 2
 red is killed: the shares are 4, 4
 green is told to stop, and ends with status 0: the shares are 8
 12 objects: nobody wrote too late
+"""
+
+CRONJOB = """\
+-- created with a schedule and a template
+policy Allow, suspended: False
+keeps 3 jobs that succeeded and 1 that failed
+-- mistakes
+spec.schedule Invalid value: "every Monday": Expected exactly 5 fields, found 2: every Monday
+metadata.name Invalid value: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx": \
+must be no more than 52 characters
+-- the same CronJob in v2
+Schedule(minute='30', hour='4', day_of_month='*', month='*', day_of_week='MON')
+-- v2 is changed, and v1 read
+* * * * *
+-- time passes, a minute in a second
 """
 
 STORIES = {
@@ -93,10 +112,28 @@ STORIES = {
 }
 
 
+OTHERS = [
+    "issue_tracker",
+    "leader_election",
+    pytest.param(
+        "cronjob",
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("cronsim") is None, reason="cronsim is not installed"
+        ),
+    ),
+]
+"""Examples that tell something else each time."""
+
+
 def run(name: str, *arguments: str) -> str:
     """What an example prints; it must end with status 0 and without a word on stderr."""
-    command = [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    program = [EXAMPLES / f"{name}.py"]
+    if not program[0].exists():
+        program = ["-m", f"examples.{name}"]
+    command = [sys.executable, "-W", "error", *program, *arguments]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, cwd=EXAMPLES.parent
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 
@@ -106,7 +143,7 @@ def test_an_example_tells_its_story(name: str) -> None:
     assert run(name) == STORIES[name]
 
 
-@pytest.mark.parametrize("name", [*STORIES, "issue_tracker", "leader_election"])
+@pytest.mark.parametrize("name", [*STORIES, *OTHERS])
 def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
     name: str, tmp_path: Path
 ) -> None:
@@ -119,7 +156,7 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", [*STORIES, "issue_tracker", "leader_election"])
+@pytest.mark.parametrize("name", [*STORIES, *OTHERS])
 def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real: Path) -> None:
     story = run(name, "--kubeconfig", str(real))
     assert story == STORIES.get(name, story)
@@ -159,6 +196,21 @@ def test_the_lead_passes_on_and_nobody_writes_too_late() -> None:
     ), story
 
 
+def test_the_cron_job_is_checked_and_its_jobs_come_and_go() -> None:
+    pytest.importorskip("cronsim")
+    story = run("cronjob")
+    assert story.startswith(CRONJOB)
+    events = [line.split() for line in story.removeprefix(CRONJOB).splitlines()]
+    started, done, deleted = (
+        [time for time, what in events if what == each]
+        for each in ("started", "succeeded", "deleted")
+    )
+    assert len(done) >= 5
+    assert started[: len(done)] == done
+    assert deleted == done[: len(deleted)]
+    assert len(deleted) >= 2
+
+
 def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one() -> None:
     story = run("property_test_order")
     assert story.startswith("careful: the property held in 200 histories\ncareless: announced ")
@@ -168,5 +220,8 @@ def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one
 def test_the_table_of_examples_is_complete() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     programs = {path.name for path in EXAMPLES.glob("*.py")}
+    packages = {path.parent.name for path in EXAMPLES.glob("*/__main__.py")}
     assert set(re.findall(r"^\| \[(\w+\.py)\]", text, re.MULTILINE)) == programs
+    assert set(re.findall(r"^\| \[(\w+)/\]", text, re.MULTILINE)) == packages
     assert set(re.findall(r"^\$ python examples/(\w+\.py)$", text, re.MULTILINE)) == programs
+    assert set(re.findall(r"^\$ python -m examples\.(\w+)$", text, re.MULTILINE)) == packages

@@ -291,6 +291,16 @@ def test_one_job_is_made_whatever_happens_to_the_writes(fate: str, before: int) 
         assert [each.name for each in status.active] == [job.name for job in world.objects(Job)]
 
 
+def test_one_job_is_made_although_neither_the_answer_nor_the_event_comes() -> None:
+    with World(CronJob, make) as world:
+        world.create(NAME, spec("0 * * * *"))
+        world.run(2700)
+        world.lag(300)
+        world.fates = ["lost"]
+        world.run(600)
+        assert started(world) == ["23:00"]
+
+
 def test_a_job_that_is_gone_before_its_event_comes_is_not_made_again() -> None:
     with World(CronJob, make) as world:
         world.create(NAME, spec("0 * * * *"))

@@ -76,7 +76,7 @@ class Plan:
         return cls(
             schedule=rng.choice(list(SCHEDULES)),
             policy=rng.choice(["Allow", "Forbid", "Replace"]),
-            deadline=rng.choice([None, None, 30, 600, 7200]),
+            deadline=rng.choice([None, 30, 600]),
             limits=(rng.choice(LIMITS), rng.choice(LIMITS)),
             steps=[(name, rng.choice(STEPS[name]), rng.choice(WAITS)) for name in names],
             seed=rng.randint(0, 3),
