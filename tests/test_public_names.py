@@ -59,13 +59,14 @@ NAMES = {
         Shards TLSOptions WarmUpRunnable elector_config
     """,
     "resource": """
-        AnyObject ConversionError Converter DecodeError EncodeError FieldError FieldPath
-        FieldSelection FieldSelector IntoObject JsonPatch Kind LabelSelection LabelSelector
-        Lines ListPage MergePatch MetadataOnlyError MutableObject OMITTED Object ObjectKey
-        ObjectWrapper OwnerReference Patch PatchError PatchTestFailed ReadOnlyError Scope
-        SelectorError Spoke StrategicMergePatch Undecodable UndecodableEvent Versions
-        WatchEvent WatchEventType WrongKindError apply_json_patch apply_merge_patch
-        as_object convert_parts create_merge_patch custom_resource_definition decode_json
+        AnyObject ConversionError Converter DecodeError EncodeError FieldError
+        FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind
+        LabelSelection LabelSelector Lines ListPage MergePatch MetadataOnlyError
+        MutableObject OMITTED Object ObjectKey ObjectWrapper OwnerReference Patch
+        PatchError PatchTestFailed ReadOnlyError Scope SelectorError Spoke
+        StrategicMergePatch Undecodable UndecodableEvent Versions WatchEvent
+        WatchEventType WrongKindError apply_json_patch apply_merge_patch as_object
+        convert_parts create_merge_patch custom_resource_definition decode_json
         decode_list decode_watch_event decode_watch_events dump_yaml encode_json field
         is_older_version load_yaml parse_time
     """,
@@ -82,8 +83,7 @@ NAMES = {
         FaultProxy FaultRule FaultSchedule Journal LoggedRequest MemoryServer
         MemoryView ModelServer Process Promise Replica Simulation Step World
         check_converged check_exclusion check_object_order check_operator
-        check_watcher_order install_crds install_webhooks
-        remove_webhooks running
+        check_watcher_order install_crds install_webhooks remove_webhooks running
     """,
     "watchers": """
         ConstantBackoff ErrorHandler ExponentialBackoff FinalizerError FinalizerSupplier
@@ -98,11 +98,12 @@ NAMES = {
         ASGIWebhooks Admission AdmissionHandler AdmissionRequest AdmissionResponse
         CertificateFiles Certificates ConversionWebhook Defaulter Defaulting Denied
         DevelopmentServer GroupVersionResource KeyPair ManagedCertificates
-        MultiMutating MultiValidating Operation RuleSource Selector SelfSigned
-        TokenReviewHandler TokenReviewRequest TokenReviewResponse TokenReviewWebhook
-        UserInfo Validating ValidationResult Validator WSGIWebhooks WebhookBuilder
-        WebhookHost WebhookRule WebhookRuleOptions WebhookServer
-        WebhookServerOptions Webhooks admission_request asgi install_configurations
+        MigrationError MigrationProgress MultiMutating MultiValidating Operation
+        RuleSource Selector SelfSigned TokenReviewHandler TokenReviewRequest
+        TokenReviewResponse TokenReviewWebhook UserInfo Validating ValidationResult
+        Validator WSGIWebhooks WebhookBuilder WebhookHost WebhookRule
+        WebhookRuleOptions WebhookServer WebhookServerOptions Webhooks
+        admission_request asgi install_configurations migrate_stored_versions
         remove_configurations webhook_configurations webhook_for wsgi
     """,
 }

@@ -48,6 +48,13 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._certificates.managed import (
         ManagedCertificates as ManagedCertificates,
     )
+    from appsdk_operator.webhooks._conversion.migration import MigrationError as MigrationError
+    from appsdk_operator.webhooks._conversion.migration import (
+        MigrationProgress as MigrationProgress,
+    )
+    from appsdk_operator.webhooks._conversion.migration import (
+        migrate_stored_versions as migrate_stored_versions,
+    )
     from appsdk_operator.webhooks._conversion.webhook import ConversionWebhook as ConversionWebhook
     from appsdk_operator.webhooks._frameworks.asgi import ASGIWebhooks as ASGIWebhooks
     from appsdk_operator.webhooks._frameworks.asgi import asgi as asgi
@@ -117,6 +124,11 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "webhooks._authentication.reviews": ("TokenReviewRequest", "TokenReviewResponse"),
     "webhooks._authentication.webhook": ("TokenReviewHandler", "TokenReviewWebhook"),
+    "webhooks._conversion.migration": (
+        "MigrationError",
+        "MigrationProgress",
+        "migrate_stored_versions",
+    ),
     "webhooks._conversion.webhook": ("ConversionWebhook",),
     "webhooks._frameworks.asgi": ("ASGIWebhooks", "asgi"),
     "webhooks._frameworks.wsgi": ("WSGIWebhooks", "wsgi"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
-import attrs
 import pytest
 
-from tests.webhooks.conversion_parts import Lane, lane_of
+from tests.webhooks.conversion_parts import Lane, lane_of, server_of
 
 
 @pytest.fixture(scope="session")
@@ -20,28 +20,34 @@ def assets() -> None:
 
 
 @pytest.fixture(scope="session")
-def embedded_lane() -> Iterator[Lane]:
-    """The embedded server with a conversion webhook."""
-    with lane_of("embedded") as lane:
-        yield lane
+def embedded_server() -> Iterator[Any]:
+    """The embedded server."""
+    with server_of("embedded") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def real_lane(assets: None) -> Iterator[Lane]:
-    """A real control plane with a conversion webhook."""
-    with lane_of("real") as lane:
-        yield lane
+def real_server(assets: None) -> Iterator[Any]:
+    """A real control plane."""
+    with server_of("real") as server:
+        yield server
 
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def each_lane(request: pytest.FixtureRequest) -> Lane:
+def each_server(request: pytest.FixtureRequest) -> Any:
     """Either."""
-    found: Lane = request.getfixturevalue(f"{request.param}_lane")
-    return found
+    return request.getfixturevalue(f"{request.param}_server")
 
 
 @pytest.fixture
-def lane(each_lane: Lane) -> Iterator[Lane]:
-    """Either, with a client of the test's own."""
-    with each_lane.new_client() as client:
-        yield attrs.evolve(each_lane, client=client)
+def lane(each_server: Any) -> Iterator[Lane]:
+    """Either server, with a conversion webhook and a client of the test's own."""
+    with lane_of(each_server) as lane:
+        yield lane
+
+
+@pytest.fixture
+def embedded_lane(embedded_server: Any) -> Iterator[Lane]:
+    """The embedded server, with a conversion webhook and a client of the test's own."""
+    with lane_of(embedded_server) as lane:
+        yield lane

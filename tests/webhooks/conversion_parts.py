@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -102,32 +103,23 @@ class Widgets:
         return custom_resource_definition(self.versions, printer_columns=by_version, **options)
 
 
-@attrs.define
+@attrs.frozen
 class Lane:
-    """An API server, and a conversion webhook that it can reach."""
+    """An API server, a conversion webhook that it can reach, and a client."""
 
     name: Literal["embedded", "real"]
     server: Any
     webhook: ConversionWebhook
     hooks: HTTPServer
-    certificates: SelfSigned
     client: Client
-
-    def new_client(self) -> Client:
-        """Another client of the server."""
-        return Client(_config(self.server), metrics=Metrics())
 
     def install(self, widgets: Widgets, **options: Any) -> MutableObject:
         """Have the server serve the kind, and the webhook convert it."""
         if widgets.versions not in self.webhook.versions:
             self.webhook.add(widgets.versions)
         crd = widgets.crd(**options)
-        install_crds(
-            self.client,
-            [crd],
-            webhook_url=self.hooks.url.replace("[::]", "127.0.0.1"),
-            webhook_ca=self.certificates.pem,
-        )
+        pem = certificates().pem
+        install_crds(self.client, [crd], webhook_url=self.hooks.url, webhook_ca=pem)
         return crd
 
     def crd(self, widgets: Widgets) -> Object:
@@ -135,27 +127,32 @@ class Lane:
         return self.client.get(CRD, widgets.v1.qualified_name)
 
 
-def _config(server: Any) -> ClientConfig:
-    if isinstance(server, ControlPlane):
-        return server.client_config()
-    return ClientConfig(server=server.url, token="secret", ca_data=server.ca_data)
+@functools.cache
+def certificates() -> SelfSigned:
+    """The certificate of all webhook servers here."""
+    return SelfSigned()
+
+
+def server_of(name: Literal["embedded", "real"]) -> Any:
+    """An API server that is to be started."""
+    return ControlPlane() if name == "real" else APIServer(tls=True, token="secret")
 
 
 @contextlib.contextmanager
-def lane_of(name: Literal["embedded", "real"]) -> Iterator[Lane]:
-    """A running server of this kind."""
-    certificates = SelfSigned()
-    # The server outlives a test, the API server's connections to it should not. Go's client opens
-    # some that it does not use at once.
-    limits = HTTPLimits(idle_timeout=0.05, header_timeout=3.0, max_body_bytes=65 << 20)
-    hooks = HTTPServer("127.0.0.1:0", name="hooks", certificates=certificates, limits=limits)
+def lane_of(server: Any) -> Iterator[Lane]:
+    """A running server with a webhook and a client, which end before it."""
+    is_real = isinstance(server, ControlPlane)
+    limits = HTTPLimits(max_body_bytes=65 << 20)
+    hooks = HTTPServer("127.0.0.1:0", name="hooks", certificates=certificates(), limits=limits)
     webhook = ConversionWebhook()
     hooks.add_handler("/convert", webhook, methods=["POST"])
-    server: Any = ControlPlane() if name == "real" else APIServer(tls=True, token="secret")
-    with running(hooks), server:
-        client = Client(_config(server), metrics=Metrics())
-        client.close()  # each test has its own
-        yield Lane(name, server, webhook, hooks, certificates, client)
+    config = (
+        server.client_config()
+        if is_real
+        else ClientConfig(server=server.url, token="secret", ca_data=server.ca_data)
+    )
+    with running(hooks), Client(config, metrics=Metrics()) as client:
+        yield Lane("real" if is_real else "embedded", server, webhook, hooks, client)
 
 
 def widget(kind: Kind, name: str, spec: Any, **metadata: Any) -> MutableObject:

@@ -16,7 +16,7 @@ from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import running
 from tests.apiserver.kubectl_tools import run_kubectl
-from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, widget
+from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, certificates, widget
 
 needs_kubectl = [
     pytest.mark.programs,
@@ -48,7 +48,7 @@ def test_a_definition_is_accepted_as_it_is(lane: Lane) -> None:
     assert spec["versions"][1]["deprecationWarning"] == "use v1 of widgets"
     again = Widgets.make()
     lane.client.create(again.crd())
-    lane.client.create(Widgets.make().crd(url="https://10.1.2.3/convert", ca=lane.certificates.pem))
+    lane.client.create(Widgets.make().crd(url="https://10.1.2.3/convert", ca=certificates().pem))
 
 
 def test_each_version_reads_and_writes_the_same_object(lane: Lane, widgets: Widgets) -> None:

@@ -303,7 +303,10 @@ class Writer:
         _add_warnings(options, warnings)
         await admission.validate(attrs.evolve(attributes, obj=new))
         entries.discard_time_changes(new, old)
-        changed = not _identical(new, old)
+        # The real server compares what it would store: an object of a former storage version is
+        # written anew, though nothing changed.
+        storage = resource.versions[resource.storage_version].api_version
+        changed = record.api_version != storage or not _identical(new, old)
         stored = await conversion.to_storage_version(new, target.served) if changed else old
         if resource.collection.records.get(target.key) is not record:
             return None
