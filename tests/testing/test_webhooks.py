@@ -12,7 +12,7 @@ import pytest
 from appsdk_operator import Client, ClientConfig, kinds
 from appsdk_operator.client import Forbidden
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.serving import HTTPLimits, SelfSigned
+from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import (
     APIServer,
     ControlPlane,
@@ -68,9 +68,7 @@ def hooks() -> Iterator[WebhookServer]:
         if "secret" in (new.to_dict().get("data") or {}):
             raise Denied("no secrets here")
 
-    server = WebhookServer(
-        "127.0.0.1:0", certificates=SelfSigned(), limits=HTTPLimits(idle_timeout=0.1)
-    )
+    server = WebhookServer("127.0.0.1:0", certificates=SelfSigned())
     webhook_for(server, CONFIG_MAP).validate(create=check).complete()
     with running(server):
         yield server

@@ -20,7 +20,6 @@ from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 from appsdk_operator.client import ApiError, Forbidden, NotFound
 from appsdk_operator.resource import MutableObject, Object, Versions, custom_resource_definition
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.serving import HTTPLimits
 from appsdk_operator.testing import APIServer, ControlPlane, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
@@ -36,9 +35,8 @@ TIMEOUT = 30.0
 
 
 def DevelopmentServer(config: ClientConfig, name: str, **options: Any) -> _DevelopmentServer:  # noqa: N802
-    """A server whose idle connections do not outlive a test for long."""
-    limits = HTTPLimits(idle_timeout=0.1)
-    return _DevelopmentServer(config, name, **{"host": "127.0.0.1", "limits": limits, **options})
+    """A server that is reached by loopback."""
+    return _DevelopmentServer(config, name, **{"host": "127.0.0.1", **options})
 
 
 @attrs.frozen

@@ -27,11 +27,18 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from appsdk_operator import Client, kinds
 from appsdk_operator.client import Forbidden
-from appsdk_operator.resource import MutableObject
+from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, SelfSigned
 from appsdk_operator.testing import APIServer, install_webhooks
-from appsdk_operator.webhooks import Webhooks, asgi, wsgi
+from appsdk_operator.webhooks import (
+    Denied,
+    Webhooks,
+    asgi,
+    webhook_configurations,
+    webhook_for,
+    wsgi,
+)
 
 LIMIT = 1000
 TIMEOUT = 10.0
@@ -562,6 +569,50 @@ def test_an_api_server_asks_webhooks_in_an_application_of_a_framework(
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"the rest of the application"
         connection.close()
+
+
+def test_the_builder_s_webhooks_are_carried_with_async_handlers_on_the_loop_of_the_application(
+    certificate: Certificate,
+) -> None:
+    loops: list[Any] = []
+    hooks = Webhooks()
+
+    async def default(obj: MutableObject) -> None:
+        loops.append(asyncio.get_running_loop())
+        obj.setdefault("data", {}).setdefault("color", "blue")
+
+    def check(obj: Object) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        if obj.to_dict()["data"]["color"] == "red":
+            raise Denied("red is no color")
+
+    webhook_for(hooks, kinds.core.v1.ConfigMap).default(default).validate(create=check).complete()
+
+    async def own_loop(request: Any) -> PlainTextResponse:
+        loops.append(asyncio.get_running_loop())
+        return PlainTextResponse("")
+
+    app = Starlette(routes=[Route("/", own_loop), Mount("/hooks", asgi(hooks))])
+    with uvicorn_server(app, certificate) as url, APIServer() as server:
+        with Client(server.client_config()) as client:
+            for draft in webhook_configurations(
+                hooks, name="colors", url=url, prefix="/hooks", ca=certificate.pem
+            ):
+                client.create(draft)
+            obj = MutableObject.new(kinds.core.v1.ConfigMap, "a", namespace="default")
+            assert client.create(obj).to_dict()["data"] == {"color": "blue"}
+            red = MutableObject.new(kinds.core.v1.ConfigMap, "b", namespace="default")
+            red["data"] = {"color": "red"}
+            with pytest.raises(Forbidden, match="red is no color"):
+                client.create(red)
+        context = ssl.create_default_context(cadata=certificate.pem.decode())
+        host, _, port = url.removeprefix("https://").partition(":")
+        connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=TIMEOUT)
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        connection.close()
+    assert len(set(loops)) == 1
 
 
 def test_uvicorn_answers_others_while_a_handler_blocks_and_a_client_that_left_stops_it(

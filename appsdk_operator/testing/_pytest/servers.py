@@ -199,7 +199,6 @@ def webhook_server(server: KubeServer, name: str, host: str) -> DevelopmentServe
     Raises:
         pytest.UsageError: how the existing cluster does is not known.
     """
-    from appsdk_operator.serving import HTTPLimits
     from appsdk_operator.webhooks import DevelopmentServer, reach_of
 
     address = "127.0.0.1:0"
@@ -221,8 +220,6 @@ def webhook_server(server: KubeServer, name: str, host: str) -> DevelopmentServe
         address=address,
         # It was asked for on the command line, or is made for tests.
         unsafe_any_cluster=True,
-        # An API server keeps its connections; none should be left after the test.
-        limits=HTTPLimits(idle_timeout=1.0),
     )
 
 
