@@ -99,6 +99,7 @@ def operations(before: Any, after: Any) -> list[dict[str, Any]]:
 @example(({"": {"/~": 1}}, {"": {"/~": 2}})).via("a path of escapes")
 @example(({"a": 1, "b": 1.0, "c": -0.0}, {"a": True, "b": 1, "c": 0.0})).via("equal numbers")
 @example(([1, 1.0, 0.0, True], [1.0, True, -0.0, 1])).via("equal numbers of a list")
+@example(([0.0], [-0.0])).via("zeros of a list")
 @example(([{"name": "a"}, {"name": "b", "x": 1}], [{"name": "b", "x": 2}])).via("a named item")
 def test_the_patch_makes_the_one_value_of_the_other(pair: tuple[Any, Any]) -> None:
     before, after = pair

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource import encode_json
+from appsdk_operator.resource import decode_json, encode_json, members
 from appsdk_operator.webhooks._admission.requests import WireRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
 
@@ -30,6 +30,8 @@ class WireReview(msgspec.Struct, rename="camel", gc=False):
     request: WireRequest | None = None
 
 
+_OBJECTS: Final = {"object": "object", "oldObject": "old_object", "options": "options"}
+
 _decode: Final = msgspec.json.Decoder(WireReview).decode
 _encode_text: Final = msgspec.json.Encoder().encode
 
@@ -41,12 +43,34 @@ def decode_review(body: bytes) -> WireReview:
         MalformedReview: it is none.
     """
     try:
-        return _decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        try:
+            return _decode(body)
+        except RecursionError:
+            return _decode_deep(body)
+    except (msgspec.MsgspecError, ValueError) as error:
         # Not the text itself: it may be a Secret, and answers end up in logs.
         raise MalformedReview(
             f"the body is no AdmissionReview: {error}; it has {len(body)} bytes"
         ) from None
+
+
+def _decode_deep(body: bytes) -> WireReview:
+    """Decode a review whose objects are nested too deep for msgspec; API servers take 10,000
+    levels."""
+    parts = {name: bytes(text) for name, text in members(body).items()}
+    fields = {name: decode_json(text) for name, text in parts.items() if name != "request"}
+    review = msgspec.convert(fields, WireReview)
+    request = parts.get("request", b"null").strip()
+    if request == b"null":
+        return review
+    parts = {name: bytes(text) for name, text in members(request).items()}
+    found = {name: decode_json(text) for name, text in parts.items()}
+    for name in _OBJECTS:
+        found.pop(name, None)
+    review.request = msgspec.convert(found, WireRequest)
+    for name, field in _OBJECTS.items():
+        setattr(review.request, field, msgspec.Raw(parts.get(name, b"")))
+    return review
 
 
 def encode(response: AdmissionResponse, *, uid: str, api_version: str, kind: str) -> bytes:
