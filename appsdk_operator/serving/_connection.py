@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import select
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
@@ -47,6 +48,10 @@ class ConnectionServer(Protocol):
         self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
     ) -> None:
         """Record the connection's phase and its time limit."""
+        ...
+
+    def hold(self, connection: ServerConnection, size: int) -> None:
+        """Count the bytes of the connection's body, from now on ``size``."""
         ...
 
     def server_context(self) -> ssl.SSLContext | None:
@@ -98,8 +103,12 @@ class ServerConnection:
         self.is_expired: bool = False
         self.path: str = ""
         """The path of the request that a handler answers, for error texts."""
+        self.held: int = 0
+        """Bytes of its body, until the response is sent; of the pool."""
         self.answers: int = 0
         """The number of requests answered."""
+        self.is_refused: bool = False
+        """Whether it was expired because too many large bodies arrive."""
         self.request_limit: object = None
         """The concurrency limit that its request counts against, until the response is sent."""
         self.is_late: bool = False
@@ -113,6 +122,9 @@ class ServerConnection:
         self._server = server
         self._parser = RequestParser(server.limits, server.body_limit)
         self._certificate: Mapping[str, Any] | None = None
+        # With TLS: waits until there is something to read, unless there is something decrypted.
+        self._readable: select.poll | None = None
+        self._tls_pending: Callable[[], int] = int
 
     @property
     def pending(self) -> int:
@@ -171,6 +183,9 @@ class ServerConnection:
         if self.is_expired:  # in between, when neither could be shut down
             raise _PeerClosed
         secure.do_handshake()
+        self._tls_pending = secure.pending
+        self._readable = select.poll()
+        self._readable.register(secure, select.POLLIN)
         self._certificate = secure.getpeercert() or None
         return True
 
@@ -208,6 +223,8 @@ class ServerConnection:
             return False
         self._send(response, has_body=head.method != "HEAD", keep=keep, version=head.version)
         self.path, self._request = "", None
+        if self.held:
+            self._server.hold(self, 0)
         self.answers += 1
         return keep
 
@@ -245,13 +262,23 @@ class ServerConnection:
         self._server.enter(self, "reading", limits.body_timeout)
         while (body := self._parser.read_body()) is None:
             try:
+                self._server.hold(self, self._parser.body_size)
+                if self.is_expired:  # what has arrived could be read on, also after a shutdown
+                    raise _PeerClosed
                 self._receive()
             except _PeerClosed:
                 text = f"no complete body in time ({limits.body_timeout:g} s)"
+                if self.is_refused:
+                    text = "too many large bodies at once: try again"
                 raise RequestRefused(408 if self.is_expired else 400, text) from None
         return body
 
     def _receive(self) -> None:
+        if self._readable is not None and not self._tls_pending():
+            # An end within TLS is an error to OpenSSL, after which no answer can be sent.
+            self._readable.poll()
+            if self.is_expired:
+                raise _PeerClosed
         data = self._sock.recv(_READ)
         if not data:
             raise _PeerClosed

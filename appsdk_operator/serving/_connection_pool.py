@@ -59,6 +59,8 @@ class ConnectionPool:
         # Threads that wait for a connection to wait, or to go.
         self._waiting_for_others = 0
         self._is_draining = False
+        # Bytes of all bodies, except of those that were refused.
+        self._held = 0
         # Whether a new connection waits for a slot, and no connection has been expired for it.
         self._needs_capacity = False
 
@@ -82,6 +84,8 @@ class ConnectionPool:
         """Remove a connection and close it; the pool does not expire it any more."""
         with self._changed:
             self._connections.discard(connection)
+            self._held -= connection.held
+            connection.held = 0
             self._changed.notify_all()
         connection.close()
 
@@ -115,6 +119,26 @@ class ConnectionPool:
                     )
                 )
             ):
+                self._changed.notify_all()
+
+    def hold(self, connection: ServerConnection, size: int) -> None:
+        """Count the bytes of a connection's body, from now on ``size``.
+
+        Beyond the limit, the connection that has been sending its body for longest is expired.
+        """
+        with self._changed:
+            if connection.is_refused:
+                return
+            self._held += size - connection.held
+            connection.held = size
+            while self._held > self._limits.max_buffered_bytes:
+                senders = [c for c in self._connections if c.phase == "reading" and c.held]
+                victim = min(senders, key=lambda c: c.phase_since, default=None)
+                if victim is None:
+                    return
+                self._held -= victim.held
+                victim.held, victim.is_refused = 0, True
+                victim.expire()
                 self._changed.notify_all()
 
     def acquire(self, connection: ServerConnection, limit: RequestLimit, stop: StopSignal) -> bool:

@@ -31,6 +31,11 @@ class HTTPLimits:
     """Bytes of a request's line and headers together; more is answered with 431. Default 1 MiB."""
     max_body_bytes: int = attrs.field(default=1 << 20, validator=_positive)
     """Bytes of a request's body; more is answered with 413. Default 1 MiB."""
+    max_buffered_bytes: int = attrs.field(default=1 << 27, validator=_positive)
+    """Bytes of the bodies of all connections together, from their arrival until they are answered.
+    Beyond it, the connection that has been sending its body for longest is refused with 408, so
+    that many large bodies at once do not use up the memory. Bodies that arrive in one piece of at
+    most 64 KiB are not counted. Default 128 MiB."""
     header_timeout: float = attrs.field(default=32.0, validator=_positive)
     """Seconds for a TLS handshake and the headers, together; default 32."""
     body_timeout: float = attrs.field(default=32.0, validator=_positive)

@@ -130,6 +130,11 @@ class RequestParser:
         """Bytes that have been received and belong to no request yet."""
         return len(self._buffer)
 
+    @property
+    def body_size(self) -> int:
+        """Bytes received of a body that is not complete."""
+        return len(self._body) + len(self._buffer)
+
     def receive_data(self, data: bytes) -> None:
         """Append what the client has sent."""
         self._buffer += data
@@ -199,7 +204,10 @@ class RequestParser:
         is_complete = self._collect_body(self._h11)
         if refused is not None:
             raise refused
-        return bytes(self._body) if is_complete else None
+        if not is_complete:
+            return None
+        body, self._body = bytes(self._body), bytearray()
+        return body
 
     def _begin_chunks(self, data: bytes) -> None:
         """Prepare for a body in chunks, after the head ``data``."""

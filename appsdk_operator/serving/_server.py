@@ -388,6 +388,10 @@ class HTTPServer:
         """For connections: record a phase and its time limit."""
         self._pool.enter(connection, phase, seconds)
 
+    def hold(self, connection: ServerConnection, size: int) -> None:
+        """For connections: count the bytes of a body."""
+        self._pool.hold(connection, size)
+
     def server_context(self) -> ssl.SSLContext | None:
         """For connections: the TLS context; None for plain HTTP.
 
