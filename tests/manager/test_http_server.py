@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import h11
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -521,3 +522,40 @@ def test_a_handler_that_does_not_end_is_named(eventually: Callable[..., None]) -
     leave.set()
     assert "the pages server still handles /hang 3 s after its stop" in str(errors[0])
     assert "request.stop" in str(errors[0])
+
+
+# -- heads, as h11 reads them ----------------------------------------------------------------------
+
+names = st.sampled_from(["Host", "host", "Accept", "X-a", "Content-Length", "Expect", "Connection"])
+values = st.sampled_from(
+    ["a", "", " a ", "\ta\t", "7", "07", "100-continue", "a, 100-Continue", "close", "a\xe9\xa0"]
+)
+lines = st.lists(st.tuples(names, values), max_size=5)
+targets = st.sampled_from(["/", "/a?b=c", "/%41", "*", "http://a/b", "/a!$&'()*+,;=:@"])
+
+
+@given(
+    method=st.sampled_from(["GET", "POST", "M-SEARCH"]),
+    target=targets,
+    version=st.sampled_from(["1.1", "1.0"]),
+    fields=lines,
+)
+def test_a_head_that_is_accepted_is_read_as_h11_reads_it(
+    method: str, target: str, version: str, fields: list[tuple[str, str]]
+) -> None:
+    text = f"{method} {target} HTTP/{version}\r\n"
+    data = (text + "\r\n".join(f"{n}:{v}" for n, v in fields)).encode("latin-1")
+    try:
+        head = parse_head(data.removesuffix(b"\r\n"))
+    except RequestRefused:
+        return
+    peer = h11.Connection(h11.SERVER)
+    peer.receive_data(data.removesuffix(b"\r\n") + b"\r\n\r\n")
+    event = peer.next_event()
+    assert isinstance(event, h11.Request)
+    assert (head.method, head.version) == (event.method.decode(), f"HTTP/{version}")
+    read = [(name.decode(), value.decode("latin-1")) for name, value in event.headers]
+    assert dict(head.headers) == dict(Headers(read))
+    assert head.expects_continue == peer.they_are_waiting_for_100_continue
+    framed = peer.next_event()
+    assert isinstance(framed, h11.EndOfMessage) is not head.has_body
