@@ -82,8 +82,9 @@ NAMES = {
         APIServer BrokenPromise Call ControlPlane ControlPlaneError Entry Fault
         FaultProxy FaultRule FaultSchedule Journal LoggedRequest MemoryServer
         MemoryView ModelServer Process Promise Replica Simulation Step World
-        check_converged check_exclusion check_object_order check_operator
-        check_watcher_order install_crds install_webhooks remove_webhooks running
+        check_converged check_conversion check_exclusion check_object_order
+        check_operator check_watcher_order install_crds install_webhooks
+        remove_webhooks running
     """,
     "watchers": """
         ConstantBackoff ErrorHandler ExponentialBackoff FinalizerError FinalizerSupplier

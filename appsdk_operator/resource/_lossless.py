@@ -6,6 +6,7 @@ were lost by the conversion. cluster-api's ``MarshalData`` keeps the whole objec
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ __all__ = [
     "parts_of",
     "read_annotation",
     "restored",
+    "with_defaults",
     "without_annotation",
     "written_annotation",
 ]
@@ -81,6 +83,19 @@ def lost_parts(kind: Kind, before: Parts, back: Parts) -> Parts:
         for name in {**before, **back}
         if not _is_same(_view(kind, name), before.get(name), back.get(name))
     }
+
+
+def with_defaults(kind: Kind, parts: Parts) -> Parts:
+    """The parts with the defaults of their types written out, if they fit these types."""
+    made = dict(parts)
+    for name in ("spec", "status"):
+        view = _view(kind, name)
+        if view is not None and parts.get(name) is not None:
+            with contextlib.suppress(*_codec.DECODE_ERRORS, TypeError):
+                made[name] = _codec.to_builtins(
+                    msgspec.convert(parts[name], view, dec_hook=decode_hook)
+                )
+    return made
 
 
 def restored(kept: Parts, known: Parts, new: Parts) -> Parts:

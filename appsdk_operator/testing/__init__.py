@@ -12,6 +12,8 @@
 * :func:`check_operator`: a property test of an operator over generated histories, faults and
   crashes; a failure prints a short story and the call that replays it.
   :mod:`appsdk_operator.testing.strategies` has Hypothesis strategies for objects.
+* :func:`check_conversion`: a property test of the conversions between the versions of a kind; a
+  failure shows a small object and what became of it.
 * :class:`World`: whole operators with their threads on a manual clock; a seed gives the same run
   each time.
 * :func:`running`: runs anything with ``run(stop)`` in a thread for the length of a ``with`` block.
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from appsdk_operator.testing._control_plane.control_plane import (
         ControlPlaneError as ControlPlaneError,
     )
+    from appsdk_operator.testing._conversion_check import check_conversion as check_conversion
     from appsdk_operator.testing._install.crds import install_crds as install_crds
     from appsdk_operator.testing._install.webhooks import install_webhooks as install_webhooks
     from appsdk_operator.testing._install.webhooks import remove_webhooks as remove_webhooks
@@ -71,6 +74,7 @@ _MODULES = {
         "check_watcher_order",
     ),
     "testing._control_plane.control_plane": ("ControlPlane", "ControlPlaneError"),
+    "testing._conversion_check": ("check_conversion",),
     "testing._install.crds": ("install_crds",),
     "testing._world.histories": ("Step",),
     "testing._world.check_operator": ("check_operator",),
