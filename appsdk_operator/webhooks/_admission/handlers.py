@@ -169,7 +169,7 @@ class Defaulting(Generic[SpecT, StatusT]):
         if text == encode_json(before):
             return _ALLOWED
         plain = decode_json(text)
-        if plain != after:  # it holds typed values, whose fields that are None are absent
+        if not _is_plain(after, plain):  # fields of typed values that are None are absent
             plain = MutableObject(self.kind, after).to_dict()
         self._check_identity(before, plain)
         operations = json_diff(before, plain)
@@ -198,6 +198,14 @@ class Defaulting(Generic[SpecT, StatusT]):
                     f"it changed {'.'.join(path)} from {old!r} to {new!r}, which identifies the "
                     "object: leave it as it is"
                 )
+
+
+def _is_plain(value: Any, decoded: Any) -> bool:
+    """Whether ``value`` holds no typed values, and so equals what its JSON text says."""
+    try:
+        return bool(value == decoded)
+    except RecursionError:
+        return False  # not known
 
 
 def _at(value: Any, path: Sequence[str]) -> Any:
