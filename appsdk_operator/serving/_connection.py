@@ -44,6 +44,11 @@ class ConnectionServer(Protocol):
         """The clock for the ``Date`` header."""
         ...
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether connections are to be closed after their next answer."""
+        ...
+
     def enter(
         self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None
     ) -> None:
@@ -214,7 +219,8 @@ class ServerConnection:
         self.path, self._request = head.path, request
         self._server.enter(self, "handling", self._server.time_limit(request))
         response = self._server.answer(request)
-        keep = head.is_kept_alive and not stop.is_set() and not self.is_expired
+        is_ending = stop.is_set() or self._server.is_closing or self.is_expired
+        keep = head.is_kept_alive and not is_ending
         self._server.enter(self, "writing", self._server.limits.write_timeout)
         # Entering the phase ended the time limit: it has passed by now, or never will.
         if self.is_late:

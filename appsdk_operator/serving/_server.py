@@ -94,6 +94,10 @@ class HTTPServer:
         only_serve_when_leader: whether a manager runs it only on the leader; default: on all
             replicas.
         shutdown_timeout: seconds at a stop for requests under way; default 60.
+        shutdown_delay: seconds after the stop for which it still accepts connections and answers
+            requests, while each answer closes its connection. For clients that use it all the time
+            and hear of its end a moment later, or send a request just when an idle connection is
+            closed. Default 0.
         hosts: the host names that a ``Host`` header may have, besides ``localhost``, IP addresses
             and the host of ``address``; requests with another one get 403. It keeps out web pages
             in a browser on this machine (DNS rebinding). Default: any.
@@ -115,6 +119,7 @@ class HTTPServer:
         limits: HTTPLimits | None = None,
         only_serve_when_leader: bool = False,
         shutdown_timeout: float = 60.0,
+        shutdown_delay: float = 0.0,
         hosts: Collection[str] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
@@ -122,12 +127,16 @@ class HTTPServer:
         """See the class."""
         if not shutdown_timeout >= 0:
             raise ValueError(f"shutdown_timeout={shutdown_timeout}: use at least 0 seconds")
+        if not shutdown_delay >= 0:
+            raise ValueError(f"shutdown_delay={shutdown_delay}: use at least 0 seconds")
         tls = _checked_tls(tls, certificates)
         self.name: Final = name
         self.only_serve_when_leader: Final = only_serve_when_leader
         self._limits = limits or HTTPLimits()
         self._clock = clock
         self._shutdown_timeout = shutdown_timeout
+        self._shutdown_delay = shutdown_delay
+        self._is_closing = False
         self._listener = listen(address, f"{name} server")
         self._address = format_address(self._listener.getsockname())
         self._certificates: Certificates | None = None
@@ -271,7 +280,9 @@ class HTTPServer:
         self._release()
 
     def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set, then wait ``shutdown_timeout`` for requests under way.
+        """Serve until ``stop`` is set and ``shutdown_delay`` has passed, then finish.
+
+        Requests under way have ``shutdown_timeout`` seconds.
 
         Raises:
             RuntimeError: it ran before or was closed.
@@ -284,7 +295,8 @@ class HTTPServer:
                     f"the {self.name} server ran before or was closed: make a new one"
                 )
             self._state = "running"
-        own = stop.child()
+        ending = stop.child()
+        own = StopSignal(clock=self._clock) if self._shutdown_delay else ending
         failures: list[Exception] = []
         with contextlib.ExitStack() as exits:
             exits.callback(self._drain)
@@ -302,7 +314,10 @@ class HTTPServer:
             exits.callback(own.on_set(wake))
             # However this block ends: first, no connection is accepted any more.
             exits.callback(self._accept_threads.join)
+            exits.callback(ending.set)
             exits.callback(own.set)
+            if own is not ending:
+                self._accept_threads.start("end", lambda: self._end_later(ending, own))
             if self._certificates is not None:
                 watch = self._certificates.run
                 self._accept_threads.start("certificates", lambda: watch(own))
@@ -311,6 +326,12 @@ class HTTPServer:
             self._pool.watch(own)
         if failures:
             raise failures[0]
+
+    def _end_later(self, ending: StopSignal, own: StopSignal) -> None:
+        ending.wait()
+        self._is_closing = True
+        own.wait(self._shutdown_delay)
+        own.set()
 
     def _release(self) -> None:
         self._listener.close()
@@ -381,6 +402,11 @@ class HTTPServer:
             self._pool.remove(connection)
 
     # -- for connections -------------------------------------------------------------------
+
+    @property
+    def is_closing(self) -> bool:
+        """For connections: whether each is to be closed after its next answer."""
+        return self._is_closing
 
     def enter(
         self, connection: ServerConnection, phase: ConnectionPhase, seconds: float | None

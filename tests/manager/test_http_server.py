@@ -455,6 +455,53 @@ def test_a_server_runs_once_and_says_so() -> None:
         make(shutdown_timeout=-1)
 
 
+def test_with_a_delay_a_stopped_server_answers_and_closes_each_connection_after_it(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    clock = ManualClock()
+    served = serve(make(clock=clock, shutdown_delay=5.0))
+    with served.connect() as idle:
+        idle.sendall(WHOLE)
+        assert b"close" not in idle.recv(65536).lower()
+        served.signal.set()
+        eventually(lambda: served.server.is_closing)
+        # The idle connection may send one more request, and new ones are accepted.
+        for connection in (idle, served.connect()):
+            connection.sendall(WHOLE)
+            answer = b""
+            while more := connection.recv(65536):
+                answer += more
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in answer.lower()
+            connection.close()
+    assert served.thread.is_alive()
+    # Its wait begins before that of the connection pool, or after it.
+    while served.thread.is_alive():
+        clock.advance(5.0)
+        served.thread.join(0.01)
+    with pytest.raises(ConnectionRefusedError):
+        served.connect()
+    with pytest.raises(ValueError, match="shutdown_delay=-1"):
+        make(shutdown_delay=-1)
+
+
+def test_a_server_with_a_delay_that_fails_ends_at_once(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make(shutdown_delay=1000.0)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(server, "_accept_one", broken)
+    served = serve(server)
+    served.connect().close()
+    served.thread.join(20)
+    assert not served.thread.is_alive()
+    assert [str(error) for error in served.errors] == ["a bug"]
+    served.errors.clear()
+
+
 def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: Any) -> None:
     entered, leave = threading.Event(), threading.Event()
     stops: list[StopSignal] = []

@@ -273,23 +273,25 @@ class ManagedCertificates:
         self,
         *,
         client: ClientLike,
-        metrics: Metrics | None = None,
-        clock: Clock | None = None,
+        metrics: object = None,
+        clock: object = None,
         webhooks: object = None,
     ) -> None:
-        """For servers: use these where the constructor got none.
+        """For servers: use ``client``, unless the constructor got one.
 
         Args:
             client: may write on every replica, whether it leads or not.
-            metrics: where to publish.
-            clock: the clock of lifetimes and waits.
-            webhooks: not used.
+            metrics: not used: see :meth:`inherit_environment`.
+            clock: not used either.
+            webhooks: not used either.
         """
-        del webhooks
+        del metrics, clock, webhooks
         if self._client is None:
             self._client = client
-        if metrics is not None and clock is not None:
-            self._environment.inherit(clock, metrics)
+
+    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
+        """For servers: use these where the constructor got none."""
+        self._environment.inherit(clock, metrics)
 
     def pair(self) -> KeyPair:
         """The certificate to serve.

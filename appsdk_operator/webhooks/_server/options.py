@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import attrs
 from appsdk_operator.runtime import validation
 from appsdk_operator.serving import Certificates, HTTPLimits, TLSOptions, check_address
 
-__all__ = ["DEFAULT_LIMITS", "WebhookServerOptions", "default_tls"]
+__all__ = ["DEFAULT_LIMITS", "WebhookServerOptions", "default_delay", "default_tls"]
+
+_POD_DELAY = 3.0
 
 DEFAULT_LIMITS = HTTPLimits(max_connections=256, idle_timeout=120.0)
 """An API server has a connection for each request under way, and keeps it open for 90 seconds: it
@@ -24,6 +27,11 @@ def default_tls() -> TLSOptions:
     return TLSOptions(
         cert_file=folder / "tls.crt", key_file=folder / "tls.key", minimum_version="TLSv1.3"
     )
+
+
+def default_delay() -> float:
+    """The seconds after which, in a pod, no Service sends requests any more; else 0."""
+    return _POD_DELAY if "KUBERNETES_SERVICE_HOST" in os.environ else 0.0
 
 
 def _check_certificates(_: object, __: object, value: Any) -> None:
@@ -59,6 +67,12 @@ class WebhookServerOptions:
     are those of :class:`HTTPLimits`. The size of a body is limited by each webhook."""
     shutdown_timeout: float = 60.0
     """Seconds at a stop for requests under way; default 60."""
+    shutdown_delay: float | None = None
+    """Seconds after the stop for which it still accepts connections and answers requests, while
+    each answer closes its connection: a Service sends requests to a pod until all nodes have heard
+    of its end. Default: 3 in a pod, else 0."""
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("shutdown_timeout", self.shutdown_timeout)
+        if self.shutdown_delay is not None:
+            validation.checked_seconds("shutdown_delay", self.shutdown_delay)

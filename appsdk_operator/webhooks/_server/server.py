@@ -35,6 +35,7 @@ from appsdk_operator.webhooks._rules import WebhookRule
 from appsdk_operator.webhooks._server.options import (
     DEFAULT_LIMITS,
     WebhookServerOptions,
+    default_delay,
     default_tls,
 )
 from appsdk_operator.webhooks._server.webhooks import Webhooks
@@ -72,6 +73,9 @@ class WebhookServer:
             ``<tmp>/k8s-webhook-server/serving-certs``, and TLS 1.3.
         limits: limits for clients; default: 256 connections, which may be idle for 120 seconds.
         shutdown_timeout: seconds at a stop for requests under way; default 60.
+        shutdown_delay: seconds after the stop for which it still accepts connections and answers
+            requests, while each answer closes its connection: a Service sends requests to a pod
+            until all nodes have heard of its end. Default: 3 in a pod, else 0.
         webhooks: the webhooks; default: none yet.
         clock: the clock of its time-outs; default: the manager's.
         metrics: where it publishes; default: the manager's.
@@ -95,6 +99,7 @@ class WebhookServer:
         tls: TLSOptions | None = None,
         limits: HTTPLimits | None = None,
         shutdown_timeout: float = 60.0,
+        shutdown_delay: float | None = None,
         webhooks: Webhooks | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
@@ -106,6 +111,7 @@ class WebhookServer:
             tls=tls,
             limits=limits,
             shutdown_timeout=shutdown_timeout,
+            shutdown_delay=shutdown_delay,
         )
         validation.check_environment(clock=clock, metrics=metrics)
         if webhooks is not None:
@@ -135,6 +141,9 @@ class WebhookServer:
             certificates=options.certificates,
             limits=options.limits or DEFAULT_LIMITS,
             shutdown_timeout=options.shutdown_timeout,
+            shutdown_delay=default_delay()
+            if options.shutdown_delay is None
+            else options.shutdown_delay,
             clock=self._environment.clock,
             metrics=self._environment.metrics,
         )
@@ -296,6 +305,7 @@ class WebhookServer:
         """For managers: use their clock and metrics where none were given."""
         self._environment.inherit(clock, metrics)
         self._webhooks.inherit_environment(clock, metrics)
+        self._environment.hand_down(self._certificates)
 
     def attach(self, *, client: ClientLike) -> None:
         """For managers: give certificates that are kept in the cluster a client.
@@ -315,7 +325,9 @@ class WebhookServer:
     # -- start and stop --------------------------------------------------------------------------
 
     def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set, then wait ``shutdown_timeout`` for requests under way.
+        """Serve until ``stop`` is set and ``shutdown_delay`` has passed, then finish.
+
+        Requests under way have ``shutdown_timeout`` seconds.
 
         Raises:
             RuntimeError: it ran before or was closed.
