@@ -147,3 +147,39 @@ def test_a_service_of_the_embedded_server_can_be_set_while_it_runs(hooks: Webhoo
         for service, url in (("b", hooks.url), ("/b", hooks.url), ("a/b", "http://127.0.0.1:1")):
             with pytest.raises(ValueError, match=r"service=|url="):
                 server.set_service(service, url)
+
+
+class Lagging:
+    """A client of a server that obeys a configuration only after some requests, as a real one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.lag = 0
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create(self, obj: MutableObject, **options: Any) -> Any:
+        """Create, as if there were no webhooks as long as it lags."""
+        if obj.kind == CONFIG_MAP:
+            self.asked += 1
+            if self.lag:
+                self.lag -= 1
+                return obj
+        return self._client.create(obj, **options)
+
+
+def test_the_wait_is_for_a_server_that_obeys_late(hooks: WebhookServer) -> None:
+    with APIServer() as server, Client(server.client_config()) as client:
+        lagging: Any = Lagging(client)
+        lagging.lag = 3
+        installed = install_webhooks(lagging, hooks)
+        assert lagging.asked == 4
+        lagging.lag = 2
+        remove_webhooks(lagging, installed)
+        assert lagging.asked == 7
+        assert not list(client.list(VALIDATING))
+        lagging.lag = 10**6
+        with pytest.raises(TimeoutError, match=r"does not obey Validating.* after 0\.2 s"):
+            install_webhooks(lagging, hooks, timeout=0.2)

@@ -23,6 +23,7 @@ from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, ControlPlane, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
+from appsdk_operator.webhooks._install.install import install_conversion, restore_conversion
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 MUTATING = kinds.admissionregistration.v1.MutatingWebhookConfiguration
@@ -188,6 +189,41 @@ def test_a_crd_is_converted_while_it_runs_and_as_before_afterwards(
     assert after["webhook"]["clientConfig"]["service"]["name"] == "hooks"
     assert after["strategy"] == before["strategy"]
     assert not [key for key in stored.annotations if "former" in key]
+
+
+def test_the_conversion_before_a_killed_process_is_the_one_that_comes_back(
+    cluster: Cluster, client: Client
+) -> None:
+    def copy(old: Object, new: MutableObject) -> None:
+        """The same in both."""
+
+    versions = Versions(WIDGET).older(BETA, up=copy, down=copy)
+    definition = custom_resource_definition(versions, service=("widgets", "hooks"))
+    install_crds(client, [definition])
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    for owner, refusal in (
+        (owner_text("janes-laptop", 7), "the conversion of CustomResourceDefinition widgets"),
+        (owner_text(socket.gethostname(), child.pid), ""),
+    ):
+        # What a process of this owner has left.
+        url = "https://127.0.0.1:1/convert"
+        crd = client.get(CRD, "widgets.example.com")
+        restore_conversion(client, WIDGET, owner=owner_text("janes-laptop", 7))
+        install_conversion(client, WIDGET, {"url": url}, owner=owner)
+        server = DevelopmentServer(cluster.config, "widgets")
+        webhook_for(server, WIDGET).convert(versions).complete()
+        if refusal:
+            with pytest.raises(RuntimeError, match=refusal):
+                server.run(StopSignal())
+            continue
+        with running(server):
+            conversion = client.get(CRD, crd.name).to_dict()["spec"]["conversion"]
+            assert f":{server.port}/" in conversion["webhook"]["clientConfig"]["url"]
+    stored = client.get(CRD, "widgets.example.com")
+    client.delete(CRD, "widgets.example.com")
+    service = stored.to_dict()["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert service["name"] == "hooks"
 
 
 def test_a_kind_without_its_crd_says_what_to_install(cluster: Cluster, client: Client) -> None:
