@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks._contestants import Contestant, Variant
 from benchmarks._job import Group
 
-__all__ = ["build", "contestants"]
+__all__ = ["build", "contestants", "has_go"]
 
 SOURCE = Path(__file__).parent / "peers"
 """The Go module."""
@@ -35,7 +35,7 @@ _SHARE = {"watch": 0.2, "reconcile": 0.3}
 
 def contestants() -> Sequence[Contestant]:
     """All of them, built or not."""
-    absent = "" if shutil.which("go") else "there is no Go toolchain"
+    absent = "" if has_go() else "there is no Go toolchain"
     return (
         Contestant(
             name="client-go",
@@ -59,6 +59,11 @@ def contestants() -> Sequence[Contestant]:
             text=_comment("controller-runtime"),
         ),
     )
+
+
+def has_go() -> bool:
+    """Whether they can be built."""
+    return shutil.which("go") is not None
 
 
 def build(name: str) -> Path:

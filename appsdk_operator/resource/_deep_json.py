@@ -274,20 +274,24 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True)
             kind = type(item)
             if kind in _SCALARS:
                 continue
-            if not isinstance(item, (Mapping, list, tuple)):
-                item = leaf(item)
-            # dict.copy and list.copy copy frozen containers without freezing their items.
-            if isinstance(item, dict):
-                item = dict.copy(item)
-            elif isinstance(item, Mapping):
-                item = dict(item)
-            elif isinstance(item, list):
-                item = list.copy(item)
-            elif isinstance(item, tuple):
-                item = list(item)
+            # Most are plain: the checks for others take longer than the copy.
+            if kind is dict or kind is list:
+                item = item.copy()
             else:
-                container[key] = item
-                continue
+                if not isinstance(item, (Mapping, list, tuple)):
+                    item = leaf(item)
+                # dict.copy and list.copy copy frozen containers without freezing their items.
+                if isinstance(item, dict):
+                    item = dict.copy(item)
+                elif isinstance(item, Mapping):
+                    item = dict(item)
+                elif isinstance(item, list):
+                    item = list.copy(item)
+                elif isinstance(item, tuple):
+                    item = list(item)
+                else:
+                    container[key] = item
+                    continue
             if not keep_none and type(item) is dict:
                 item = {name: child for name, child in item.items() if child is not None}
             container[key] = item

@@ -161,10 +161,11 @@ class ServerConnection:
             if not self._start_tls():
                 return
             while self._serve_one(stop) and not stop.is_set():
-                if not self._parser.pending:
+                if self._parser.pending:
+                    self._server.enter(self, "waiting", limits.header_timeout)
+                else:
                     self._server.enter(self, "waiting", limits.idle_timeout)
                     self._receive()
-                self._server.enter(self, "waiting", limits.header_timeout)
         except (_PeerClosed, OSError) as error:
             # Also ssl.SSLError: a client that does not trust the server, or no common TLS version.
             _log.debug("connection from %s ended: %r", self.peer, error)
@@ -250,7 +251,12 @@ class ServerConnection:
 
     def _read_head(self) -> RequestHead | None:
         """The next request's head; None when the client closes or expires before its first byte."""
+        is_waited_for = not self.answers
         while (head := self._parser.read_head()) is None:
+            if not is_waited_for:
+                # Most heads come in one piece, and need no time limit of their own.
+                self._server.enter(self, "waiting", self._server.limits.header_timeout)
+                is_waited_for = True
             try:
                 self._receive()
             except _PeerClosed:
@@ -265,6 +271,8 @@ class ServerConnection:
         if head.expects_continue:
             self._server.enter(self, "writing", limits.write_timeout)
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if (body := self._parser.read_body()) is not None:
+            return body  # it came with the head
         self._server.enter(self, "reading", limits.body_timeout)
         while (body := self._parser.read_body()) is None:
             try:

@@ -46,6 +46,13 @@ class Headers(Mapping[str, str]):
             before = self._values.get(key)
             self._values[key] = value if before is None else f"{before}, {value}"
 
+    @classmethod
+    def of_values(cls, values: dict[str, str]) -> Headers:
+        """Those of a dict, which is not copied, with names in lower case."""
+        self = cls.__new__(cls)
+        self._values = values
+        return self
+
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
 

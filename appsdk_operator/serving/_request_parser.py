@@ -58,22 +58,19 @@ class RequestHead:
     headers: Headers = attrs.field(repr=False)
     expects_continue: bool = False
     """Whether the client waits for ``100 Continue`` before it sends the body."""
+    is_chunked: bool = False
+    """Whether the body comes in chunks."""
+    content_length: int = 0
+    """The length of a body that is not in chunks."""
 
     @property
     def is_kept_alive(self) -> bool:
         """Whether the client wants to use the connection again."""
-        options = {o.strip().lower() for o in self.headers.get("connection", "").split(",")}
+        given = self.headers.get("connection")
+        if given is None:
+            return self.version == "HTTP/1.1"
+        options = {o.strip().lower() for o in given.split(",")}
         return "close" not in options and (self.version == "HTTP/1.1" or "keep-alive" in options)
-
-    @property
-    def is_chunked(self) -> bool:
-        """Whether the body comes in chunks."""
-        return "transfer-encoding" in self.headers
-
-    @property
-    def content_length(self) -> int:
-        """The length of a body that is not in chunks."""
-        return int(self.headers.get("content-length", "0"))
 
     @property
     def has_body(self) -> bool:
@@ -324,6 +321,8 @@ def _parse_head(data: bytes) -> RequestHead:
         headers,
         expected is not None
         and "100-continue" in (each.strip().lower() for each in expected.split(",")),
+        "transfer-encoding" in headers,
+        int(headers.get("content-length", "0")),
     )
 
 
@@ -333,30 +332,28 @@ def _headers(fields: bytes, *, is_new: bool) -> Headers:
     Raises:
         RequestRefused: 400 or 501.
     """
-    found: list[tuple[str, str]] = []
-    hosts = lengths = 0
-    encodings: list[str] = []
+    found: dict[str, str] = {}
+    twice: set[str] = set()
     for text in fields.decode("latin-1").split("\r\n") if fields else ():
         name, _, value = text.partition(":")
         name, value = name.lower(), value.strip(" \t")
-        found.append((name, value))
-        if name == "host":
-            hosts += 1
-        elif name == "content-length":
-            lengths += 1 if _LENGTH.fullmatch(value) else 2
-        elif name == "transfer-encoding":
-            encodings.append(value.lower())
-    if hosts > 1 or (not hosts and is_new):
+        if name in found:
+            twice.add(name)
+            value = f"{found[name]}, {value}"
+        found[name] = value
+    if "host" in twice or ("host" not in found and is_new):
         raise RequestRefused(400, "exactly one Host header is required")
-    if lengths > 1:
+    length = found.get("content-length")
+    if "content-length" in twice or (length is not None and not _LENGTH.fullmatch(length)):
         raise RequestRefused(400, "malformed Content-Length")
-    if encodings:
-        if lengths or not is_new:
+    encoding = found.get("transfer-encoding")
+    if encoding is not None:
+        if length is not None or not is_new:
             text = "Transfer-Encoding does not go with Content-Length or HTTP/1.0"
             raise RequestRefused(400, text)
-        if encodings != ["chunked"]:
+        if encoding.lower() != "chunked":
             raise RequestRefused(501, "the only transfer encoding is chunked")
-    return Headers(found)
+    return Headers.of_values(found)
 
 
 def _refuse_bare_line_feeds(data: bytearray, start: int) -> None:
