@@ -136,6 +136,9 @@ _WATCH = _Place("watch", "widgets of 2 KB")
 _WATCH_TLS = _Place("watch", "widgets of 2 KB, TLS")
 _LIST = _Place("list", "*,000 widgets of 2 KB")
 _OURS = "appsdk watcher-untouched"
+_VALIDATED = _Place("webhooks", "objects validated, 1 connection")
+_CHANGED = _Place("webhooks", "objects changed, 1 connection")
+_CONVERTED = _Place("webhooks", "objects converted, 1 connection")
 
 
 def goals() -> tuple[Goal, ...]:
@@ -181,6 +184,23 @@ def goals() -> tuple[Goal, ...]:
             "the same behind an informer, over the network",
             "30,000/s",
             _value(controller, "appsdk controller", 30_000, "/s"),
+        ),
+        *(
+            goal(
+                f"webhooks: objects {what}, per core",
+                wanted,
+                _times(place, "appsdk", theirs, times),
+            )
+            for what, place in (
+                ("validated", _VALIDATED),
+                ("changed", _CHANGED),
+                ("converted", _CONVERTED),
+            )
+            for theirs, times, wanted in (
+                ("controller-runtime", 0.5, "half of controller-runtime"),
+                ("kopf", 5, "5 × kopf"),
+            )
+            if (what, theirs) != ("converted", "kopf")  # it has no conversion
         ),
         goal("cost per event from 1,000 to 100,000 objects", "at most 1.2 ×", _growth),
         goal(

@@ -87,9 +87,12 @@ def review(verb: str) -> Review:
             "fieldManager": "kustomize-controller",
         },
     }
-    body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-    wanted = '"patch":"' if verb == "mutate" else '"allowed":true'
-    return Review(path=f"/{verb}-example-com-v1-widget", body=_compact(body), wanted=wanted)
+    body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+    return Review(
+        path=f"/{verb}-example-com-v1-widget",
+        body=_compact({**body, "request": request}),
+        wanted='"patch":"' if verb == "mutate" else '"allowed":true',
+    )
 
 
 def _widget(**spec: Any) -> dict[str, Any]:
@@ -253,7 +256,7 @@ def _serve_kopf(folder: Path) -> None:
 
             async def __call__(self, fn: Any) -> Any:
                 async for config in super().__call__(fn):
-                    print(config["url"].rpartition(":")[2].rstrip("/"), flush=True)
+                    print(str(config["url"]).rpartition(":")[2].rstrip("/"), flush=True)
                     yield config
 
         @kopf.on.startup()

@@ -21,6 +21,7 @@ from benchmarks.jobs import (
     retries,
     start_up,
     watchers,
+    webhooks,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,18 @@ def test_percentiles_are_of_the_values_themselves() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [api_server, cpu_bound, informers, leaders, no_op, queue, retries, start_up, watchers],
+    [
+        api_server,
+        cpu_bound,
+        informers,
+        leaders,
+        no_op,
+        queue,
+        retries,
+        start_up,
+        watchers,
+        webhooks,
+    ],
 )
 def test_each_entry_of_a_job_is_one_of_its_measurements(module: object) -> None:
     job, measures = module.JOB, module.MEASURES  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from benchmarks._contestants import Contestant, Variant, entries_for
 from benchmarks._job import Case, Entry, Group, Job
 from benchmarks._replay import Spec
 from benchmarks._run import run_job
+from benchmarks.jobs import webhooks
 
 ROOT = Path(__file__).parents[2]
 SPECS = {
@@ -64,6 +65,21 @@ print(len(all_contestants()), *clients.intersection(sys.modules))
         [sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True
     )
     assert done.stdout.split() == ["9"]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("label", ["appsdk", "appsdk typed", "controller-runtime", "kopf"])
+def test_everybody_answers_the_reviews_of_webhooks(label: str) -> None:
+    cases = [
+        dataclasses.replace(case, entries=[e for e in case.entries if e.label == label])
+        for case in webhooks.JOB.cases(True)
+    ]
+    for case in cases:
+        for entry in case.entries:
+            if entry.absent:
+                pytest.skip(entry.absent)
+    result = run_job(dataclasses.replace(webhooks.JOB, cases=lambda _: cases), quick=True)
+    assert [entry.problem for case in result for entry in case.entries if entry.problem] == []
 
 
 def test_go_programs_are_absent_without_a_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
