@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
-from appsdk_operator import Object
+from appsdk_operator import Kind, Object
 from appsdk_operator.resource import ConversionError
+from appsdk_operator.testing import check_conversion, strategies
 from examples.cronjob.api import CronJob, CronJobV2, Schedule
 from examples.cronjob.conversion import VERSIONS
 from tests.examples.cronjob.cron_tools import TEMPLATE, spec
+
+PARTS = ["*", "*/5", "0", "1-3", "2,4", "JAN", "1#2", "5L"]
+SPACES = st.sampled_from([" ", "  ", "\t", " \t "])
+NAMES = ["minute", "hour", "dayOfMonth", "month", "dayOfWeek"]
 
 FIELDS = {
     "startingDeadlineSeconds": 30,
@@ -70,3 +76,34 @@ def test_a_change_made_in_v2_wins_over_the_spaces() -> None:
 def test_a_schedule_that_v2_cannot_hold_is_refused_with_the_reason(schedule: str) -> None:
     with pytest.raises(ConversionError, match="has not 5 fields, as v2 needs"):
         VERSIONS.convert(v1(schedule), CronJobV2)
+
+
+def with_schedules(kind: Kind, schedules: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Specs with such schedules; the schema says neither what a schedule is, nor a template.
+
+    Without nulls, which mean the same as nothing.
+    """
+
+    def spec_of(made: dict[str, Any], schedule: Any) -> dict[str, Any]:
+        given = {name: value for name, value in made.items() if value is not None}
+        return {**given, "schedule": schedule, "jobTemplate": TEMPLATE}
+
+    return st.builds(spec_of, strategies.specs(kind), schedules)
+
+
+def test_nothing_is_lost_between_the_versions() -> None:
+    part = st.sampled_from(PARTS)
+    lines = st.builds(
+        lambda parts, spaces: "".join(x + y for x, y in zip(parts, spaces, strict=True)),
+        st.lists(part, min_size=5, max_size=5),
+        st.lists(SPACES, min_size=5, max_size=5),
+    )
+    check_conversion(
+        VERSIONS,
+        specs={
+            CronJob: with_schedules(CronJob, lines),
+            CronJobV2: with_schedules(
+                CronJobV2, st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, part))
+            ),
+        },
+    )
