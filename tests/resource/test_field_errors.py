@@ -108,6 +108,7 @@ def test_a_path_has_no_items_to_go_through() -> None:
         (SPEC.too_short("x", None), "TooShort", "Too short: value is too short"),
         (SPEC.too_many(5, 4), "TooMany", "Too many: 5: must have at most 4 items"),
         (SPEC.too_many(2, 1), "TooMany", "Too many: 2: must have at most 1 item"),
+        (SPEC.too_many(1, 0), "TooMany", "Too many: 1: must have at most 0 items"),
         (SPEC.too_many(None, 4), "TooMany", "Too many: must have at most 4 items"),
         (SPEC.too_many(5, None), "TooMany", "Too many: 5: has too many items"),
         (SPEC.too_few(0, 1), "TooFew", "Too few: 0: must have at least 1 item"),

@@ -6,6 +6,7 @@ import copy
 import math
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -22,8 +23,16 @@ from appsdk_operator.resource import (
     encode_json,
 )
 from appsdk_operator.resource._deep_json import equal_by
+from appsdk_operator.resource._json_diff import _Values
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+
+
+@attrs.frozen
+class Port:
+    number: int
+    name: str | None = None
+
 
 KEYS = st.text("ab/~é😀", max_size=3) | st.text(max_size=5) | st.sampled_from(["name", "key", "-"])
 LEAVES = (
@@ -122,6 +131,11 @@ def test_no_operation_writes_what_was_there_already(pair: tuple[Any, Any]) -> No
         assert not same(changed, document)
         document = changed
     assert same(document, after)
+
+
+@given(values())
+def test_the_size_of_a_value_is_that_of_its_text(value: Any) -> None:
+    assert _Values().size(value) == len(encode_json(value))
 
 
 @given(PAIRS)
@@ -262,6 +276,13 @@ def test_objects_of_each_form_can_be_compared() -> None:
             assert patch.operations == expected
     draft["spec"]["tags"] = [("a", "b")]
     assert operations(before, draft)[1]["value"] == [["a", "b"]]
+
+
+def test_fields_of_typed_values_that_are_none_are_absent() -> None:
+    before = {"spec": {"port": {"number": 1}}}
+    for after in ({"spec": {"port": Port(2)}}, MutableObject(WIDGET, {"spec": {"port": Port(2)}})):
+        expected = [{"op": "replace", "path": "/spec/port/number", "value": 2}]
+        assert operations(before, after) == expected
 
 
 def test_later_changes_do_not_reach_the_patch() -> None:
