@@ -23,9 +23,8 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.serving import HTTPLimits, HTTPServer, SelfSigned
 from appsdk_operator.testing import ControlPlane, install_crds, running
-from appsdk_operator.webhooks import ConversionWebhook
+from appsdk_operator.webhooks import ConversionWebhook, SelfSigned, WebhookServer
 
 CRD = apiextensions.v1.CustomResourceDefinition
 _numbers = itertools.count(1)
@@ -110,7 +109,7 @@ class Lane:
     name: Literal["embedded", "real"]
     server: Any
     webhook: ConversionWebhook
-    hooks: HTTPServer
+    hooks: WebhookServer
     client: Client
 
     def install(self, widgets: Widgets, **options: Any) -> MutableObject:
@@ -142,10 +141,9 @@ def server_of(name: Literal["embedded", "real"]) -> Any:
 def lane_of(server: Any) -> Iterator[Lane]:
     """A running server with a webhook and a client, which end before it."""
     is_real = isinstance(server, ControlPlane)
-    limits = HTTPLimits(max_body_bytes=65 << 20)
-    hooks = HTTPServer("127.0.0.1:0", name="hooks", certificates=certificates(), limits=limits)
+    hooks = WebhookServer("127.0.0.1:0", certificates=certificates(), metrics=Metrics())
     webhook = ConversionWebhook()
-    hooks.add_handler("/convert", webhook, methods=["POST"])
+    hooks.add("/convert", webhook)
     config = (
         server.client_config()
         if is_real

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from appsdk_operator.cache import Informer
-from appsdk_operator.client import ApiError
+from appsdk_operator.client import ApiError, Client, ClientConfig
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import running
+from appsdk_operator.webhooks import Webhooks, webhook_for
 from tests.apiserver.kubectl_tools import run_kubectl
 from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, certificates, widget
 
@@ -223,3 +224,33 @@ class TestKubectl:
         assert (
             "Widget default/bad from v1alpha1 to v1: spec.size 'many' is no number" in done.stderr
         )
+
+
+def test_the_builder_adds_versions_to_one_webhook() -> None:
+    webhooks = Webhooks(metrics=Metrics())
+    one, other = Widgets.make(), Widgets.make()
+    for widgets in (one, other):
+        webhook_for(webhooks, widgets.v1).convert(widgets.versions).complete()
+    assert webhooks.paths == ("/convert",)
+    assert webhooks.conversions == (("/convert", one.versions), ("/convert", other.versions))
+    with pytest.raises(ValueError, match="is converted already"):
+        webhook_for(webhooks, one.v1).convert(one.versions).complete()
+
+
+def test_a_review_of_thousands_of_objects_is_answered(embedded_lane: Lane) -> None:
+    """It has 10 MB, more than admission webhooks read."""
+    lane, widgets = embedded_lane, Widgets.make()
+    lane.webhook.add(widgets.versions)
+    objects = [widget(widgets.v1, f"w-{n}", Spec(n, note="x" * 1_900)).data for n in range(5_000)]
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "request": {"uid": "1", "desiredAPIVersion": widgets.v2.api_version, "objects": objects},
+    }
+    config = ClientConfig(server=lane.hooks.url, ca_data=certificates().pem)
+    with Client(config, metrics=Metrics()) as client:
+        answer = client.request("POST", "/convert", body=json.dumps(body).encode())
+    response = json.loads(answer)["response"]
+    assert response["result"]["status"] == "Success"
+    widths = [obj["spec"]["width"] for obj in response["convertedObjects"]]
+    assert widths == list(range(5_000))
