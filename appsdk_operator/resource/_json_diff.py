@@ -113,7 +113,7 @@ class _Diff:
             return
         # Replace the whole value if its changes are too many or too long.
         made = len(self._operations) - count
-        if made > _MAX_OPERATIONS or (made > 1 and self._size - size > excess):
+        if made > 1 and self._size - size > excess:  # as more than _MAX_OPERATIONS always are
             whole = self._size_of(_Operation("replace", path, after))
             if made > _MAX_OPERATIONS or self._size - size > whole + excess:
                 del self._operations[count:]

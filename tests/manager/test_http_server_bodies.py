@@ -102,6 +102,19 @@ def test_a_body_counts_until_it_is_answered(serve: Any, eventually: Callable[...
         eventually(lambda: held(server) == 0)
 
 
+def test_an_answered_body_is_not_counted_while_its_connection_waits(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    served = serve(server := make())
+    with served.connect() as client:
+        client.sendall((POST % SIZE).replace(b"Connection: close\r\n", b"") + b"x" * (SIZE - 1))
+        eventually(lambda: held(server) == SIZE - 1)
+        client.sendall(b"x")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        eventually(lambda: held(server) == 0)
+        assert len(server._pool) == 1
+
+
 def test_a_client_that_sends_on_without_an_end_is_refused_as_well(serve: Any) -> None:
     served = serve(make(limits=HTTPLimits(max_buffered_bytes=500_000, max_body_bytes=1 << 30)))
     with served.connect() as client:

@@ -23,7 +23,7 @@ from appsdk_operator.resource import (
     encode_json,
 )
 from appsdk_operator.resource._deep_json import equal_by
-from appsdk_operator.resource._json_diff import _Values
+from appsdk_operator.resource._json_diff import _common_by_edits, _Values
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -187,6 +187,14 @@ def test_as_many_items_as_possible_stay_where_they_are(a: list[Any], b: list[Any
     made = operations(before, after)
     kept = longest_common(before, after)
     assert max(len(before), len(after)) - kept <= len(made) <= len(before) + len(after) - 2 * kept
+
+
+@given(REPEATED, REPEATED)
+def test_both_algorithms_find_a_longest_common_subsequence(a: list[str], b: list[str]) -> None:
+    found = _common_by_edits(a, b)
+    assert found is not None
+    assert len(found) == longest_common(a, b)
+    assert all(a[i] == b[j] for i, j in found)
 
 
 @given(values(), LEAVES, st.data())
