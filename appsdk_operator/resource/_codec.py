@@ -185,7 +185,7 @@ def encode(value: Any) -> bytes:
     raw_of = raw_json_getters.get(type(value))
     if raw_of is not None:
         return raw_of(value)
-    if isinstance(value, Mapping) and not isinstance(value, dict):
+    if not isinstance(value, dict) and isinstance(value, Mapping):
         value = dict(value)
     try:
         try:

@@ -31,6 +31,8 @@ _ENCODED_LEVELS: Final = 3
 _MAX_EDITS: Final = 64
 """Added and removed items up to which that is looked for in lists of few different values."""
 
+_ABSENT: Final = object()
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -127,14 +129,18 @@ class _Diff:
             if key not in after:
                 self._add("remove", path.child(key))
         for key, value in after.items():
-            if key not in before:
+            old = before.get(key, _ABSENT)
+            if old is _ABSENT:
                 self._add("add", path.child(key), value)
+            elif type(value) is str:
+                if value != old:
+                    yield old, value, path.child(key), _EXCESS
             elif isinstance(value, (dict, list)):
                 # Most are the same in all. Not at any depth: each level encodes all below it.
-                if path.depth > _ENCODED_LEVELS or not _have_one_text(before[key], value):
-                    yield before[key], value, path.child(key), _EXCESS
-            elif not _is_same(before[key], value):
-                yield before[key], value, path.child(key), _EXCESS
+                if path.depth > _ENCODED_LEVELS or not _have_one_text(old, value):
+                    yield old, value, path.child(key), _EXCESS
+            elif not _is_same(old, value):
+                yield old, value, path.child(key), _EXCESS
 
     def _items(self, before: list[Any], after: list[Any], path: _Path) -> Iterator[_Pair]:
         if self._values.are_same(before, after):

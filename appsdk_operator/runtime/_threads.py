@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
@@ -233,15 +233,27 @@ class CoroutineRunner(Protocol):
         ...
 
 
-@contextlib.contextmanager
-def settle_on(runner: CoroutineRunner | None) -> Iterator[None]:
+def settle_on(runner: CoroutineRunner | None) -> contextlib.AbstractContextManager[None]:
     """Make :func:`settle` use ``runner`` in the calling thread; None: a loop for each call."""
-    before = getattr(_bound, "loop", None)
-    _bound.loop = runner
-    try:
-        yield
-    finally:
-        _bound.loop = before
+    return _Binding(runner)
+
+
+@final
+class _Binding:
+    """What :func:`settle_on` returns; servers enter one for each request."""
+
+    __slots__ = ("_before", "_runner")
+
+    def __init__(self, runner: CoroutineRunner | None) -> None:
+        self._runner = runner
+        self._before: CoroutineRunner | None = None
+
+    def __enter__(self) -> None:
+        self._before = getattr(_bound, "loop", None)
+        _bound.loop = self._runner
+
+    def __exit__(self, *_: object) -> None:
+        _bound.loop = self._before
 
 
 def present_runner() -> CoroutineRunner | None:

@@ -22,6 +22,8 @@ from appsdk_operator.serving._messages import Headers
 __all__ = ["RequestHead", "RequestParser", "RequestRefused"]
 
 _MAX_FIELDS: Final = 1000
+_REMEMBERED: Final = 2048
+"""Bytes of a head that is kept until the next one."""
 _MAX_LINE: Final = 1024
 """Bytes of a chunk's first line, and of all trailers together."""
 
@@ -107,6 +109,9 @@ class RequestParser:
         self._max_body_bytes = limits.max_body_bytes
         # Bytes received and not yet returned, or passed to h11.
         self._buffer = bytearray()
+        # The last head, if it is short: many clients send the same one again and again.
+        self._head_data = b""
+        self._head: RequestHead | None = None
         # Where the search for the end of the head continues.
         self._searched = 0
         # The size of the empty lines before the head.
@@ -155,7 +160,11 @@ class RequestParser:
         data = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         self._searched = self._empty_bytes = 0
-        head = _parse_head(data)
+        head = self._head
+        if head is None or data != self._head_data:
+            head = _parse_head(data)
+            if len(data) <= _REMEMBERED:
+                self._head_data, self._head = data, head
         if self._body_limit is not None:
             self._max_body_bytes = self._body_limit(head.path)
         if head.is_chunked:

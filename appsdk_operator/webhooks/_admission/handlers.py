@@ -190,13 +190,13 @@ class Defaulting(Generic[SpecT, StatusT]):
         return found
 
     def _check_identity(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        for path in (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")):
-            old, new = _at(before, path), _at(after, path)
+        names = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
+        for name, old, new in zip(names, _identity(before), _identity(after), strict=True):
             # A name may be set while there is none.
-            if old != new and (old or path[0] != "metadata"):
+            if old != new and (old or not name.startswith("metadata")):
                 raise ValueError(
-                    f"it changed {'.'.join(path)} from {old!r} to {new!r}, which identifies the "
-                    "object: leave it as it is"
+                    f"it changed {name} from {old!r} to {new!r}, which identifies the object: "
+                    "leave it as it is"
                 )
 
 
@@ -208,10 +208,15 @@ def _is_plain(value: Any, decoded: Any) -> bool:
         return False  # not known
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
+def _identity(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    found = value.get("metadata")
+    metadata = found if isinstance(found, dict) else {}
+    return (
+        value.get("apiVersion"),
+        value.get("kind"),
+        metadata.get("name"),
+        metadata.get("namespace"),
+    )
 
 
 @final
@@ -367,7 +372,6 @@ class _Multi:
                 # With the warnings of those before it.
                 return attrs.evolve(
                     response,
-                    patch=None,
                     warnings=merged.warnings,
                     audit_annotations=merged.audit_annotations,
                 )

@@ -54,10 +54,14 @@ class Denied(Exception):  # noqa: N818 - a verdict, not a failure
 
 
 def _warnings(values: Iterable[str]) -> tuple[str, ...]:
+    if values == ():
+        return ()
     return validation.checked_texts("warnings", values)
 
 
 def _annotations(values: Mapping[str, str]) -> Mapping[str, str]:
+    if values is _EMPTY:
+        return values
     for key, value in values.items():
         validation.check_text("the key of an audit annotation", key, empty=False)
         validation.check_text(f"audit annotation {key!r}", value)
