@@ -36,12 +36,18 @@ def allow(request: Any) -> HTTPResponse:
     return HTTPResponse(body=json.dumps(answer).encode(), content_type="application/json")
 
 
-def hooks_server(certificates: Any, address: str = "127.0.0.1:0", **options: Any) -> HTTPServer:
-    """A server that allows everything on any path."""
+def hooks_server(certificates: Any, *, seen: list[Any] | None = None, **options: Any) -> HTTPServer:
+    """A server that allows everything on any path, and notes the requests in ``seen``."""
     server = HTTPServer(
-        address, name="hooks", certificates=certificates, metrics=Metrics(), **options
+        "127.0.0.1:0", name="hooks", certificates=certificates, metrics=Metrics(), **options
     )
-    server.add_handler("/", allow, methods=["POST"], is_prefix=True)
+
+    def answer(request: Any) -> HTTPResponse:
+        if seen is not None:
+            seen.append(request)
+        return allow(request)
+
+    server.add_handler("/", answer, methods=["POST"], is_prefix=True)
     return server
 
 
@@ -67,19 +73,58 @@ def webhook(name: str = "v1.widgets.test", **fields: Any) -> dict[str, Any]:
                 "resources": ["configmaps"],
             }
         ],
-        "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [NAMESPACE]}
-            ]
-        },
+        "namespaceSelector": {"matchLabels": {"hooks": "yes"}},
         **fields,
     }
+
+
+def create_namespace(client: Client) -> None:
+    """The namespace in which the webhooks are called."""
+    metadata = {"name": NAMESPACE, "labels": {"hooks": "yes"}}
+    client.create(MutableObject(kinds.core.v1.Namespace, {"metadata": metadata}))
 
 
 def configuration(
     *webhooks: dict[str, Any], kind: Any = Validating, name: str = "widgets"
 ) -> MutableObject:
     return MutableObject.new(kind, name, webhooks=list(webhooks) or [webhook()])
+
+
+def gadgets() -> MutableObject:
+    """A CRD with a conversion webhook."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return MutableObject.new(
+        CRD,
+        "gadgets.test.example",
+        spec={
+            "group": "test.example",
+            "scope": "Namespaced",
+            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+                {"name": "v2", "served": True, "storage": False, "schema": schema},
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": dict(OURS)},
+            },
+        },
+    )
+
+
+def metrics_service() -> MutableObject:
+    """An APIService of the same service."""
+    return MutableObject.new(
+        APIService,
+        "v1.metrics.test",
+        spec={
+            "group": "metrics.test",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"namespace": NAMESPACE, "name": SERVICE},
+        },
+    )
 
 
 def bundle_of(

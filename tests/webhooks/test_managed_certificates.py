@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient
-from appsdk_operator.manager import HTTPServer
-from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.manager import HTTPServer, Manager
+from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, running
-from appsdk_operator.webhooks import KeyPair, ManagedCertificates
+from appsdk_operator.webhooks import KeyPair, ManagedCertificates, WebhookServer
 from tests.webhooks.certificate_parts import (
     CRD,
     NAMESPACE,
-    OURS,
     SECRET,
     SERVICE,
     APIService,
@@ -31,9 +30,12 @@ from tests.webhooks.certificate_parts import (
     Validating,
     bundle_of,
     configuration,
+    create_namespace,
     eventually,
+    gadgets,
     hooks_server,
     managed,
+    metrics_service,
     secret_data,
     served,
     webhook,
@@ -67,7 +69,7 @@ class Proxy:
 def server() -> Iterator[APIServer]:
     with APIServer() as server:
         with Client(ClientConfig(server=server.url)) as client:
-            client.create(MutableObject.new(kinds.core.v1.Namespace, NAMESPACE))
+            create_namespace(client)
         yield server
 
 
@@ -110,7 +112,7 @@ def test_the_server_is_called_with_the_injected_authority(server: APIServer) -> 
         APIServer(services=services) as api_server,
         Client(ClientConfig(server=api_server.url)) as client,
     ):
-        client.create(MutableObject.new(kinds.core.v1.Namespace, NAMESPACE))
+        create_namespace(client)
         client.create(configuration())
         # The embedded server verifies the host that it connects to.
         source = proxy.source = managed(client, names=["127.0.0.1"])
@@ -131,20 +133,8 @@ def test_all_kinds_of_configurations_are_injected_where_they_name_the_service(
             kind=Mutating,
         )
     )
-    client.create(crd())
-    client.create(
-        MutableObject.new(
-            APIService,
-            "v1.metrics.test",
-            spec={
-                "group": "metrics.test",
-                "version": "v1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "service": {"namespace": NAMESPACE, "name": SERVICE},
-            },
-        )
-    )
+    client.create(gadgets())
+    client.create(metrics_service())
     source = managed(
         client,
         names=["hooks.test"],
@@ -161,27 +151,6 @@ def test_all_kinds_of_configurations_are_injected_where_they_name_the_service(
         assert base64.b64decode(found["clientConfig"]["caBundle"]) == authority
         found = client.get(APIService, "v1.metrics.test").to_dict()["spec"]
         assert base64.b64decode(found["caBundle"]) == authority
-
-
-def crd() -> MutableObject:
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    return MutableObject.new(
-        CRD,
-        "gadgets.test.example",
-        spec={
-            "group": "test.example",
-            "scope": "Namespaced",
-            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": schema},
-                {"name": "v2", "served": True, "storage": False, "schema": schema},
-            ],
-            "conversion": {
-                "strategy": "Webhook",
-                "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": dict(OURS)},
-            },
-        },
-    )
 
 
 def test_it_is_not_ready_and_says_why_until_the_configuration_names_the_service(
@@ -462,3 +431,21 @@ def test_mistakes_are_named() -> None:
         managed(None).run(StopSignal())
     with pytest.raises(OSError, match="it has not started yet"):
         managed(None).pair()
+
+
+def test_a_manager_gives_them_its_client_clock_and_metrics(
+    server: APIServer, client: Client
+) -> None:
+    client.create(configuration())
+    source = ManagedCertificates(
+        SERVICE, SECRET, namespace=NAMESPACE, inject=[(Validating, "widgets")]
+    )
+    metrics = Metrics()
+    hooks = WebhookServer("127.0.0.1:0", certificates=source)
+    manager = Manager(ClientConfig(server=server.url), metrics=metrics, webhook_server=hooks)
+    with running(manager):
+        assert source.health().is_ready
+        assert hooks.health().is_ready
+        assert bundle_of(client) == source.ca_bundle()
+    name = "managed_certificates_rotations_total"
+    assert metrics.value(name, secret="widgets/hooks-tls", certificate="ca") == 1.0
