@@ -1,4 +1,4 @@
-"""The tests on the page of tests, saved and run as its reader does."""
+"""The tests on the pages about tests and webhooks, saved and run as their readers do."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-PAGE = Path(__file__).parents[2] / "docs/testing.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize("name", ["testing.md", "webhooks.md"])
 def test_the_tests_that_the_reader_saves_pass(
+    name: str,
     blocks_of: Callable[[Path], list[Any]],
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    saved = [block for block in blocks_of(PAGE) if block.saved_as]
+    blocks = blocks_of(DOCS / name)
+    saved = [block for block in blocks if block.saved_as.startswith("test_")]
     assert saved
     for block in saved:
         (pytester.path / block.saved_as).write_text(block.text, encoding="utf-8")
