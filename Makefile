@@ -13,7 +13,7 @@ CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/byteco
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench demo test check format soak clean coverage test-lowest fidelity control-plane hunt dist
+.PHONY: bench demo test check format soak clean coverage test-lowest fidelity webhooks control-plane hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -45,6 +45,10 @@ coverage: $(READY)
 # How the embedded server compares with the real one that KUBEBUILDER_ASSETS names.
 fidelity: $(READY)
 	$(BIN)/python -m tests.differential $(ARGS)
+
+# How webhooks of the kit compare with those of controller-runtime, both on the real server.
+webhooks: $(READY)
+	$(BIN)/python -m tests.webhooks.differential $(ARGS)
 
 # Builds a current etcd and kube-apiserver once, into the user's cache folder, and prints where:
 # export KUBEBUILDER_ASSETS=$(make -s control-plane)
