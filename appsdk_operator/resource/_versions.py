@@ -447,7 +447,8 @@ def _call(
         if mine is not None and mine != other:
             data.pop(name, None)
     draft = MutableObject(target, data)
-    before = _plain(old["metadata"])
+    # Decoded again, which is faster than a copy: the function may change the draft's.
+    before: dict[str, Any] = _codec.decode(bytes(_codec.members(old.raw)["metadata"]))
     try:
         result: Any = function(old, draft)
     except ConversionError as error:

@@ -170,6 +170,33 @@ def test_an_annotation_of_somebody_else_is_taken_off(text: str) -> None:
     assert made.annotations == {"a": "b"}
 
 
+def test_an_annotation_that_does_not_fit_the_types_is_taken_off() -> None:
+    """Its functions read one field of it only."""
+
+    def same(old: Object, new: MutableObject) -> None:
+        new["spec"] = {"size": old["spec"]["size"]}
+
+    plain = Kind(group=GROUP, version="v1alpha1", kind="Widget")
+    versions = Versions(V1).older(plain, up=same, down=same, lossless=True)
+    text = '{"apiVersion": "example.com/v1", "spec": {"size": 3, "note": 5}}'
+    old = widget(plain, {"size": 3}, annotations={NAME: text})
+    assert versions.convert(old, V1).spec == Spec(size=3)
+    old = widget(plain, {"size": 3}, annotations={NAME: text.replace("5", '"fine"')})
+    assert versions.convert(old, V1).spec == Spec(size=3, note="fine")
+
+
+def test_a_number_is_no_boolean() -> None:
+    def number(old: Object, new: MutableObject) -> None:
+        new["spec"] = {"on": int(old["spec"]["on"])}
+
+    def same(old: Object, new: MutableObject) -> None: ...
+
+    versions = Versions(HUB).older(OLD, up=same, down=number, lossless=True)
+    old = versions.convert(widget(HUB, {"on": True}), OLD)
+    assert old["spec"] == {"on": 1}
+    assert versions.convert(old, HUB)["spec"]["on"] is True
+
+
 def test_functions_do_not_see_the_annotation() -> None:
     seen = []
 

@@ -188,30 +188,26 @@ class ConversionWebhook:
                     f"{where}: no conversion of {kind or 'no kind'} in the group {group!r} is "
                     f"known here, only of {self!r}"
                 )
-            obj = Object.from_json(_kind(versions, version, where), text)
+            obj = Object.from_json(versions.kind(version), text)
         except ConversionError:
             raise
-        except (DecodeError, ValueError, RecursionError) as error:
+        except (DecodeError, LookupError, ValueError, RecursionError) as error:
             raise ConversionError(f"{where}: {error}") from error
-        where = _name(obj)
         wanted_group, _, wanted_version = wanted.rpartition("/")
         if wanted_group != group:
             raise ConversionError(
-                f"{where} is of the group {group!r}, and {wanted} is of another: objects are "
+                f"{_name(obj)} is of the group {group!r}, and {wanted} is of another: objects are "
                 "converted within their group and kind"
             )
         if wanted_version == version:
             raise ConversionError(
-                f"{where} is of {wanted} already: conversion is not allowed to the same version"
+                f"{_name(obj)} is of {wanted} already: conversion is not allowed to the same "
+                "version"
             )
-        return obj, versions, _kind(versions, wanted_version, where)
-
-
-def _kind(versions: Versions, version: str, where: str) -> Kind[Any, Any]:
-    try:
-        return versions.kind(version)
-    except LookupError as error:
-        raise ConversionError(f"{where}: {error}") from None
+        try:
+            return obj, versions, versions.kind(wanted_version)
+        except LookupError as error:
+            raise ConversionError(f"{_name(obj)}: {error}") from None
 
 
 def _name(obj: Object) -> str:
