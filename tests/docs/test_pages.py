@@ -22,6 +22,7 @@ from appsdk_operator import (
     runtime,
     testing,
     watchers,
+    webhooks,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +92,7 @@ def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None
 
 def test_the_names_in_the_changelog_exist() -> None:
     rooms = [appsdk_operator, cache, client, controllers, manager]
-    rooms += [resource, runtime, testing, watchers]
+    rooms += [resource, runtime, testing, watchers, webhooks]
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for name in set(re.findall(r"`([A-Za-z_]+)`", text)) - {"async", "appsdk_operator"}:
         assert any(hasattr(room, name) for room in rooms), name
