@@ -10,7 +10,11 @@ import msgspec
 
 from appsdk_operator.resource import _deep_json
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._spec_types import encode_hook
+from appsdk_operator.resource._spec_types import (
+    encode_hook,
+    encode_hook_without_none,
+    is_pydantic_model,
+)
 
 __all__ = [
     "PARTIAL_METADATA_KIND",
@@ -208,7 +212,7 @@ def plain_copy(value: Any, path: str = "$") -> Any:
     """A copy in plain, changeable JSON values.
 
     Fields of typed values that are None are left out: to the server null is a value, and not the
-    absence of an optional field. A None in a dict stays.
+    absence of an optional field. A None in a dict or a list stays, also within a typed value.
 
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
@@ -216,7 +220,7 @@ def plain_copy(value: Any, path: str = "$") -> Any:
 
     def leaf(item: Any) -> Any:
         try:
-            return without_none(to_builtins(item))
+            return to_plain(item)
         except _ENCODE_ERRORS as error:
             where = next((at for found, at in _deep_json.walk(value) if found is item), ())
             text = _deep_json.path_text(where, path)
@@ -244,14 +248,57 @@ def _of_one_level(value: Any) -> Any:
     return value if isinstance(value, Mapping) else msgspec.to_builtins(value, enc_hook=encode_hook)
 
 
+def to_plain(value: Any) -> Any:
+    """A typed value as plain JSON values, without the fields of classes that are None.
+
+    Such a field is absent. A None in a mapping or a list is data, and stays.
+
+    Raises:
+        TypeError, ValueError: JSON cannot carry it.
+    """
+    try:
+        plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook_without_none))
+    except RecursionError:
+        return _deep_json.deep_copy(value, _set_fields_of_one_level)
+    _drop_none_fields(value, plain)
+    return plain
+
+
+def _set_fields_of_one_level(value: Any) -> Any:
+    fields = _deep_json.fields_of(value)
+    if isinstance(fields, Mapping):  # of a class, since deep_copy asks for nothing else
+        return {name: item for name, item in fields.items() if item is not None}
+    return msgspec.to_builtins(value, enc_hook=encode_hook_without_none)
+
+
+def _drop_none_fields(value: Any, plain: Any) -> None:
+    """Remove from ``plain`` the fields of classes that are None in ``value``, of which it is made.
+
+    Only ``value`` says what is a field and what a member of a mapping.
+    """
+    pending = [(value, plain)]
+    while pending:
+        made, found = pending.pop()
+        if isinstance(found, list):
+            if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
+                made = [getattr(made, name) for name in made.__struct_fields__]
+                found = found[len(found) - len(made) :]
+            pending.extend(zip(made, found, strict=True))
+        elif not isinstance(found, dict) or is_pydantic_model(type(made)):
+            continue
+        elif isinstance(made, Mapping):
+            pending.extend(zip(made.values(), found.values(), strict=True))
+        else:
+            for name, item in _deep_json.fields_of(made).items():
+                if item is None:
+                    found.pop(name, None)
+                elif name in found:  # others have their default, which the class omits
+                    pending.append((item, found[name]))
+
+
 def lists(value: Any) -> Any:
     """A copy with lists in place of tuples."""
     return _deep_json.deep_copy(value, _unchanged)
-
-
-def without_none(value: Any) -> Any:
-    """A copy without the fields that are None."""
-    return _deep_json.deep_copy(value, _unchanged, keep_none=False)
 
 
 def _unchanged(value: Any) -> Any:

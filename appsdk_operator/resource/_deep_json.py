@@ -250,7 +250,7 @@ def fields_of(value: Any) -> Any:
 # -- Plain values ----------------------------------------------------------------------------
 
 
-def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True) -> Any:
+def deep_copy(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """A copy in plain dicts and lists; ``leaf`` converts values that are not JSON.
 
     The result of ``leaf`` is copied as well.
@@ -258,7 +258,6 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True)
     Args:
         value: mappings, lists and tuples of any depth.
         leaf: called for each value that is neither one of these nor text, number, bool or None.
-        keep_none: whether to keep members of mappings that are None.
 
     Raises:
         RecursionError: a value contains itself.
@@ -292,8 +291,6 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any], *, keep_none: bool = True)
                 else:
                     container[key] = item
                     continue
-            if not keep_none and type(item) is dict:
-                item = {name: child for name, child in item.items() if child is not None}
             container[key] = item
             pending.append((item, depth + 1))
     return holder[0]

@@ -92,7 +92,7 @@ def with_defaults(kind: Kind, parts: Parts) -> Parts:
         view = _view(kind, name)
         if view is not None and parts.get(name) is not None:
             with contextlib.suppress(*_codec.DECODE_ERRORS, TypeError):
-                made[name] = _codec.to_builtins(
+                made[name] = _codec.to_plain(
                     msgspec.convert(parts[name], view, dec_hook=decode_hook)
                 )
     return made

@@ -569,7 +569,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
         Change a typed value (``attrs.evolve``, pydantic's ``model_copy``) and assign it: its
         validators run, and the fields that its type does not know stay. In lists too: items are
-        matched by their ``name`` or by their content. Assigning None removes the field.
+        matched by their ``name`` or by their content. Assigning None removes the field. A field of
+        a class that is None is left out; a None in a mapping or a list within it is written.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
@@ -614,12 +615,12 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             self.data[field] = _codec.plain_copy(value, f"$.{field}")
         else:
             try:
-                new = _codec.to_builtins(value)
+                new = _codec.to_plain(value)
             except (TypeError, ValueError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
             check_typed(self.kind, field, value)
             try:
-                known = _codec.to_builtins(msgspec.convert(current, view, dec_hook=decode_hook))
+                known = _codec.to_plain(msgspec.convert(current, view, dec_hook=decode_hook))
             except _codec.DECODE_ERRORS:  # the new value repairs it
                 known = {}
             self.data[field] = overlay(current, known, new)

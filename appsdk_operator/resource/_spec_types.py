@@ -19,7 +19,9 @@ __all__ = [
     "check_spec_type",
     "decode_hook",
     "encode_hook",
+    "encode_hook_without_none",
     "has_fields",
+    "is_pydantic_model",
     "path_and_problem",
     "schema_hook",
 ]
@@ -129,6 +131,13 @@ def encode_hook(value: Any) -> Any:
     if is_pydantic_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
+def encode_hook_without_none(value: Any) -> Any:
+    """:func:`encode_hook` without a model's fields that are None; members of mappings stay."""
+    if is_pydantic_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return encode_hook(value)
 
 
 def schema_hook(view: Any) -> dict[str, Any]:

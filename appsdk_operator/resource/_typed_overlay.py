@@ -10,20 +10,23 @@ __all__ = ["overlay"]
 
 
 def overlay(current: Any, known: Any, new: Any) -> Any:
-    """``current`` with the changes from ``known`` to ``new``; fields in neither of them stay."""
+    """``current`` with the changes from ``known`` to ``new``; fields in neither of them stay.
+
+    A field that is absent from ``new`` alone is removed; a null is a value like others.
+    """
     if _deep_json.equal(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
     if isinstance(new, list) and isinstance(current, list) and isinstance(known, list):
         return [
-            _codec.without_none(item)
+            _codec.lists(item)
             # Plain items, as in sets, need no overlay.
             if index is None or not isinstance(item, (dict, list))
             else overlay(current[index], known[index], item)
             for item, index in zip(new, _matches(known, new), strict=True)
         ]
-    return _codec.without_none(new)
+    return _codec.lists(new)
 
 
 def _overlay_dict(
@@ -34,13 +37,14 @@ def _overlay_dict(
         if key in new:
             if key in known and _deep_json.equal(new[key], known[key]):
                 merged[key] = value
-            elif new[key] is not None:
+            else:
                 merged[key] = overlay(value, known.get(key), new[key])
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        if key not in current and value is not None and not _deep_json.equal(value, known.get(key)):
-            merged[key] = _codec.without_none(value)
+        is_known = key in known and _deep_json.equal(value, known[key])
+        if key not in current and not is_known:
+            merged[key] = _codec.lists(value)
     return merged
 
 
