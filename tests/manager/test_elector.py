@@ -10,7 +10,7 @@ import pytest
 
 from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost
 from appsdk_operator.runtime import ManualClock, StopSignal
-from tests.manager.lease_fakes import FakeLeases, Running, answer, eventually
+from tests.manager.lease_fakes import PATIENCE, FakeLeases, Running, answer, eventually
 
 
 def test_a_candidate_makes_the_lease_and_leads(leases: FakeLeases) -> None:
@@ -162,6 +162,39 @@ def test_a_stop_in_the_middle_of_a_renewal_releases_all_the_same(
     running.end()
     assert leases.holder() == ""
     assert running.error is None
+
+
+def test_a_stop_in_the_middle_of_an_acquisition_releases_what_is_won_after_the_next_read(
+    leases: FakeLeases,
+) -> None:
+    arrives, is_first = threading.Event(), iter([True])
+
+    def delay(verb: str) -> None:
+        if verb == "create" and next(is_first, False):
+            assert arrives.wait(PATIENCE)
+        elif verb == "create":
+            arrives.set()
+            assert eventually(lambda: leases.holder() == "me")
+
+    leases.fault = delay
+    running = Running(leases, release_on_cancel=True).start()
+    leases.wait_for_calls("create")
+    running.stop()
+    assert leases.calls == ["get", "create", "get", "create", "get", "update"]
+    assert leases.holder() == ""
+    assert not running.started.is_set()
+
+
+def test_a_stop_after_a_refused_acquisition_sends_no_other(leases: FakeLeases) -> None:
+    def refuse(verb: str) -> None:
+        if verb == "create":
+            raise answer(403)
+
+    leases.fault = refuse
+    running = Running(leases, release_on_cancel=True).start()
+    assert eventually(lambda: running.clock.next_deadline() is not None)
+    running.stop()
+    assert leases.calls == ["get", "create", "get"]
 
 
 def test_a_stop_in_the_middle_of_a_first_look_returns_at_once(

@@ -52,6 +52,7 @@ class World:
         self.make = state
         self.last_effect = 0.0
         self.led: list[tuple[float, str]] = []
+        self.writers: list[Process] = []
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.sequence = itertools.count()
         self.margin = options.margin if drift else 0.0
@@ -161,6 +162,8 @@ class World:
         there, back = self.latency(), self.latency()
         state = process.state
         identity = process.identity
+        if isinstance(action, WriteLease):
+            self.writers.append(process)
 
         def clock() -> float:
             return process.clock(self.now)
@@ -265,6 +268,26 @@ def test_after_a_release_another_leads_within_two_point_two_retry_periods(
     world.stop(leader)
     world.run(stopped + 2.2 * options.retry_period + 8 * LATENCY)
     assert world.led[-1][0] > stopped
+    assert world.led[-1][1] != before
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(2, 5), times=st.sampled_from(TIMES))
+@example(seed=2601030205, count=5, times=TIMES[0])
+def test_a_stop_in_the_middle_of_an_acquisition_lets_nobody_wait_for_a_lease_to_end(
+    seed: int, count: int, times: dict[str, float]
+) -> None:
+    options = LeaderElection(id="lock", release_on_cancel=True, **times)
+    world = World(seed, count, options, faults=False)
+    while not world.writers:
+        world.run(world.now + 0.001)
+    first = world.writers[0]
+    before = first.identity
+    world.run(world.now + 2 * LATENCY * world.rng.random())
+    stopped = world.now
+    world.stop(first)
+    world.run(max(stopped, 3.0) + 2.2 * options.retry_period + 12 * LATENCY)
+    assert world.led
     assert world.led[-1][1] != before
 
 

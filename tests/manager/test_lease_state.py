@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import attrs
+import pytest
 
 from appsdk_operator.manager import LeaderElection
 from appsdk_operator.manager._election.lease_state import (
@@ -450,6 +451,71 @@ def test_a_stop_in_the_middle_of_an_acquisition_releases_what_may_have_been_won(
     candidate.state.stop(candidate.now)
     candidate.read(candidate.stored(action.record))
     assert candidate.write().record.holder == ""
+    assert candidate.next() is None
+
+
+@pytest.mark.parametrize(
+    "before", [None, theirs(), theirs(holder="")], ids=["none", "expired", "released"]
+)
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_release_whose_read_overtakes_the_acquisition_leaves_no_holder(
+    before: ObservedLease | None, comes: bool
+) -> None:
+    candidate = Candidate(release_on_cancel=True)
+    candidate.read(before)
+    while not isinstance(action := candidate.next(), WriteLease):
+        if isinstance(action, Wait):
+            candidate.now = action.until
+        else:
+            candidate.state.on_read(candidate.now, before)
+    candidate.state.stop(candidate.now)
+    candidate.read(before)
+    again = candidate.next()
+    assert isinstance(again, WriteLease)
+    assert again.base == before
+    assert (again.record.holder, again.record.transitions) == ("me", action.record.transitions)
+    if comes:  # in the meantime, so this one is refused
+        candidate.state.on_conflict(candidate.now)
+        candidate.read(candidate.stored(action.record))
+    else:
+        candidate.state.on_write(candidate.now, candidate.stored(again.record))
+    assert not candidate.leads
+    assert not candidate.state.has_led
+    assert candidate.write().record.holder == ""
+    assert candidate.next() is None
+
+
+def test_a_release_leaves_the_lease_to_another_who_has_it_instead() -> None:
+    candidate = Candidate(release_on_cancel=True)
+    candidate.read(theirs(holder=""))
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.stop(candidate.now)
+    candidate.read(theirs("2"))
+    assert candidate.next() is None
+
+
+def test_an_acquisition_without_an_answer_is_released_though_a_read_did_not_show_it() -> None:
+    candidate = Candidate(release_on_cancel=True)
+    free = theirs(holder="")
+    candidate.read(free)
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.on_failure(candidate.now)
+    candidate.sleep()
+    candidate.read(free)
+    candidate.state.stop(candidate.now)
+    candidate.read(free)
+    assert candidate.write().record.holder == "me"
+    assert candidate.write().record.holder == ""
+    assert candidate.next() is None
+
+
+def test_an_acquisition_that_was_refused_is_not_repeated_for_the_release() -> None:
+    candidate = Candidate(release_on_cancel=True)
+    candidate.read(None)
+    assert isinstance(candidate.next(), WriteLease)
+    candidate.state.on_failure(candidate.now, is_refused=True)
+    candidate.state.stop(candidate.now)
+    candidate.read(None)
     assert candidate.next() is None
 
 

@@ -151,6 +151,26 @@ def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
         assert sum(made.shares()) == count, "who leaves lets nobody wait for a lease to end"
 
 
+LONG = {"lease_duration": 60.0, "renew_deadline": 5.0, "retry_period": 0.5, "fence_margin": 1.0}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, number=replicas, count=counts)
+def test_who_leaves_while_it_acquires_shards_lets_nobody_wait_for_a_lease_to_end(
+    seed: int, number: int, count: int
+) -> None:
+    options = lease(LONG)
+    assert 4 * for_a_move(options) < options.lease_duration / 2
+    with world(seed, number, count, options, faults=False) as made:
+        while not (first := [replica for replica in made.living if replica.shards._claims]):
+            made.run(made.now + 0.01)
+        made.run(made.now + 6 * LATENCY * made.rng.random())
+        made.leave(first[0], comes_back=False)
+        made.run(max(made.now, 3.0) + 4 * for_a_move(options))
+        assert first[0] not in made.living
+        assert sum(made.shares()) == count
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=seeds, count=st.integers(1, 3), times=some_times)
 def test_replicas_beyond_the_number_of_shards_stand_by(

@@ -15,6 +15,7 @@ from appsdk_operator.manager._election.lease_state import (
     ReadLease,
     WriteLease,
 )
+from appsdk_operator.manager._election.unanswered_writes import may_still_be_carried_out
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 
 __all__ = ["LEASE", "LeaseClient", "LeaseRequests", "LeaseResponse", "observed_lease"]
@@ -63,7 +64,8 @@ class LeaseResponse:
         elif self._is_conflict:
             state.on_conflict(now)
         else:
-            state.on_failure(now)
+            refused = self.error is not None and not may_still_be_carried_out(self.error)
+            state.on_failure(now, is_refused=refused)
 
     @property
     def _is_conflict(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Protocol, Unpack, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import (
-    ApiError,
     ApplyOptions,
     ClientLike,
     ClientWrapper,
@@ -21,13 +20,14 @@ from appsdk_operator.client import (
     SubresourceLike,
     SubresourceUpdateOptions,
     SubresourceWrapper,
-    TransportError,
     WriteOptions,
     checked_before_write,
 )
-from appsdk_operator.manager._election.options import LeadershipLost
-from appsdk_operator.manager._election.unanswered_writes import TrackedWrite
-from appsdk_operator.resource import AnyObject, DecodeError, Kind, Object
+from appsdk_operator.manager._election.unanswered_writes import (
+    TrackedWrite,
+    may_still_be_carried_out,
+)
+from appsdk_operator.resource import AnyObject, Kind, Object
 
 __all__ = ["Fence", "FencedClient"]
 
@@ -168,20 +168,10 @@ def _guarded(fence: Fence) -> Iterator[None]:
             yield
         is_lost = False
     except BaseException as error:
-        is_lost = _may_still_be_carried_out(error)
+        is_lost = may_still_be_carried_out(error)
         raise
     finally:
         write.end(is_lost=is_lost)
-
-
-def _may_still_be_carried_out(error: BaseException) -> bool:
-    """Whether the server may still carry out a write that failed with ``error``."""
-    if isinstance(error, TransportError):
-        return error.sent
-    # A 5xx may mean that the server, or a proxy, stopped waiting for a write that goes on.
-    return not isinstance(error, (LeadershipLost, DecodeError)) and not (
-        isinstance(error, ApiError) and error.status < 500
-    )
 
 
 def _fits(client: FencedClient) -> ClientLike:

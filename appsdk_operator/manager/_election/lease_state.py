@@ -140,6 +140,7 @@ class LeaseState:
         self._is_fast = False
         self._sent_at = -math.inf
         self._may_hold = False  # whether the Lease may name this candidate
+        self._unanswered: WriteLease | None = None  # the server may still carry it out
         self._conflicts = 0
 
     # -- actions ----------------------------------------------------------------------------------
@@ -158,7 +159,8 @@ class LeaseState:
         # Before the request is sent: the record cannot take effect earlier.
         self._sent_at = now
         self._may_hold = True
-        return WriteLease(self._record(wall), self._base, deadline)
+        self._unanswered = WriteLease(self._record(wall), self._base, deadline)
+        return self._unanswered
 
     def stop(self, now: float, last_write: Callable[[], float] = lambda: -math.inf) -> None:
         """End the lead at once, and release the Lease if the options say so. Twice is harmless.
@@ -195,8 +197,13 @@ class LeaseState:
             self._observe(now, lease)
         holder = lease.record.holder if lease is not None else ""
         is_mine = holder == self._identity
-        self._may_hold = self._may_hold and (is_mine or lease is None)
+        is_awaited = self._unanswered is not None and self._unanswered.base == lease
+        self._may_hold = self._may_hold and (is_mine or lease is None or is_awaited)
         match self.phase:
+            case CandidatePhase.RELEASING if is_awaited and not is_mine:
+                # The read has overtaken a write that acquires the Lease. Of that and the same
+                # write once more the server carries out one; what is held then can be released.
+                self._write_at(now, lease, is_fast=False)
             case CandidatePhase.RELEASING if not is_mine:
                 # Unlike client-go, which checks the record that it remembers instead of the one
                 # that it has just read, and so may clear the Lease of the next leader.
@@ -215,8 +222,12 @@ class LeaseState:
         self.contact_at = self.renewed_at = now
         self._observe(now, lease)
         self._conflicts = 0
+        self._unanswered = None
         if self.phase is CandidatePhase.RELEASING:
-            self.phase = CandidatePhase.STOPPED
+            if lease.record.holder == self._identity:
+                self._write_at(now, lease, is_fast=False)
+            else:
+                self.phase = CandidatePhase.STOPPED
         elif self.phase in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             held_until = self._sent_at + self._options.lease_duration
             if self.phase is CandidatePhase.ACQUIRING and now >= held_until:
@@ -233,13 +244,22 @@ class LeaseState:
     def on_conflict(self, now: float) -> None:
         """A write was refused: the Lease has changed, is gone, or exists already."""
         self._conflicts += 1
+        self._unanswered = None
         if self.phase is CandidatePhase.RELEASING and self._conflicts <= _CONFLICTS_AT_ONCE:
             self._read_at(now)
         else:
             self._fall_back(now)
 
-    def on_failure(self, now: float) -> None:
-        """A request has failed, and a write may have been carried out: read the Lease next."""
+    def on_failure(self, now: float, *, is_refused: bool = False) -> None:
+        """A request has failed: read the Lease next.
+
+        Args:
+            now: the time.
+            is_refused: it was a write that the server will never carry out. Default: it may have
+                done so, or may still.
+        """
+        if is_refused:
+            self._unanswered = None
         self._fall_back(now)
 
     # -- helpers ----------------------------------------------------------------------------------
@@ -287,6 +307,16 @@ class LeaseState:
             self._options.record_duration if duration is None else max(0, duration)
         )
 
+    @property
+    def _is_release(self) -> bool:
+        """Whether the next write releases the Lease."""
+        base = self._base
+        return (
+            self.phase is CandidatePhase.RELEASING
+            and base is not None
+            and base.record.holder == self._identity
+        )
+
     def _run_out(self) -> None:
         if self.phase is CandidatePhase.LEADING:
             self._lose(f"it could not be renewed in {self._options.renew_deadline:g} s")
@@ -305,7 +335,7 @@ class LeaseState:
             # A write without a change gets no new version from the server.
             stamp = _micro_time(wall + 1e-6)
         transitions = last.transitions if last is not None else 0
-        if self.phase is CandidatePhase.RELEASING:
+        if self._is_release:
             return LeaseRecord("", 1, stamp, stamp, transitions)
         duration = self._options.record_duration
         if last is None:

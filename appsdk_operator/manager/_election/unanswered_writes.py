@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import final
 
+from appsdk_operator.client import ApiError, TransportError
+from appsdk_operator.manager._election.options import LeadershipLost
+from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import Clock
 
-__all__ = ["TrackedWrite", "UnansweredWrites"]
+__all__ = ["TrackedWrite", "UnansweredWrites", "may_still_be_carried_out"]
 
 
 @final
@@ -80,3 +83,13 @@ class TrackedWrite:
     def end(self, *, is_lost: bool) -> None:
         """The write is over; ``is_lost``: no answer says whether it was carried out."""
         self._writes.finish(self, is_lost=is_lost)
+
+
+def may_still_be_carried_out(error: BaseException) -> bool:
+    """Whether the server may still carry out a write that failed with ``error``."""
+    if isinstance(error, TransportError):
+        return error.sent
+    # A 5xx may mean that the server, or a proxy, stopped waiting for a write that goes on.
+    return not isinstance(error, (LeadershipLost, DecodeError)) and not (
+        isinstance(error, ApiError) and error.status < 500
+    )
