@@ -20,9 +20,10 @@ from appsdk_operator.runtime import StopSignal
 from tests.manager.lease_model import LATENCY, Process, Server
 
 FAULTS_END = 60.0
-CALM = FAULTS_END + 50.0
-"""Whatever slept, was late or was to come back has come by then."""
 STOP_TIMEOUT = 5.0
+CALM = FAULTS_END + 40.0 + STOP_TIMEOUT + 15.0 + 5.0
+"""Whatever slept, was late or was to come back has come by then: one that is told to stop while it
+sleeps wakes after 40 s, leaves, comes back after 15 s, and what it asks for takes its time."""
 LONGEST = 1.0
 """Seconds for which a reconcile lasts at most when there are no faults."""
 
