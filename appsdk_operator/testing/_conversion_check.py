@@ -364,7 +364,7 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
         deadline=None,
         database=None,
         report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list[Any](HealthCheck),
         print_blob=False,
         phases=[Phase.generate, Phase.shrink],
     )

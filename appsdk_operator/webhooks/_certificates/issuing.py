@@ -66,7 +66,7 @@ class X509Issuer:
     ) -> None:
         """Authorities have ``name`` in their subject; lifetimes are in seconds."""
         self._name = name
-        self._key_type = key_type
+        self._key_type: KeyType = key_type
         self._ca_lifetime = ca_lifetime
         self._lifetime = lifetime
 

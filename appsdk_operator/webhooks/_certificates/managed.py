@@ -358,7 +358,8 @@ class ManagedCertificates:
         now = self._clock.time()
         serving = memory.serving
         is_ready = memory.is_ready and serving is not None and serving.is_valid(now)
-        parts = list(dict.fromkeys([*missing, *([failure] if failure else [])]))
+        reasons: list[str] = [*missing, *([failure] if failure else [])]
+        parts = list(dict.fromkeys(reasons))
         if memory.is_ready and serving is not None and not is_ready:
             parts.insert(0, "the certificate has expired")
         if is_ready and serving is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, final
 
 from appsdk_operator.runtime import (
@@ -77,8 +77,8 @@ class _Entry:
                 Sample(_IN_FLIGHT, (self.path,), self.in_flight),
                 *(Sample(_TOTAL, (self.path, code), n) for code, n in self.codes.items()),
             ]
-        own = getattr(self.webhook, "samples", None)
-        return [*found, *own()] if callable(own) else found
+        own: Callable[[], Iterable[Sample]] | None = getattr(self.webhook, "samples", None)
+        return found if own is None else [*found, *own()]
 
 
 @final
