@@ -193,6 +193,22 @@ def test_it_is_ready_only_with_its_certificate(make: Any, certificate: SelfSigne
         assert server.health().is_ready
 
 
+def test_a_certificate_that_is_not_trusted_yet_is_waited_for(
+    make: Any, certificate: SelfSigned
+) -> None:
+    class Untrusted(Late):
+        def pair(self) -> KeyPair:
+            return self.source.pair()
+
+    source = Untrusted(certificate)
+    server = make(certificates=source)
+    with running(server, wait=False):
+        assert not server.wait_until_ready(StopSignal(), 0.05)
+        assert not server.health().is_ready
+        source.has_one.set()
+        assert server.wait_until_ready(StopSignal(), TIMEOUT)
+
+
 def test_a_manager_gives_the_certificates_a_client(make: Any, certificate: SelfSigned) -> None:
     source = Late(certificate)
     server = make(certificates=source)
