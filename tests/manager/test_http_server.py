@@ -571,6 +571,50 @@ def test_a_handler_that_does_not_end_is_named(eventually: Callable[..., None]) -
     assert "request.stop" in str(errors[0])
 
 
+# -- handlers with a time limit --------------------------------------------------------------------
+
+
+def test_the_answer_of_a_late_handler_is_dropped(
+    serve: Any, eventually: Callable[..., None]
+) -> None:
+    begun, go, late, release = (threading.Event() for _ in range(4))
+
+    class Limits:
+        def body_limit(self, path: str, /) -> int:
+            return 10
+
+        def time_limit(self, request: HTTPRequest, /) -> float | None:
+            return 5.0
+
+        def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
+            late.set()
+            release.wait(20)
+            return HTTPResponse(status=500, body=b"late")
+
+    def slow(request: HTTPRequest) -> HTTPResponse:
+        begun.set()
+        go.wait(20)
+        return HTTPResponse(body=b"mine")
+
+    clock = ManualClock()
+    server = HTTPServer("127.0.0.1:0", clock=clock)
+    server.add_handler("/slow", slow, limits=Limits())
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(WHOLE)
+        assert begun.wait(20)
+        clock.advance(5.0)
+        assert late.wait(20)
+        [connection] = server._pool._connections
+        go.set()
+        eventually(lambda: connection.phase == "writing")
+        release.set()
+        answer = read_all(client)
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.endswith(b"\r\n\r\nlate")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
 # -- heads, as h11 reads them ----------------------------------------------------------------------
 
 names = st.sampled_from(["Host", "host", "Accept", "X-a", "Content-Length", "Expect", "Connection"])
