@@ -6,6 +6,7 @@ import base64
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints, overload
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -99,9 +100,11 @@ def custom_resource_definition(
         storage: the version that is stored; default: the hub. For versions only, as all that
             follow.
         service: namespace and name of the conversion webhook's service.
-        path: the path of the webhook at its service; default ``/convert``.
+        path: the path of the webhook at its service, or at a ``url`` without one; default
+            ``/convert``.
         port: the service's port; default 443.
-        url: the webhook's URL, ``https://host:port/convert``, in place of a service.
+        url: the address of the webhook server, ``https://host:port``, in place of a service. A
+            path in it is kept, and ``path`` is not used then.
         ca: the certificates that the API server trusts, in PEM; default: those of its host, or what
             is filled in later.
 
@@ -224,15 +227,13 @@ def _conversion(service: Any, path: str, port: Any, url: str, ca: bytes) -> dict
         raise ValueError(
             f"service={service!r} and url={url!r}: a webhook has one address, give one"
         )
+    if not path.startswith("/"):
+        raise ValueError(f"path={path!r}: begin it with '/', for example '/convert'")
     config: dict[str, Any]
     if url:
-        if not url.startswith("https://"):
-            raise ValueError(f"url={url!r}: API servers call webhooks by https://")
-        config = {"url": url}
+        config = {"url": _full_url(url, path)}
     else:
         namespace, name = _PLACEHOLDER if service is None else _namespace_and_name(service)
-        if not path.startswith("/"):
-            raise ValueError(f"path={path!r}: begin it with '/', for example '/convert'")
         if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise ValueError(f"port={port!r}: use 1 to 65535")
         config = {"service": {"namespace": namespace, "name": name, "path": path, "port": port}}
@@ -242,6 +243,18 @@ def _conversion(service: Any, path: str, port: Any, url: str, ca: bytes) -> dict
         "strategy": "Webhook",
         "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
     }
+
+
+def _full_url(url: str, path: str) -> str:
+    """The URL with its own path, or with ``path`` if it has none."""
+    parts = urlsplit(url)
+    is_https = parts.scheme == "https" and parts.hostname
+    if not is_https or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(
+            f"url={url!r}: API servers call webhooks by https:// only; give host and port, such as "
+            "'https://127.0.0.1:9443', and a path by path="
+        )
+    return url if parts.path.strip("/") else url.rstrip("/") + path
 
 
 def _namespace_and_name(service: Any) -> tuple[str, str]:

@@ -64,6 +64,31 @@ def test_the_webhook_is_a_service_or_a_url() -> None:
     assert url["conversion"]["webhook"]["clientConfig"] == {"url": "https://10.0.0.1:9443/convert"}
 
 
+@pytest.mark.parametrize(
+    ("url", "options", "full"),
+    [
+        ("https://10.0.0.1:9443", {}, "https://10.0.0.1:9443/convert"),
+        ("https://10.0.0.1:9443/", {}, "https://10.0.0.1:9443/convert"),
+        ("https://[::1]:9443", {"path": "/c"}, "https://[::1]:9443/c"),
+        ("https://hooks.example.com/c/d", {}, "https://hooks.example.com/c/d"),
+        ("https://hooks.example.com/c/", {"path": "/d"}, "https://hooks.example.com/c/"),
+    ],
+)
+def test_a_url_without_a_path_gets_that_of_the_webhook(
+    url: str, options: dict[str, Any], full: str
+) -> None:
+    made = spec(widgets(), url=url, **options)["conversion"]["webhook"]["clientConfig"]
+    assert made == {"url": full}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a", "a:9443", "https://", "https://a/?x=1", "https://a/#x", "https://me@a"]
+)
+def test_a_url_that_api_servers_do_not_call_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^url='.*': API servers call webhooks by https:// only"):
+        spec(widgets(), url=url)
+
+
 def test_one_version_needs_no_conversion() -> None:
     assert spec(Versions(V1)) == spec(V1)
     assert "conversion" not in spec(V1)
