@@ -495,7 +495,8 @@ def test_a_server_with_a_delay_that_fails_ends_at_once(
 
     monkeypatch.setattr(server, "_accept_one", broken)
     served = serve(server)
-    served.connect().close()
+    with contextlib.suppress(ConnectionError):  # it may end before the connection is closed
+        served.connect().close()
     served.thread.join(20)
     assert not served.thread.is_alive()
     assert [str(error) for error in served.errors] == ["a bug"]

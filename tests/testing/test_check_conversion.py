@@ -172,14 +172,20 @@ def test_a_defect_on_the_way_down_is_found() -> None:
 
 
 def test_the_smallest_object_is_shown_with_the_difference() -> None:
-    text = failure(with_draft(up, dropped_field))
-    assert text.splitlines() == [
-        "Widget changes v1 → v1alpha1 → v1",
-        '  /spec/color was "", and is "red"',
+    first, difference, shown, converted, remedy = failure(
+        with_draft(up, dropped_field)
+    ).splitlines()
+    assert first == "Widget changes v1 → v1alpha1 → v1"
+    assert difference == '  /spec/color was "", and is "red"'
+    # Without the size or with it: how far a failure is made smaller depends on Hypothesis.
+    assert shown in (
         'the object of v1: {"spec": {"color": ""}}',
-        'in v1alpha1: {"spec": {"color": "", "limits": {"high": 0, "low": 0}, "size": "1"}}',
-        "if v1alpha1 cannot hold it, give lossless=True for v1alpha1, or name it in lossy=",
-    ]
+        'the object of v1: {"spec": {"size": 0, "color": ""}}',
+    )
+    assert converted.startswith('in v1alpha1: {"spec": {"color": "", "limits": {"high": 0')
+    assert remedy == (
+        "if v1alpha1 cannot hold it, give lossless=True for v1alpha1, or name it in lossy="
+    )
 
 
 def test_an_annotation_does_not_hide_a_defect() -> None:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    final,
+    runtime_checkable,
+)
 
 import attrs
 
-from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra
+from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
 from appsdk_operator.client import ApiError, Invalid
 from appsdk_operator.resource import (
     DecodeError,
@@ -73,6 +83,9 @@ _NO_CONTENT: Final = "there is no content to decode"
 class Defaulter(Protocol[SpecT, StatusT]):
     """Completes new and changed objects before they are validated and stored."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def default(self, obj: MutableObject[SpecT, StatusT], /) -> Any:
         """Change ``obj``, or return another object of the same name in its place.
 
@@ -89,6 +102,9 @@ class Validator(Protocol[SpecT_contra, StatusT_contra]):
     Each method may be ``async def``. To refuse it raises :class:`Denied` or an ``ApiError`` such as
     ``Invalid.of(…)``, or returns field errors; see ``ValidationResult`` for other results.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def validate_create(self, new: Object[SpecT_contra, StatusT_contra], /) -> Any:
         """Check an object that would be created."""
@@ -134,6 +150,9 @@ class Defaulting(Generic[SpecT, StatusT]):
     Raises:
         TypeError: the defaulter cannot be called so; the text says what to give.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def __init__(
         self,
@@ -235,6 +254,9 @@ class Validating(Generic[SpecT, StatusT]):
     Raises:
         TypeError: nothing to call, both a validator and functions, or a wrong signature.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def __init__(
         self,

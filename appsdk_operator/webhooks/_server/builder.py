@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Generic, Self, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, final
 
-from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.resource import Kind, Versions, check_kind
 from appsdk_operator.runtime import get_logger, validation
 from appsdk_operator.webhooks._admission.admission import Admission
@@ -55,6 +55,9 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
     The default paths are controller-runtime's: ``/mutate-example-com-v1-widget``,
     ``/validate-example-com-v1-widget`` and ``/convert``.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def __init__(self, host: WebhookHost, kind: Kind[SpecT, StatusT]) -> None:
         """Use :func:`webhook_for`."""
