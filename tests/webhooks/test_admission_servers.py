@@ -47,8 +47,7 @@ from tests.webhooks.conversion_parts import Lane, Spec, Widgets, widget
 
 TIMEOUT = 30.0
 CERTIFICATES = SelfSigned("127.0.0.1")
-# An API server keeps connections open, and no test may leave them.
-LIMITS = HTTPLimits(idle_timeout=0.05, header_timeout=3.0)
+LIMITS = HTTPLimits(header_timeout=3.0)
 _numbers = itertools.count(1)
 
 
