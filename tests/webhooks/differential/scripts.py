@@ -51,6 +51,8 @@ class Difference:
 
     reason: str
     paths: tuple[str, ...]
+    is_certain: bool = True
+    """Whether they always differ."""
 
 
 @attrs.frozen(kw_only=True)
@@ -290,7 +292,11 @@ def _script(area: str, case: dict[str, Any], *, is_last: bool) -> Script:
         because=case.get("because", ""),
         embedded=case.get("embedded", ""),
         differs=tuple(
-            Difference(reason=each["reason"], paths=tuple(each["paths"]))
+            Difference(
+                reason=each["reason"],
+                paths=tuple(each["paths"]),
+                is_certain=not each.get("sometimes", False),
+            )
             for each in case.get("differs", ())
         ),
         is_last=is_last,

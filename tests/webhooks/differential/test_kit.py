@@ -13,6 +13,9 @@ from tests.differential.scripts import version_of
 from tests.webhooks.differential import lanes, programs
 from tests.webhooks.differential.scripts import Script, all_scripts, table
 
+# Some twenty conversations each, on a server that may have all other tests beside it.
+pytestmark = pytest.mark.timeout(600)
+
 AREAS = sorted({script.area for script in all_scripts()})
 NEWEST = "1.36"
 _VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
