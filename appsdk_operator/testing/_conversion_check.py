@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -33,6 +33,8 @@ __all__ = ["check_conversion"]
 __tracebackhide__ = hides_kit_frames
 
 _MOST_LINES: Final = 10
+# A second or two. Afterwards _without_needless_fields takes off what is left.
+_MOST_SHRINKS: Final = 200
 _MOST_CHARACTERS: Final = 600
 # A converter knows some keys of its own at most, so these few show what becomes of others.
 _KEYS: Final = ("a", "example.com/b", "kubectl.kubernetes.io/last-applied-configuration")
@@ -145,6 +147,25 @@ class _Objects:
             st.dictionaries(st.sampled_from(_KEYS), st.sampled_from(["", "x"]), max_size=2),
             st.dictionaries(st.sampled_from(_KEYS), st.text("aé{", max_size=3), max_size=2),
         )
+
+    def smaller(self, obj: Object) -> Iterator[Object]:
+        """The object without one of its optional fields, for each of them."""
+        for part, given in (("spec", self.specs), ("status", self.statuses)):
+            if obj.kind in given:  # whose optional fields are not known
+                continue
+            required = self.schemas[obj.kind.version].get(part, {}).get("required", ())
+            for name in obj.get(part) or ():
+                if name not in required:
+                    draft = obj.mutable_copy()
+                    del draft[part][name]
+                    yield draft.freeze()
+        for part in ("labels", "annotations"):
+            for name in obj.metadata.get(part, ()):
+                draft = obj.mutable_copy()
+                del draft.metadata[part][name]
+                if not draft.metadata[part]:
+                    del draft.metadata[part]
+                yield draft.freeze()
 
     def _part(
         self, kind: Kind, name: str, given: Mapping[Kind, SearchStrategy[Any]]
@@ -354,9 +375,9 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
     from hypothesis import seed as seeded
     from hypothesis import strategies as st
 
-    counts = {"fine": 0}
+    counts = {"fine": 0, "shrunk": 0}
     refusals: list[Exception] = []
-    found: list[BrokenPromise] = []
+    found: list[tuple[Object, Object | None, BrokenPromise]] = []
     changes = st.none() if check.changed_by is None else source.of(check.changed_by)
 
     @settings(
@@ -370,12 +391,15 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
     )
     @given(obj=source.of(check.kind), change=changes)
     def run(obj: Object, change: Object | None) -> None:
+        counts["shrunk"] += bool(found)
+        if counts["shrunk"] > _MOST_SHRINKS:
+            raise _ShrunkError
         try:
             check.run(obj, change)
         except _RefusedError as error:
             refusals[:] = [error]
         except BrokenPromise as error:
-            found[:] = [error]
+            found[:] = [(obj, change, error)]
             raise _FailedError from None
         else:
             counts["fine"] += 1
@@ -383,9 +407,12 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
     search = run if seed is None else seeded(seed)(run)
     try:
         search()
-    except _FailedError:
-        # The last one that ran is the smallest.
-        raise found[0] from found[0].__cause__
+    except (Exception, _ShrunkError):  # or Hypothesis' own error, where it failed only once
+        if not found:
+            raise
+        # The last one that failed is the smallest that Hypothesis has found.
+        error = _without_needless_fields(check, source, *found[0])
+        raise error from error.__cause__
     if refusals and not counts["fine"]:
         raise ValueError(
             f"every {check.kind.kind} was refused, so nothing was checked; the last time with: "
@@ -393,5 +420,32 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
         )
 
 
+def _without_needless_fields(
+    check: _Check, source: _Objects, obj: Object, change: Object | None, error: BrokenPromise
+) -> BrokenPromise:
+    """The same failure of an object with fewer fields."""
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for fewer in source.smaller(obj):
+            try:
+                check.run(fewer, change)
+            except _RefusedError:
+                continue
+            except BrokenPromise as smaller:
+                if _first_line(smaller) == _first_line(error):
+                    obj, error, is_smaller = fewer, smaller, True
+                    break
+    return error
+
+
+def _first_line(error: BrokenPromise) -> str:
+    return str(error).partition("\n")[0]
+
+
 class _FailedError(Exception):
     """One type for all failures, so that Hypothesis takes them for the same."""
+
+
+class _ShrunkError(BaseException):
+    """Ends the shrinking. Not an Exception, which Hypothesis would take for a failure."""
