@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 import hypothesis.strategies as st
 import msgspec
-import pydantic
 import pytest
 from hypothesis import given, settings
 
 from appsdk_operator.resource import Kind, MutableObject, Object, Versions, convert_parts
+
+pydantic = pytest.importorskip("pydantic")
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -39,8 +40,8 @@ class DataclassSpec:
 
 class StructSpec(msgspec.Struct, frozen=True, rename={"note": "theNote"}):
     note: str | None = None
-    free: dict[str, Any] = {}
-    items: list[Any] = []
+    free: dict[str, Any] = pydantic.Field(default={})
+    items: list[Any] = pydantic.Field(default=[])
     anything: Any = None
     nested: StructSpec | None = None
     named: dict[str, StructSpec | None] = {}
@@ -52,11 +53,11 @@ class SparseSpec(StructSpec, frozen=True, omit_defaults=True, tag="Sparse", rena
 
 class ModelSpec(pydantic.BaseModel, frozen=True):
     note: str | None = None
-    free: dict[str, Any] = {}
-    items: list[Any] = []
+    free: dict[str, Any] = pydantic.Field(default={})
+    items: list[Any] = pydantic.Field(default=[])
     anything: Any = None
     nested: ModelSpec | None = None
-    named: dict[str, ModelSpec | None] = {}
+    named: dict[str, ModelSpec | None] = pydantic.Field(default={})
 
 
 CLASSES: list[Any] = [AttrsSpec, DataclassSpec, StructSpec, SparseSpec, ModelSpec]

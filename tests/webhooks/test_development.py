@@ -197,7 +197,10 @@ def test_the_conversion_before_a_killed_process_is_the_one_that_comes_back(
     def copy(old: Object, new: MutableObject) -> None:
         """The same in both."""
 
-    versions = Versions(WIDGET).older(BETA, up=copy, down=copy)
+    # A group of its own: a server takes its time to delete the CRD of another test.
+    widget = Kind(group="example.net", version="v1", kind="Widget")
+    beta = Kind(group="example.net", version="v1beta1", kind="Widget")
+    versions = Versions(widget).older(beta, up=copy, down=copy)
     definition = custom_resource_definition(versions, service=("widgets", "hooks"))
     install_crds(client, [definition])
     child = subprocess.Popen([sys.executable, "-c", "pass"])
@@ -208,11 +211,11 @@ def test_the_conversion_before_a_killed_process_is_the_one_that_comes_back(
     ):
         # What a process of this owner has left.
         url = "https://127.0.0.1:1/convert"
-        crd = client.get(CRD, "widgets.example.com")
-        restore_conversion(client, WIDGET, owner=owner_text("janes-laptop", 7))
-        install_conversion(client, WIDGET, {"url": url}, owner=owner)
+        crd = client.get(CRD, "widgets.example.net")
+        restore_conversion(client, widget, owner=owner_text("janes-laptop", 7))
+        install_conversion(client, widget, {"url": url}, owner=owner)
         server = DevelopmentServer(cluster.config, "widgets")
-        webhook_for(server, WIDGET).convert(versions).complete()
+        webhook_for(server, widget).convert(versions).complete()
         if refusal:
             with pytest.raises(RuntimeError, match=refusal):
                 server.run(StopSignal())
@@ -220,8 +223,8 @@ def test_the_conversion_before_a_killed_process_is_the_one_that_comes_back(
         with running(server):
             conversion = client.get(CRD, crd.name).to_dict()["spec"]["conversion"]
             assert f":{server.port}/" in conversion["webhook"]["clientConfig"]["url"]
-    stored = client.get(CRD, "widgets.example.com")
-    client.delete(CRD, "widgets.example.com")
+    stored = client.get(CRD, "widgets.example.net")
+    client.delete(CRD, "widgets.example.net")
     service = stored.to_dict()["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
     assert service["name"] == "hooks"
 
