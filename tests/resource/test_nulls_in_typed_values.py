@@ -40,8 +40,8 @@ class DataclassSpec:
 
 class StructSpec(msgspec.Struct, frozen=True, rename={"note": "theNote"}):
     note: str | None = None
-    free: dict[str, Any] = pydantic.Field(default={})
-    items: list[Any] = pydantic.Field(default=[])
+    free: dict[str, Any] = {}
+    items: list[Any] = []
     anything: Any = None
     nested: StructSpec | None = None
     named: dict[str, StructSpec | None] = {}
