@@ -63,6 +63,10 @@ class Stored:
     exists: bool = True
     lost: frozenset[str] = frozenset()
     """The authorities that somebody else has taken out, and that are not in again."""
+    unknown: frozenset[str] = frozenset()
+    """The authorities that the Secret had once, but not when the writer of this read it."""
+    known: frozenset[str] = frozenset()
+    """The authorities that there were when this was written."""
 
 
 class ConflictError(Exception):
@@ -93,6 +97,8 @@ class Cluster:
         """Write it in the version that was read; None: it did not exist."""
         if version != (self.secret.version if self.secret.exists else None):
             raise ConflictError
+        if self.secret.exists and self.secret.value is not None:
+            self._check_kept(self.secret.value.trust, content.trust)
         for each in content.trust:
             self.authorities[each.fingerprint] = each
         self.secret = Stored(self._next_version(), self.now, content)
@@ -106,17 +112,34 @@ class Cluster:
         return self.history[name][-1]
 
     def put_target(
-        self, name: str, version: int | None, bundle: tuple[Certificate, ...] | None, ours: bool
+        self,
+        name: str,
+        version: int | None,
+        bundle: tuple[Certificate, ...] | None,
+        ours: bool,
+        content: Content | None = None,
     ) -> None:
+        """Write it in the version that was read, by a replica that has read ``content``."""
         before = self.target(name)
         if version is not None and before.version != version:
             raise ConflictError
         old = {c.fingerprint for c in before.value or ()}
         new = {c.fingerprint for c in bundle or ()}
         lost = (before.lost if ours else before.lost | old) - new
+        stored = set() if content is None else {c.fingerprint for c in content.trust}
+        unknown = frozenset(self.authorities.keys() - stored)
+        if ours:
+            self._check_kept(before.value or (), bundle or ())
+        version, known = self._next_version(), frozenset(self.authorities)
         self.history[name].append(
-            Stored(self._next_version(), self.now, bundle, ours, bundle is not None, lost)
+            Stored(version, self.now, bundle, ours, bundle is not None, lost, unknown, known)
         )
+
+    def _check_kept(self, before: tuple[Certificate, ...], after: tuple[Certificate, ...]) -> None:
+        """No replica takes trust away from an authority that is valid by some clock."""
+        valid = {c.fingerprint for c in before if self.now - SKEW < c.expires}
+        lost = valid - {c.fingerprint for c in after}
+        assert not lost, f"{lost} lost trust"
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass; API servers read what has become older than the lag."""
@@ -192,7 +215,7 @@ class Replica:
                 self.next_look = cluster.now
                 return
             for name, bundles in decision.inject.items():
-                cluster.put_target(name, versions[name], bundles[0], ours=True)
+                cluster.put_target(name, versions[name], bundles[0], True, secret.value)
                 self.next_look = cluster.now
                 yield
         except ConflictError:
@@ -205,6 +228,16 @@ def _target(name: str, stored: Stored, cluster: Cluster) -> plan.Target:
     if not stored.exists:
         return plan.Target(name=name)
     return plan.Target(name=name, version=str(stored.version), bundles=(stored.value,))
+
+
+def _was_lost(authority: str, history: list[Stored]) -> bool:
+    """Whether the last version lacks it because neither the Secret nor the one before had it."""
+    return authority in history[-1].unknown and any(
+        not each.is_ours
+        and authority in each.known
+        and authority not in {c.fingerprint for c in each.value or ()}
+        for each in history
+    )
 
 
 class Model:
@@ -276,7 +309,8 @@ class Model:
             history = self.cluster.history[name]
             gone = frozenset[str]().union(*(e.lost for e in history[history.index(stored) :]))
             if self.cluster.secret_was_touched and (
-                pair.authority in gone or gone >= trusted.keys()
+                _was_lost(pair.authority, history[: history.index(stored) + 1])
+                or gone >= trusted.keys()
             ):
                 return  # it was taken out of the Secret and of the configuration at once
             raise AssertionError(

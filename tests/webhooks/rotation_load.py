@@ -334,8 +334,24 @@ class OldClient:
             pass  # it is being ended
 
 
-def run(*, rate: float, rotations: int, seed: int = 1, report: Callable[[str], object]) -> Figures:
-    """Run the whole, and return what happened."""
+def run(
+    *,
+    rate: float,
+    rotations: int,
+    seed: int = 1,
+    report: Callable[[str], object],
+    is_killed: bool = False,
+) -> Figures:
+    """Run the whole, and return what happened.
+
+    Args:
+        rate: writes a second.
+        rotations: how many.
+        seed: of what is random.
+        report: gets a line after each rotation.
+        is_killed: whether replicas are ended with SIGKILL. Then requests fail that one of them was
+            answering, and those that it gets before it is known to be gone.
+    """
     figures, rng = Figures(), random.Random(seed)
     with contextlib.ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory()))
@@ -384,12 +400,17 @@ def run(*, rate: float, rotations: int, seed: int = 1, report: Callable[[str], o
                 StopSignal().wait(rng.uniform(0.0, 2.5 * rotation_replica.PROPAGATION))
                 victim = replicas.pop(rng.randrange(3))
                 start()
-                victim.process.send_signal(signal.SIGTERM)
-                # The nodes hear a moment later that the pod takes no new connections any more.
-                StopSignal().wait(0.3)
-                route()
+                if is_killed:
+                    route()
+                    victim.process.kill()
+                else:
+                    victim.process.terminate()
+                    # The nodes hear a moment later that the pod takes no new connections any more.
+                    StopSignal().wait(0.3)
+                    route()
                 code = victim.wait()
-                assert code == 0, f"a replica ended with {code}: {victim.log.read_text()[-3000:]}"
+                wanted = -signal.SIGKILL if is_killed else 0
+                assert code == wanted, f"it ended with {code}: {victim.log.read_text()[-3000:]}"
                 figures.ended += 1
                 if certificate_of(client) == before and rng.random() < 0.5:
                     replicas[0].rotate()  # the one that was to do it may be gone
@@ -449,11 +470,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="writes a second")
     parser.add_argument("--rotations", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kill", action="store_true", help="end replicas with SIGKILL")
     options = parser.parse_args()
     figures = run(
         rate=options.rate,
         rotations=options.rotations,
         seed=options.seed,
+        is_killed=options.kill,
         report=lambda line: sys.stdout.write(f"{line}\n") and sys.stdout.flush(),
     )
     sys.stdout.write(f"{figures.text()}\n")

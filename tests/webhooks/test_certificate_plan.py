@@ -8,9 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator.resource import Object, kinds
 from appsdk_operator.webhooks._certificates import plan, secret
 from appsdk_operator.webhooks._certificates.content import Content
 from appsdk_operator.webhooks._certificates.issuing import X509Issuer
+from appsdk_operator.webhooks._certificates.targets import as_target
 from tests.webhooks.certificate_model import LAG, POLICY, FakeIssuer
 
 NOW = 1_000_000.0
@@ -57,6 +59,25 @@ def test_a_record_of_trust_is_believed_only_while_the_targets_show_it() -> None:
     both = attrs.evolve(recorded, trust=(*new.trust, *old.trust))
     memory = decide(memory, 2.0, recorded, target(both, version="3")).memory
     assert memory.serving == new.pair
+
+
+def test_a_restored_secret_gets_back_what_replicas_have_seen_in_it() -> None:
+    issuer = FakeIssuer()
+    old, new = first(issuer), first(issuer)
+    memory = decide(plan.Memory(), 0.0, new, target(new)).memory
+    decision = decide(memory, 1.0, old, target(new))
+    assert set(decision.store.trust) == {*old.trust, *new.trust}
+    assert decision.store.pair == old.pair
+    # Expired ones are not.
+    decision = decide(
+        memory,
+        49_999.0,
+        attrs.evolve(old, pair=issuer.pair(old.authority, POLICY.names, NOW + 40_000)),
+        target(new),
+    )
+    assert new.authority.certificate in decision.store.trust
+    decision = decide(memory, 50_001.0, None, target(new))
+    assert decision.store.authority.certificate.issued == NOW + 50_001.0
 
 
 def test_a_target_that_cannot_be_read_stops_a_rotation_and_one_that_is_gone_does_not() -> None:
@@ -161,3 +182,18 @@ def test_an_authority_in_a_spoiled_secret_signs_again(stored: Any) -> None:
     decision = plan.decide(POLICY, plan.Memory(), observed, now=NOW + 1.0, tick=0.0, issuer=issuer)
     assert decision.store is not None
     assert decision.store.authority == content.authority
+
+
+def test_only_what_matters_of_an_api_service_is_a_change_of_it() -> None:
+    kind = kinds.apiregistration.v1.APIService
+    read = as_target((kind, "v1.a.test")).read
+
+    def version(**fields: Any) -> str:
+        service = {"service": {"namespace": "a", "name": "b"}, **fields.pop("spec", {})}
+        metadata = {"name": "v1.a.test", "uid": "u", **fields}
+        obj = Object.from_dict(kind, {"metadata": metadata, "spec": service})
+        return read(obj, ("a", "b"), frozenset(), "").version
+
+    assert version(resourceVersion="1") == version(resourceVersion="2")
+    assert version(spec={"caBundle": "AAAA"}) != version(spec={"caBundle": "AAAB"}) != version()
+    assert version(uid="v") != version()

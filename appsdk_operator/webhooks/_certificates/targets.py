@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, final
 from urllib.parse import urlsplit
@@ -75,13 +76,15 @@ class CertificateTarget:
             names: a ``url`` with one of these hosts is ours, too.
             annotation: the value that cert-manager's annotation should have; ``""``: any.
         """
-        bundles = [_bundle_of(client) for _, client in self._own(obj, service, names)]
+        clients = [client for _, client in self._own(obj, service, names)]
+        bundles = [_bundle_of(client) for client in clients]
         metadata = obj.to_dict().get("metadata", {})
         problem = "" if bundles else f"{self} names no service {'/'.join(service)}"
         present = _dict(metadata.get("annotations")).get(ANNOTATION)
         return Target(
             name=str(self),
-            version=f"{obj.uid} {metadata.get('generation') or obj.resource_version}",
+            # An APIService has no generation, and its resource version changes with its status.
+            version=f"{obj.uid} {metadata.get('generation') or _digest(clients)}",
             problem=problem,
             bundles=tuple(bundle for bundle, _ in bundles),
             is_clean=all(is_clean for _, is_clean in bundles),
@@ -151,6 +154,11 @@ def as_target(value: object) -> CertificateTarget:
 
 def _same_version(obj: Object) -> dict[str, Any]:
     return {"op": "test", "path": "/metadata/resourceVersion", "value": obj.resource_version}
+
+
+def _digest(clients: Sequence[Mapping[str, Any]]) -> str:
+    texts = [str(client.get("caBundle")) for client in clients]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _host(url: str) -> str:
