@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from appsdk_operator.apiserver._managed_fields import field_sets, merging, ownership, typed_values
 from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owners, TypedObject
-from appsdk_operator.apiserver._managed_fields.shapes import ShapeBuilder
+from appsdk_operator.apiserver._managed_fields.shapes import Shape, ShapeBuilder
+from appsdk_operator.apiserver._values.run_sync import run_sync
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -90,30 +92,39 @@ SETS = OBJECTS.map(lambda obj: typed_values.field_set(obj, SHAPE)) | OBJECTS.map
 )
 
 
+async def _same_version(typed: TypedObject, _version: str) -> TypedObject:
+    return typed
+
+
 def apply(live: Any, config: Any, owners: Owners, who: str, *, force: bool = True) -> Any:
     """The object and its owners after ``who`` applies ``config`` to ``live``."""
-    merged, after = ownership.apply(
-        TypedObject(live, SHAPE, "v1"),
-        TypedObject(config, SHAPE, "v1"),
-        dict(owners),
-        Manager(who, "Apply"),
-        {},
-        lambda typed, _version: typed,
-        force=force,
+    merged, after = run_sync(
+        ownership.apply(
+            TypedObject(live, SHAPE, "v1"),
+            TypedObject(config, SHAPE, "v1"),
+            dict(owners),
+            Manager(who, "Apply"),
+            {},
+            _same_version,
+            force=force,
+        )
     )
     return merged.value, after
 
 
 def update(live: Any, new: Any, owners: Owners, who: str) -> Owners:
     """The owners after ``who`` updates ``live`` to ``new``."""
-    return ownership.update(
-        TypedObject(live, SHAPE, "v1"),
-        TypedObject(new, SHAPE, "v1"),
-        dict(owners),
-        Manager(who, "Update", "v1"),
-        {},
-        lambda typed, _version: typed,
+    after: Owners = run_sync(
+        ownership.update(
+            TypedObject(live, SHAPE, "v1"),
+            TypedObject(new, SHAPE, "v1"),
+            dict(owners),
+            Manager(who, "Update", "v1"),
+            {},
+            _same_version,
+        )
     )
+    return after
 
 
 def differs(one: Any, other: Any) -> bool:
@@ -294,6 +305,122 @@ def test_a_conflict_names_what_is_owned_and_differs(live: Any, config: Any) -> N
     forced, after = apply(live, config, owners, "me")
     assert not differs(forced, merging.merge(live, config, SHAPE))
     assert (Manager("me", "Apply") in after) == bool(typed_values.field_set(config, SHAPE))
+
+
+# -- owners that name their fields in another version --------------------------------------
+
+_MARKED = {"type": "object", "properties": {"a": TEXT, "b": TEXT}}
+_SPECS: dict[str, Any] = {
+    "old": {"title": TEXT, "count": NUMBER, "mark": _MARKED},
+    "new": {"text": TEXT, "count": NUMBER, "mark": _MARKED},
+}
+_OTHER_SHAPES: dict[str, Shape] = {
+    version: ShapeBuilder().custom(
+        {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
+    )
+    for version, spec in _SPECS.items()
+}
+
+
+class Waiting:
+    """An awaitable that is not done at once."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+async def renamed(typed: TypedObject, version: str) -> TypedObject | None:
+    """The title of the old version is the text of the new; other versions are gone."""
+    await Waiting()
+    if version not in _SPECS:
+        return None
+    spec = dict((typed.value or {}).get("spec") or {})
+    for name in ("title", "text"):
+        if name in spec:
+            text = spec.pop(name)
+            spec["title" if version == "old" else "text"] = text
+    return TypedObject({"spec": spec} if spec else {}, _OTHER_SHAPES[version], version)
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for conversions."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value
+
+
+def applied_in(version: str, live: Any, spec: Any, owners: Owners, who: str, *, force: bool) -> Any:
+    """``live``, kept as the new version, after ``who`` applies ``spec`` in ``version``."""
+
+    async def work() -> Any:
+        stored = TypedObject(live, _OTHER_SHAPES["new"], "new")
+        before = await renamed(stored, version)
+        assert before is not None
+        config = TypedObject({"spec": spec}, _OTHER_SHAPES[version], version)
+        me = Manager(who, "Apply")
+        merged, after = await ownership.apply(
+            before, config, dict(owners), me, {}, renamed, force=force
+        )
+        shown = await renamed(merged, "new")
+        assert shown is not None
+        return shown.value, after
+
+    return finished(work())
+
+
+def test_a_field_stays_when_its_owner_applies_again_in_another_version() -> None:
+    obj, owners = applied_in("old", {}, {"title": "a", "count": 1}, {}, "me", force=False)
+    obj, owners = applied_in("new", obj, {"mark": {"a": "a"}}, owners, "them", force=False)
+    obj, owners = applied_in("old", obj, {"title": "b"}, owners, "me", force=False)
+    assert obj == {"spec": {"text": "b", "mark": {"a": "a"}}}
+    assert owners[Manager("me", "Apply")].fields == {"f:spec": {"f:title": {}}}
+
+
+def test_a_conflict_is_found_under_the_name_of_the_owners_version() -> None:
+    obj, owners = applied_in("old", {}, {"title": "a"}, {}, "me", force=False)
+    with pytest.raises(ownership.OwnershipConflict) as refused:
+        applied_in("new", obj, {"text": "b"}, owners, "them", force=False)
+    assert refused.value.fields == {Manager("me", "Apply"): {"f:spec": {"f:title": {}}}}
+    _, owners = applied_in("new", obj, {"text": "b"}, owners, "them", force=True)
+    assert Manager("me", "Apply") not in owners
+
+
+@LAW
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["old", "new"]),
+            st.sampled_from(["me", "them"]),
+            st.none() | LETTERS,
+            st.none() | st.integers(0, 2),
+            st.dictionaries(st.sampled_from("ab"), LETTERS, max_size=2),
+        ),
+        max_size=5,
+    )
+)
+def test_the_version_of_an_apply_makes_no_difference(steps: list[Any]) -> None:
+    def run(version_of: Callable[[str], str]) -> Any:
+        obj: Any = {}
+        owners: Owners = {}
+        for asked, who, text, count, mark in steps:
+            version = version_of(asked)
+            spec = {"title" if version == "old" else "text": text, "count": count, "mark": mark}
+            spec = {name: value for name, value in spec.items() if value not in (None, {})}
+            obj, owners = applied_in(version, obj, spec, owners, who, force=True)
+        return (obj.get("spec") or {}), {
+            manager: canonical(_in_new_names(owner.fields)) for manager, owner in owners.items()
+        }
+
+    assert run(lambda asked: asked) == run(lambda _: "new")
+
+
+def _in_new_names(fields: Any) -> Any:
+    spec = dict(fields.get("f:spec", {}))
+    if "f:title" in spec:
+        spec["f:text"] = spec.pop("f:title")
+    return {"f:spec": spec}
 
 
 def test_fields_of_what_became_atomic_are_owned_as_a_whole() -> None:

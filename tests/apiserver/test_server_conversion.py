@@ -23,10 +23,13 @@ FAILED = "conversion webhook for convert.example.com/v1, Kind=Thing "
 
 
 def definition(hooks: WebhookServer, strategy: str = "Webhook") -> dict[str, Any]:
-    """A definition whose v1 has a size as a string, and whose v2 has it as a number."""
+    """A definition whose v1 has a size as a string and a note, v2 a number and a remark."""
 
     def version(name: str, size: str) -> dict[str, Any]:
-        spec = {"type": "object", "properties": {"size": {"type": size}}}
+        note = {"type": "string"}
+        name_of_note = "note" if name == "v1" else "remark"
+        fields = {"size": {"type": size}, name_of_note: note, "same": note}
+        spec = {"type": "object", "properties": fields}
         status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         properties = {"spec": spec, "status": status}
         return {
@@ -58,7 +61,7 @@ def definition(hooks: WebhookServer, strategy: str = "Webhook") -> dict[str, Any
 
 
 def convert(request: dict[str, Any]) -> dict[str, Any]:
-    """Convert sizes from strings to numbers, or back."""
+    """Convert sizes from strings to numbers and notes to remarks, or back."""
     wanted = request["desiredAPIVersion"]
     found = copy.deepcopy(request["objects"])
     for obj in found:
@@ -66,6 +69,9 @@ def convert(request: dict[str, Any]) -> dict[str, Any]:
         size = obj.get("spec", {}).get("size")
         if size is not None:
             obj["spec"]["size"] = int(size) if wanted.endswith("v2") else str(size)
+        names = ("note", "remark") if wanted.endswith("v2") else ("remark", "note")
+        if names[0] in obj.get("spec", {}):
+            obj["spec"][names[1]] = obj["spec"].pop(names[0])
     return {"result": {"status": "Success"}, "convertedObjects": found}
 
 
@@ -105,6 +111,20 @@ def thing(path: str, name: str, size: Any, **metadata: Any) -> dict[str, Any]:
         "kind": "Thing",
         "metadata": {"name": name, **metadata},
         "spec": {"size": size},
+    }
+
+
+def applied(things: Things, path: str, who: str, **spec: Any) -> Any:
+    """Apply a spec to the thing called a, in the version of ``path``."""
+    config = {**thing(path, "a", 0), "spec": spec}
+    return things.api.patch(f"{path}/a?fieldManager={who}", config, "application/apply-patch+yaml")
+
+
+def owned(obj: Any) -> dict[str, list[str]]:
+    """The fields of the spec that each manager owns."""
+    return {
+        entry["manager"]: sorted(entry["fieldsV1"].get("f:spec", {}))
+        for entry in obj["metadata"]["managedFields"]
     }
 
 
@@ -263,6 +283,70 @@ WRONG: list[tuple[Any, str]] = [
         "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got",
     ),
 ]
+
+
+@promise
+def an_apply_keeps_what_others_applied_in_another_version(things: Things) -> None:
+    assert applied(things, ONE, "me", note="mine", same="s").status == 201
+    assert applied(things, TWO, "them", size=3).status == 200
+    again = applied(things, ONE, "me", note="again")
+    assert (again.status, again["spec"]) == (200, {"note": "again", "size": "3"})
+    assert owned(again) == {"me": ["f:note"], "them": ["f:size"]}
+    assert things.api.get(f"{TWO}/a")["spec"] == {"remark": "again", "size": 3}
+    less = applied(things, TWO, "me", same="s")
+    assert less["spec"] == {"same": "s", "size": 3}
+    assert owned(less) == {"me": ["f:same"], "them": ["f:size"]}
+
+
+@promise
+def a_conflict_names_the_field_as_its_owner_does(things: Things) -> None:
+    assert applied(things, ONE, "me", note="mine").status == 201
+    refused = applied(things, TWO, "them", remark="theirs")
+    assert refused.status == 409
+    assert refused["message"] == ('Apply failed with 1 conflict: conflict with "me": .spec.note')
+    assert applied(things, TWO, "them", remark="mine").status == 200
+    assert owned(things.api.get(f"{ONE}/a")) == {"me": ["f:note"], "them": ["f:remark"]}
+
+
+@promise
+def an_update_takes_over_what_it_changes_of_another_version(things: Things) -> None:
+    assert applied(things, ONE, "me", note="mine", same="s").status == 201
+    things.api.patch(f"{TWO}/a?fieldManager=them", {"spec": {"remark": "theirs"}})
+    found = things.api.get(f"{ONE}/a")
+    assert owned(found) == {"me": ["f:same"], "them": ["f:remark"]}
+    things.api.patch(f"{ONE}/a?fieldManager=third", {"spec": {"note": None, "size": "1"}})
+    assert owned(things.api.get(f"{ONE}/a")) == {"me": ["f:same"], "third": ["f:size"]}
+
+
+@promise
+def an_apply_fails_when_an_owners_version_cannot_be_had(things: Things) -> None:
+    def fails(request: dict[str, Any]) -> Any:
+        metadata = request["objects"][0]["metadata"]
+        # The storage version is converted yet; only what the field manager asks fails.
+        if request["desiredAPIVersion"].endswith("v2"):
+            return {"result": {"status": "Failure", "message": f"not {metadata['name']}"}}
+        return convert(request)
+
+    assert applied(things, ONE, "me", note="mine").status == 201
+    assert applied(things, TWO, "them", size=3).status == 200
+    things.hooks.answers["convert"] = fails
+    failed = applied(things, ONE, "me", note="again")
+    assert (failed.status, failed["message"]) == (500, f"{FAILED}failed: not a")
+    patched = things.api.patch(f"{ONE}/a", {"spec": {"note": "patched"}})
+    assert (patched.status, patched["spec"]["note"]) == (200, "patched")
+    assert "managedFields" not in patched["metadata"]
+
+
+@promise
+def a_field_beyond_the_schema_of_an_owners_version_fails_an_apply(things: Things) -> None:
+    assert applied(things, ONE, "me", note="mine").status == 201
+    assert applied(things, TWO, "them", size=3).status == 200
+    things.hooks.answers["convert"] = changed(lambda obj: obj["spec"].update(more="x"))
+    failed = applied(things, ONE, "me", note="again")
+    assert (failed.status, failed["message"]) == (
+        500,
+        ".spec.more: field not declared in schema",
+    )
 
 
 @promise

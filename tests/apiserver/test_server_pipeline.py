@@ -70,7 +70,7 @@ def put(
     if target.key not in target.served.resource.collection.records:
         return core.writer.create(a_map(core, ""), content(name, **data), options)
 
-    def change(obj: dict[str, Any]) -> dict[str, Any]:
+    async def change(obj: dict[str, Any]) -> dict[str, Any]:
         return {**obj, "data": {**obj.get("data", {}), **data}}
 
     return core.writer.update(target, change, options, patch=True)
@@ -90,7 +90,7 @@ def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
     made = run_sync(put(core, "a"))
     version = made.obj["metadata"]["resourceVersion"]
 
-    def wanted(_old: dict[str, Any]) -> dict[str, Any]:
+    async def wanted(_old: dict[str, Any]) -> dict[str, Any]:
         obj = content("a", mine="1")
         obj["metadata"]["resourceVersion"] = version
         return obj
@@ -104,7 +104,11 @@ def test_an_update_of_a_version_conflicts_when_somebody_else_wrote_meanwhile(
 def test_an_update_without_a_version_overwrites_the_newest_state(core: Core, gate: Gate) -> None:
     run_sync(put(core, "a"))
     gate.meanwhile = lambda: put(core, "a", theirs="1")
-    mine = core.writer.update(a_map(core, "a"), lambda _: content("a", mine="1"), ASKED)
+
+    async def wanted(_old: dict[str, Any]) -> dict[str, Any]:
+        return content("a", mine="1")
+
+    mine = core.writer.update(a_map(core, "a"), wanted, ASKED)
     assert asyncio.run(mine).obj["data"] == {"mine": "1"}
 
 

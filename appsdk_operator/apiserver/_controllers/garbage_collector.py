@@ -299,7 +299,7 @@ class GarbageCollector:
     async def _remove_items(
         self, resource: Resource, record: Record, name: str, unwanted: Callable[[Any], bool]
     ) -> None:
-        def changed(obj: dict[str, Any]) -> dict[str, Any]:
+        async def changed(obj: dict[str, Any]) -> dict[str, Any]:
             metadata = obj["metadata"]
             metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
             return obj

@@ -24,6 +24,7 @@ from appsdk_operator.apiserver._storage.resources import (
     Strategy,
 )
 from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
+from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.runtime import Clock
 
@@ -376,7 +377,8 @@ class CRDController:
         served = self._catalog.find(_GROUP, "v1", "customresourcedefinitions")
         assert served is not None
         present = self._collection.records[key].decode()
-        self._fields.of(served, "status").updated(present, obj, SERVER)
+        # Nothing converts definitions, so nothing is waited for.
+        run_sync(self._fields.of(served, "status").updated(present, obj, SERVER))
         self._putting = True
         try:
             self._storage.put(self._collection, key, obj)

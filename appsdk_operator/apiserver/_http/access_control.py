@@ -31,7 +31,7 @@ from appsdk_operator.apiserver._auth.rbac_objects import EscalationCheck
 from appsdk_operator.apiserver._auth.reviews import Reviews
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http.http_request import HttpRequest
-from appsdk_operator.apiserver._registry.write_requests import Target
+from appsdk_operator.apiserver._registry.write_requests import Change, Target
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.users import (
     ADMIN,
@@ -46,8 +46,6 @@ __all__ = ["AccessControl"]
 _EXTRA_SPACE: Final = (
     "the provided Authorization header contains extra space before the bearer token, and is ignored"
 )
-
-_Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @final
@@ -178,7 +176,7 @@ class AccessControl:
         if self.escalation is not None and resource.group == RBAC_GROUP:
             self.escalation.check(user, resource.plural, target.namespace, target.name, new, None)
 
-    def guarded(self, user: User, target: Target, change: _Change) -> _Change:
+    def guarded(self, user: User, target: Target, change: Change) -> Change:
         """Wrap a change of an object in the authorization checks for ``user``."""
         resource = target.served.resource
         escalation = self.escalation
@@ -187,9 +185,9 @@ class AccessControl:
         ):
             return change
 
-        def guarded(old: dict[str, Any]) -> dict[str, Any]:
+        async def guarded(old: dict[str, Any]) -> dict[str, Any]:
             before = copy.deepcopy(old)
-            new = change(old)
+            new = await change(old)
             if not before:
                 self.check_create(user, target)
             if escalation is not None and resource.group == RBAC_GROUP:

@@ -195,7 +195,7 @@ class ResourceHandler:
             obj = await self._admit(request, obj)
             if options.manager and served.resource.kind not in _UNOWNED:
                 obj.setdefault("metadata", {})
-                self._core.writer.fields.of(served).updated(None, obj, options.manager)
+                await self._core.writer.fields.of(served).updated(None, obj, options.manager)
             reviewed = self._access.reviews.answer(obj, request.user, request.route.namespace)
             return self._write_response(request, reviewed)
         self._access.check_grant(request.user, request.target, obj)
@@ -218,11 +218,14 @@ class ResourceHandler:
         _check_name_given(obj, request.route.name)
         options = attrs.evolve(options, origin=_origin(request))
         wanted = msgspec.json.encode(obj)
+
+        async def change(_old: dict[str, Any]) -> dict[str, Any]:
+            found: dict[str, Any] = msgspec.json.decode(wanted)
+            return found
+
         result = await self._core.writer.update(
             request.target,
-            self._access.guarded(
-                request.user, request.target, lambda _old: msgspec.json.decode(wanted)
-            ),
+            self._access.guarded(request.user, request.target, change),
             options,
             subresource=request.route.subresource,
         )
@@ -237,7 +240,7 @@ class ResourceHandler:
         options = attrs.evolve(options, origin=_origin(request))
         served = request.served
 
-        def change(old: dict[str, Any]) -> dict[str, Any]:
+        async def change(old: dict[str, Any]) -> dict[str, Any]:
             new = patching.apply(request.content_type, request.body, old, served)
             validation = options.field_validation
             new, warnings = patching.decode_patched(
@@ -410,13 +413,13 @@ class ResourceHandler:
                     raise bad_request(f'{why}pkg/runtime/scheme.go:111"') from None
                 raise
 
-        def change(old: dict[str, Any]) -> dict[str, Any]:
+        async def change(old: dict[str, Any]) -> dict[str, Any]:
             before = subresources.scale_of(old, paths, strict=False)
             owners = ScaleOwners(writer.fields, request.served, old)
             if applies:
                 config, _ = apply.configuration(request.body)
                 force = bodies.flag(request.query, "force")
-                scale = owners.applied(before, config, manager, force=force)
+                scale = await owners.applied(before, config, manager, force=force)
             else:
                 wanted: Any
                 if request.verb == "patch":
@@ -428,7 +431,7 @@ class ResourceHandler:
                     uid, found = wanted.get("metadata", {}).get("uid"), old["metadata"]["uid"]
                     if uid and uid != found:
                         raise precondition_failed(request.target, "UID", uid, found)
-                scale = owners.updated(before, wanted, manager)
+                scale = await owners.updated(before, wanted, manager)
             new = subresources.apply_scale(
                 old, scale, paths, request.served.resource, request.route.name
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final, final
 from weakref import WeakKeyDictionary
 
@@ -39,6 +40,7 @@ from appsdk_operator.apiserver._managed_fields.ownership import (
 from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, SCALE, Shape, ShapeBuilder
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._schema.metadata import timestamp
+from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
 from appsdk_operator.apiserver._values.go_text import go_quote
 from appsdk_operator.apiserver._values.status import StatusError, bad_request
@@ -102,7 +104,7 @@ class FieldManagers:
             custom=False,
             shape=SCALE,
             filters={},
-            convert=lambda typed, version: typed if version == typed.api_version else None,
+            convert=_no_other_version,
             fill_zero_values=_unchanged,
             now=self._now,
         )
@@ -133,7 +135,7 @@ class FieldManagers:
             self._builtin = ShapeBuilder(builtin_schemas.data().schemas)
         return self._builtin.shape({"$ref": name})
 
-    def _convert(
+    async def _convert(
         self, served: ServedVersion, typed: TypedObject, api_version: str
     ) -> TypedObject | None:
         if typed.api_version == api_version:
@@ -146,11 +148,31 @@ class FieldManagers:
                     f"request to convert CR to an invalid group/version: {api_version}"
                 )
             return None
-        # A conversion webhook is not called: this function cannot wait.
+        if served.resource.converter is not None:
+            return await self._ask_webhook(typed, source, served, target)
         value = copy.deepcopy(typed.value)
         stored = source.to_storage(value) if source.to_storage is not None else value
         value = target.read(stored)
         return TypedObject(value, self.shape(target), api_version)
+
+    async def _ask_webhook(self, typed: TypedObject, *versions: ServedVersion) -> TypedObject:
+        """Convert an object from the first of the versions through each of the others.
+
+        The real server takes the version of the request as the hub between two others, and does
+        not prune what a webhook returns: a field that the schema does not have is an error.
+        """
+        value, target = typed.value, versions[-1]
+        for source, wanted in pairwise(versions):
+            try:
+                value = await conversion.ask_webhook(value, source, wanted)
+            except StatusError as error:
+                raise ConversionError(error.message) from None
+        shape = self.shape(target)
+        try:
+            merging.check(value, shape)
+        except merging.TypedError as error:
+            raise ConversionError(str(error)) from None
+        return TypedObject(value, shape, target.api_version)
 
     def _version(self, served: ServedVersion, api_version: str) -> ServedVersion | None:
         group, _, version = api_version.rpartition("/")
@@ -161,6 +183,10 @@ class FieldManagers:
             if resource.group == group and resource.collection is served.resource.collection:
                 return resource.versions.get(version)
         return None
+
+
+async def _no_other_version(typed: TypedObject, api_version: str) -> TypedObject | None:
+    return typed if api_version == typed.api_version else None
 
 
 def _unchanged(obj: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +219,7 @@ class FieldManager:
         """Group and version."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def updated(self, live: dict[str, Any] | None, new: dict[str, Any], manager: str) -> None:
+    async def updated(self, live: dict[str, Any] | None, new: dict[str, Any], manager: str) -> None:
         """Set ``managedFields`` in ``new`` for an update of ``live``.
 
         Args:
@@ -210,7 +236,7 @@ class FieldManager:
             self._create(new, manager)
             return
         try:
-            self._update(live, new, managed, manager)
+            await self._update(live, new, managed, manager)
         except ConversionError:
             return
         self._set(new, managed)
@@ -269,13 +295,13 @@ class FieldManager:
         else:
             obj["metadata"].pop("managedFields", None)
 
-    def _update(
+    async def _update(
         self, live: dict[str, Any] | None, new: dict[str, Any], managed: ManagedFields, name: str
     ) -> None:
         me = Manager(name, "Update", self.api_version, self.subresource)
         before = self._typed(self.fill_zero_values(self._zero() if live is None else live))
         after = self._typed(self.fill_zero_values(new))
-        owners = ownership.update(
+        owners = await ownership.update(
             before, after, managed.owners, _CURRENT, self.filters, self.convert
         )
         mine = owners.pop(_CURRENT, None)
@@ -290,7 +316,7 @@ class FieldManager:
 
     # -- apply ------------------------------------------------------------------------------
 
-    def applied(
+    async def applied(
         self, live: dict[str, Any] | None, config: Any, manager: str, *, force: bool
     ) -> dict[str, Any]:
         """Apply ``config`` as ``manager``; return the merged object with its ``managedFields``.
@@ -303,16 +329,16 @@ class FieldManager:
         if live is not None:
             managed = entries.decode(live["metadata"].get("managedFields") or (), trusted=True)
         if not managed.owners and live is not None:
-            self._update(None, live, managed, _BEFORE)
+            await self._update(None, live, managed, _BEFORE)
         try:
-            obj = self._apply(live, config, managed, manager, force=force)
+            obj = await self._apply(live, config, managed, manager, force=force)
         except OwnershipConflict as error:
             disputed = error.fields
             if manager == _KUBECTL and live is not None:
                 disputed = self._without_kubectl_fields(live, disputed)
             if disputed:
                 raise conflict_status(disputed) from None
-            obj = self._apply(live, config, managed, manager, force=True)
+            obj = await self._apply(live, config, managed, manager, force=True)
         except ConversionError as error:
             raise StatusError(500, str(error), reason="") from None
         if manager == _KUBECTL:
@@ -324,7 +350,7 @@ class FieldManager:
         if (group, version, kind) != (self.group, self.version, self.kind):
             raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
 
-    def _apply(
+    async def _apply(
         self,
         live: dict[str, Any] | None,
         config: dict[str, Any],
@@ -340,7 +366,7 @@ class FieldManager:
         self._check(wanted)
         me = Manager(name, "Apply", "", self.subresource)
         before = self._typed(self._zero() if live is None else entries.without_entries(live))
-        merged, owners = ownership.apply(
+        merged, owners = await ownership.apply(
             before, wanted, dict(managed.owners), me, self.filters, self.convert, force=force
         )
         mine = owners.get(me)

@@ -7,7 +7,7 @@ are those of structured-merge-diff's ``merge``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -66,8 +66,10 @@ class TypedObject:
     api_version: str
 
 
-ConvertTo: TypeAlias = Callable[[TypedObject, str], TypedObject | None]
+ConvertTo: TypeAlias = Callable[[TypedObject, str], Awaitable[TypedObject | None]]
 """Convert an object to another version; None if the version no longer exists.
+
+It waits where a webhook converts.
 
 Raises :class:`ConversionError` where the real server fails instead of dropping the owner.
 """
@@ -92,7 +94,7 @@ def _everything(fields: FieldSet) -> FieldSet:
     return fields
 
 
-def update(
+async def update(
     live: TypedObject,
     new: TypedObject,
     owners: Owners,
@@ -101,9 +103,11 @@ def update(
     convert: ConvertTo,
 ) -> Owners:
     """The owners after ``manager`` updates ``live`` to ``new``: it owns what it changed."""
-    owners = _reconcile_owners(live, owners, convert)
+    owners = await _reconcile_owners(live, owners, convert)
     difference = _compare(live, new, filters)
-    owners = _take_from_others(live, new, owners, manager, difference, filters, convert, force=True)
+    owners = await _take_from_others(
+        live, new, owners, manager, difference, filters, convert, force=True
+    )
     mine = owners.get(manager)
     fields = field_sets.difference(mine.fields, difference.removed) if mine is not None else {}
     fields = field_sets.union(field_sets.union(fields, difference.modified), difference.added)
@@ -114,7 +118,7 @@ def update(
     return owners
 
 
-def apply(
+async def apply(
     live: TypedObject,
     config: TypedObject,
     owners: Owners,
@@ -129,16 +133,16 @@ def apply(
     Raises:
         OwnershipConflict: it changes fields of other managers without ``force``.
     """
-    owners = _reconcile_owners(live, owners, convert)
+    owners = await _reconcile_owners(live, owners, convert)
     merged = attrs.evolve(live, value=merging.merge(live.value, config.value, live.shape))
     before = owners.get(manager)
     wanted = typed_values.field_set(config.value, config.shape)
     wanted = filters.get(config.api_version, _everything)(wanted)
     owners[manager] = Owner(wanted, config.api_version, applied=True)
     if before is not None and before.fields:
-        merged = _prune_unapplied(merged, owners, config.api_version, before, convert)
+        merged = await _prune_unapplied(merged, owners, config.api_version, before, convert)
     difference = _compare(live, merged, filters)
-    owners = _take_from_others(
+    owners = await _take_from_others(
         live, merged, owners, manager, difference, filters, convert, force=force
     )
     return merged, owners
@@ -156,7 +160,7 @@ def _compare(old: TypedObject, new: TypedObject, filters: FieldFilters) -> typed
     return found
 
 
-def _take_from_others(
+async def _take_from_others(
     live: TypedObject,
     new: TypedObject,
     owners: Owners,
@@ -177,8 +181,8 @@ def _take_from_others(
             continue
         changes = versions.get(owner.api_version)
         if changes is None:
-            before = convert(live, owner.api_version)
-            after = convert(new, owner.api_version)
+            before = await convert(live, owner.api_version)
+            after = await convert(new, owner.api_version)
             if before is None or after is None:
                 # Owners in a version that no longer exists are dropped.
                 continue
@@ -197,29 +201,29 @@ def _take_from_others(
 # -- fields no longer applied --------------------------------------------------------------
 
 
-def _prune_unapplied(
+async def _prune_unapplied(
     merged: TypedObject, owners: Owners, api_version: str, before: Owner, convert: ConvertTo
 ) -> TypedObject:
     """Remove the fields that the manager applied before, not now, and that no one else owns."""
-    then = convert(merged, before.api_version)
+    then = await convert(merged, before.api_version)
     if then is None:
         return merged
     last = with_named_fields(before.fields, then.shape)
     pruned = attrs.evolve(then, value=typed_values.remove(then.value, last, then.shape))
-    pruned = _restore_owned(then, pruned, owners, convert)
-    restored = convert(pruned, before.api_version)
+    pruned = await _restore_owned(then, pruned, owners, convert)
+    restored = await convert(pruned, before.api_version)
     if restored is None:
         return merged
     removed = field_sets.difference(_members_of(then), _members_of(restored))
     result = typed_values.remove(then.value, field_sets.intersection(removed, last), then.shape)
-    return convert(attrs.evolve(then, value=result), api_version) or merged
+    return await convert(attrs.evolve(then, value=result), api_version) or merged
 
 
 def _members_of(typed: TypedObject) -> FieldSet:
     return with_named_fields(typed_values.field_set(typed.value, typed.shape), typed.shape)
 
 
-def _restore_owned(
+async def _restore_owned(
     merged: TypedObject, pruned: TypedObject, owners: Owners, convert: ConvertTo
 ) -> TypedObject:
     """Restore pruned fields that another manager owns, in whatever version."""
@@ -230,8 +234,8 @@ def _restore_owned(
     # The current version first: others may need its fields to be convertible.
     for api_version in sorted(managed, key=lambda name: name != pruned.api_version):
         fields = managed[api_version]
-        whole = convert(merged, api_version)
-        part = convert(pruned, api_version)
+        whole = await convert(merged, api_version)
+        part = await convert(pruned, api_version)
         if whole is None or part is None:
             continue
         merged = whole
@@ -273,11 +277,12 @@ def _shape_below(shape: Shape | None, element: str) -> Shape | None:
 # -- changes of schemas --------------------------------------------------------------------
 
 
-def _reconcile_owners(live: TypedObject, owners: Owners, convert: ConvertTo) -> Owners:
+async def _reconcile_owners(live: TypedObject, owners: Owners, convert: ConvertTo) -> Owners:
     """The owners with their fields adapted to the present schemas."""
     found: Owners = {}
     for manager, owner in owners.items():
-        typed = live if owner.api_version == live.api_version else convert(live, owner.api_version)
+        is_same = owner.api_version == live.api_version
+        typed = live if is_same else await convert(live, owner.api_version)
         if typed is None:
             found[manager] = owner
             continue

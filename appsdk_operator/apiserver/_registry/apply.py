@@ -8,7 +8,12 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions, WriteResult
+from appsdk_operator.apiserver._registry.write_requests import (
+    Change,
+    Target,
+    WriteOptions,
+    WriteResult,
+)
 from appsdk_operator.apiserver._registry.writes import Writer
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import StatusError, bad_request, conflict
@@ -18,7 +23,6 @@ __all__ = ["APPLY_PATCH", "apply", "configuration"]
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-_Change = Callable[[dict[str, Any]], dict[str, Any]]
 _ATTEMPTS: Final = 100
 _GO_TYPES: Final = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
@@ -92,7 +96,7 @@ async def apply(
     *,
     force: bool,
     subresource: str = "",
-    guarded: Callable[[_Change], _Change] = lambda change: change,
+    guarded: Callable[[Change], Change] = lambda change: change,
     check_new: Callable[[dict[str, Any]], None] = lambda _obj: None,
 ) -> WriteResult:
     """Apply a configuration to an object, and create it if there is none.
@@ -116,8 +120,8 @@ async def apply(
     # The apply itself writes managedFields.
     options = attrs.evolve(options, manager=None, applied=True)
 
-    def change(old: dict[str, Any] | None) -> dict[str, Any]:
-        new = fields.applied(old, config, manager, force=force)
+    async def change(old: dict[str, Any] | None) -> dict[str, Any]:
+        new = await fields.applied(old, config, manager, force=force)
         warnings = _duplicate_warnings(repeated, options)
         if options.origin is not None:
             options.origin.warn(warnings)
@@ -132,7 +136,7 @@ async def apply(
                     target, guarded(change), options, subresource=subresource, patch=True
                 )
             else:
-                new = _check_created(change(None), target)
+                new = _check_created(await change(None), target)
                 check_new(new)
                 result = await writer.create(target, new, options)
         except StatusError:

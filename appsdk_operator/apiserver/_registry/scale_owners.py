@@ -35,15 +35,15 @@ class ScaleOwners:
         self._served = served
         self._entries = obj["metadata"].get("managedFields")
 
-    def updated(self, live: dict[str, Any], wanted: Any, manager: str) -> Any:
+    async def updated(self, live: dict[str, Any], wanted: Any, manager: str) -> Any:
         """The Scale ``wanted`` as an update of ``live``, with its managedFields."""
         if not isinstance(wanted, dict) or not isinstance(wanted.get("metadata", {}), dict):
             return wanted
         new = {**wanted, "metadata": {**wanted.get("metadata", {})}}
-        self._manager.updated(self._shown(live), new, manager)
+        await self._manager.updated(self._shown(live), new, manager)
         return new
 
-    def applied(
+    async def applied(
         self, live: dict[str, Any], config: Any, manager: str, *, force: bool
     ) -> dict[str, Any]:
         """The Scale with ``config`` applied, with its managedFields.
@@ -51,7 +51,7 @@ class ScaleOwners:
         Raises:
             StatusError: 400, 409 or 500: it cannot be applied.
         """
-        scale = self._manager.applied(self._shown(live), config, manager, force=force)
+        scale = await self._manager.applied(self._shown(live), config, manager, force=force)
         if self._served.resource.strategy.custom:
             # The real server always fails here, but reports conflicts first.
             metadata = scale["metadata"]

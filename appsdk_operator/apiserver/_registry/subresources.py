@@ -233,7 +233,7 @@ async def _bind(writer: Writer, target: Target, obj: dict[str, Any], options: Wr
     if problem is not None:
         raise StatusError(500, str(problem), reason="")
 
-    def bind(pod: dict[str, Any]) -> dict[str, Any]:
+    async def bind(pod: dict[str, Any]) -> dict[str, Any]:
         for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             meant, found = obj["metadata"].get(field), pod["metadata"][field]
             if meant and meant != found:

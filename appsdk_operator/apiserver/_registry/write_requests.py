@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, final
 
 import attrs
 
@@ -14,12 +14,17 @@ __all__ = [
     "AdmissionAttributes",
     "AdmissionController",
     "AdmitAll",
+    "Change",
     "DeleteOptions",
     "Origin",
     "Target",
     "WriteOptions",
     "WriteResult",
 ]
+
+
+Change: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Makes the new object from the old one; it may change and keep its argument."""
 
 
 @attrs.frozen

@@ -9,7 +9,6 @@ creation repeats its checks.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any, Final, final
 
 import attrs
@@ -27,6 +26,7 @@ from appsdk_operator.apiserver._registry.write_requests import (
     AdmissionAttributes,
     AdmissionController,
     AdmitAll,
+    Change,
     DeleteOptions,
     Origin,
     Target,
@@ -127,7 +127,7 @@ class Writer:
         _add_warnings(options, prune_and_default(target, obj, options))
         if options.manager is not None:
             _metadata.wipe_system_fields(obj["metadata"])
-            self.fields.of(target.served).updated(None, obj, options.manager)
+            await self.fields.of(target.served).updated(None, obj, options.manager)
 
         def prepare(obj: dict[str, Any]) -> None:
             if not strategy.custom:
@@ -216,7 +216,7 @@ class Writer:
     async def update(
         self,
         target: Target,
-        change: Callable[[dict[str, Any]], dict[str, Any]],
+        change: Change,
         options: WriteOptions,
         *,
         subresource: str = "",
@@ -228,7 +228,7 @@ class Writer:
         Args:
             target: the object.
             change: makes the new object from the stored one, both in the client's version. It is
-                called again for each retry, and may change and keep its argument.
+                called again for each retry.
             options: dry run and field validation.
             subresource: ``"status"`` or another one that changes a part of the object only.
             patch: whether the uid in the object is a field to check rather than a precondition,
@@ -244,10 +244,10 @@ class Writer:
             record = resource.collection.records.get(target.key)
             if record is None:
                 if strategy.create_on_update and not patch and not subresource:
-                    return await self.create(target, change({}), options)
+                    return await self.create(target, await change({}), options)
                 raise not_found(resource.plural, resource.group, target.name)
             old = await conversion.read_record(target.served, record)
-            new = change(target.served.decode(record))
+            new = await change(target.served.decode(record))
             attributes = AdmissionAttributes(
                 operation="UPDATE",
                 target=target,
@@ -279,7 +279,7 @@ class Writer:
         _add_warnings(options, prune_and_default(target, new, options))
         self._check_uid(target, metadata, record, patch=patch)
         if options.manager is not None:
-            self.fields.of(target.served, subresource).updated(old, new, options.manager)
+            await self.fields.of(target.served, subresource).updated(old, new, options.manager)
         new = await self._mutate(admission, attributes)
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
