@@ -79,7 +79,7 @@ hunt: $(READY)
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing]'
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing,cli]'
 	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
 	.venv-lowest/bin/python $(PYTEST) $(ARGS)
 
@@ -92,7 +92,7 @@ test-lowest:
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet -e '.[testing]' --group dev
+	$(BIN)/pip install --quiet -e '.[testing,cli]' --group dev
 	touch $@
 
 clean:

@@ -58,6 +58,7 @@ NAMES = {
         ProfileServer ProfileServerOptions ReadyRunnable Runnable RunnableGroup SHARDS_LABEL
         Shards TLSOptions WarmUpRunnable elector_config
     """,
+    "project": "",
     "resource": """
         AnyObject ConversionError Converter DecodeError EncodeError FieldError
         FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind

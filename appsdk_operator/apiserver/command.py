@@ -16,7 +16,7 @@ from appsdk_operator.apiserver._server import APIServer
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]
 
 _TOKEN: Final = "APPSDK_OPERATOR_APISERVER_TOKEN"  # noqa: S105 - the name of a variable
 _LONGEST_TOKEN: Final = 64 * 1024
@@ -29,21 +29,52 @@ def main(
 
     Args:
         argv: the arguments after the command's name; default: those of the process.
+        until: see :func:`serve`.
+
+    Returns:
+        The status to exit with: 0, or 1 when the server could not be started.
+    """
+    return serve(**vars(_parser().parse_args(argv)), until=until)
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: bool = False,
+    token: str | None = None,
+    token_file: str | None = None,
+    rbac: bool = False,
+    kubeconfig: str | None = None,
+    crd: Sequence[str | Path] = (),
+    until: Callable[[APIServer], None] | None = None,
+) -> int:
+    """Serve a Kubernetes API until SIGINT or SIGTERM.
+
+    Args:
+        host: the address to listen on.
+        port: the TCP port; 0 means any free one.
+        tls: serve HTTPS with an own authority.
+        token: the bearer token to ask for; a warning says that others can see it.
+        token_file: a file with that token; default: the token in the environment's
+            APPSDK_OPERATOR_APISERVER_TOKEN, and without that none.
+        rbac: let roles and bindings decide who may do what.
+        kubeconfig: write a kubeconfig to this file.
+        crd: YAML files with CustomResourceDefinitions.
         until: called with the running server; the command ends when it returns. Default: wait
             for a signal, which needs the main thread.
 
     Returns:
         The status to exit with: 0, or 1 when the server could not be started.
     """
-    options = _parser().parse_args(argv)
     try:
-        crds = [crd for path in options.crd for crd in _definitions(Path(path))]
+        crds = [found for path in crd for found in _definitions(Path(path))]
         server = APIServer(
-            port=options.port,
-            host=options.host,
-            tls=options.tls,
-            token=_token(options),
-            rbac=options.rbac,
+            port=port,
+            host=host,
+            tls=tls,
+            token=_token(token, token_file),
+            rbac=rbac,
             crds=crds,
         )
         server.start()
@@ -51,8 +82,8 @@ def main(
         _print(sys.stderr, f"error: the API server was not started: {error}")
         return 1
     try:
-        if options.kubeconfig:
-            server.write_kubeconfig(options.kubeconfig)
+        if kubeconfig:
+            server.write_kubeconfig(kubeconfig)
         _print(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
         (until or _wait_for_signal)(server)
     finally:
@@ -89,30 +120,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _token(options: argparse.Namespace) -> str | None:
+def _token(token: str | None, token_file: str | None) -> str | None:
     """The bearer token that clients must send; None: none.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: it holds no token, or there are two.
     """
-    if options.token is not None:
-        if options.token_file is not None:
+    if token is not None:
+        if token_file is not None:
             raise ValueError("--token and --token-file: give the file alone")
         _print(
             sys.stderr,
             "warning: --token shows the token to whoever lists processes, and will go: use "
             f"--token-file, or the environment's {_TOKEN}",
         )
-        return str(options.token)
-    if options.token_file is None:
+        return token
+    if token_file is None:
         return os.environ.get(_TOKEN) or None
     # A limit, since a file such as /dev/zero has no end.
-    with Path(options.token_file).open(encoding="utf-8") as file:
+    with Path(token_file).open(encoding="utf-8") as file:
         text = file.read(_LONGEST_TOKEN + 1).strip()
     if not text or len(text) > _LONGEST_TOKEN:
         raise ValueError(
-            f"--token-file={options.token_file}: the file must hold a token of at most "
+            f"--token-file={token_file}: the file must hold a token of at most "
             f"{_LONGEST_TOKEN} characters, and nothing else"
         )
     return text

@@ -1,45 +1,45 @@
-"""The command line: ``appsdk-operator``.
+"""The command line: ``appsdk-operator``, or ``python -m appsdk_operator``.
 
-``appsdk-operator apiserver`` serves a Kubernetes API from memory, for experiments with kubectl;
-``appsdk-operator version`` prints the version.
+``appsdk-operator --help`` lists the commands, ``appsdk-operator COMMAND --help`` explains one, with
+examples. Each command is a module of ``_commands``, imported when it is called.
+
+Exit status: 0 when the command did what it was asked to, 1 when it failed or found something, 2
+for arguments that it does not understand, 130 after Ctrl-C. A command that has more says so in its
+help.
+
+It needs the extra ``cli``: ``pip install 'appsdk-operator[cli]'``; for ``apiserver``, ``version``
+and ``completion`` the extra ``testing`` is enough. Nothing else of the kit imports its packages.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-
-from appsdk_operator._version import __version__
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="appsdk-operator", description="Tools for writing Kubernetes operators."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser(
-        "apiserver",
-        help="serve a Kubernetes API from memory (its own options: apiserver --help)",
-        add_help=False,
-    )
-    commands.add_parser("version", help="print the version")
-    options, rest = parser.parse_known_args(argv)
-    if options.command == "version":
-        if rest:
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        print(__version__)
-        return 0
+    """Run a command.
+
+    Args:
+        argv: the arguments after the program's name; default: those of the process.
+
+    Returns:
+        The status to exit with.
+
+    Raises:
+        SystemExit: with status 0 after ``--help``, with 2 for wrong arguments.
+    """
     try:
-        from appsdk_operator.apiserver.command import main as serve
+        from appsdk_operator.cli import _frame
     except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
         print(
-            f"the API server needs {error.name}: install the extra 'testing', for example with "
-            "pip install 'appsdk-operator[testing]', or '.[testing]' in a checkout",
+            "the command line needs click: install the extra 'cli', for example with "
+            "pip install 'appsdk-operator[cli]', or '.[cli]' in a checkout",
             file=sys.stderr,
         )
         return 1
-    return serve(rest)
+    return _frame.run(sys.argv[1:] if argv is None else argv)

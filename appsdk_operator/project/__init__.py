@@ -1,0 +1,24 @@
+"""What surrounds the code of an operator: files made from it, brought up to date with each change.
+
+Everything here is a function of an App and options: the same input gives the same text, byte for
+byte. Nothing here overwrites what a person edited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import homes, loader
+
+_MODULES: dict[str, tuple[str, ...]] = {}
+
+_HOMES = homes(_MODULES)
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
+
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,78 @@
+"""The examples in the help of each command, typed as they are.
+
+They run in an empty folder, but for what ``PREPARED`` puts there for a command. Those of ``STAYS``
+run until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from appsdk_operator import Kind, custom_resource_definition
+from appsdk_operator.cli import _frame
+
+pytestmark = pytest.mark.programs
+
+PATIENCE = 60.0
+STAYS = {"apiserver"}
+
+
+def crds(folder: Path) -> None:
+    """A file with a CustomResourceDefinition."""
+    widget = Kind(group="example.com", version="v1", kind="Widget")
+    (folder / "crds.yaml").write_text(custom_resource_definition(widget).to_yaml())
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {"apiserver": crds}
+
+
+def examples() -> list[tuple[str, str]]:
+    """The commands with each of their examples."""
+    found = []
+    with click.Context(_frame.program) as context:
+        for name in _frame.program.list_commands(context):
+            command = _frame.program.get_command(context, name)
+            assert isinstance(command, _frame.Command)
+            found += [(name, example) for example in command.examples]
+    return found
+
+
+@pytest.mark.parametrize(("name", "example"), examples())
+def test_the_example_of_a_command_runs(name: str, example: str, tmp_path: Path) -> None:
+    PREPARED.get(name, lambda folder: None)(tmp_path)
+    scripts = Path(sys.executable).parent
+    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    environment = {
+        **kept,
+        "HOME": str(tmp_path),
+        "PATH": f"{scripts}{os.pathsep}{kept['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+    }
+    line = f"exec {example}" if name in STAYS else example
+    with subprocess.Popen(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            if name in STAYS:
+                assert process.stdout is not None
+                assert process.stdout.readline(), f"{shlex.quote(example)} said nothing"
+                process.send_signal(signal.SIGINT)
+            printed, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, printed
+    assert "Traceback" not in printed
