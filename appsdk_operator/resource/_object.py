@@ -725,14 +725,31 @@ def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Obj
     )
 
 
-def view_error(
-    kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception
-) -> _codec.DecodeError:
+class PartError(_codec.DecodeError):
+    """A spec or status does not fit the class of its kind."""
+
+    def __init__(self, text: str, kind: Kind, part: str, path: str, problem: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        """The kind whose class it does not fit."""
+        self.part = part
+        """``spec`` or ``status``."""
+        self.path = path
+        """The field, for example ``spec.jobs[0].name``; or the object that holds it."""
+        self.problem = problem
+        """What is wrong, in the words of msgspec, pydantic or a validator."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartError, (str(self), self.kind, self.part, self.path, self.problem)
+
+
+def view_error(kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception) -> PartError:
     place, problem = path_and_problem(error)
-    return _codec.DecodeError(
+    text = (
         f"{kind.kind} {key}: $.{field}{place} does not fit "
         f"{getattr(view, '__qualname__', view)}: {problem}"
     )
+    return PartError(text, kind, field, f"{field}{place}", problem)
 
 
 def type_fields(kind: Kind) -> dict[str, Any]:

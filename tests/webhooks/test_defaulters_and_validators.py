@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,15 +231,204 @@ def test_a_request_for_another_kind_is_malformed() -> None:
         assert (found["allowed"], found["status"]["code"]) == (False, 400)
 
 
-def test_a_spec_that_does_not_fit_its_class_is_malformed_and_no_failure() -> None:
+def test_a_spec_that_does_not_fit_its_class_is_invalid_and_no_failure() -> None:
     def look(obj: MutableObject[Size, Any]) -> None:
         assert obj.spec
 
     webhook = defaulting(look, TYPED)
     found = answer(webhook, review(object=widget(size="three")))
-    assert found["status"]["code"] == 400
-    assert "$.spec.size" in found["status"]["message"]
+    assert found["status"]["code"] == 422
+    assert found["status"]["reason"] == "Invalid"
+    message = 'Invalid value: "string": must be of type integer or null'
+    assert found["status"]["message"] == (
+        f'Widget.example.com "a" is invalid: spec.size: {message}'
+    )
+    assert found["status"]["details"]["causes"] == [
+        {"reason": "FieldValueTypeInvalid", "message": message, "field": "spec.size"}
+    ]
     assert [sample.value for sample in webhook.samples()] == [0]
+
+
+@attrs.frozen
+class Part:
+    name: str
+    weight: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+@attrs.frozen
+class Parts:
+    parts: list[Part] = attrs.field(factory=list)
+    mode: Literal["a", "b"] = "a"
+
+
+@pytest.mark.parametrize(
+    ("spec", "cause"),
+    [
+        (
+            {"parts": [{"name": "a"}, {"weight": 1}]},
+            ("FieldValueRequired", "Required value", "spec.parts[1].name"),
+        ),
+        (
+            {"parts": [{"name": None}]},
+            (
+                "FieldValueTypeInvalid",
+                'Invalid value: "null": must be of type string',
+                "spec.parts[0].name",
+            ),
+        ),
+        (
+            {"parts": {"name": "a"}},
+            (
+                "FieldValueTypeInvalid",
+                'Invalid value: "object": must be of type array',
+                "spec.parts",
+            ),
+        ),
+        (
+            {"parts": [{"name": "a", "weight": -1}]},
+            ("FieldValueInvalid", "Invalid value: Expected `int` >= 0", "spec.parts[0].weight"),
+        ),
+        (
+            {"mode": "c"},
+            ("FieldValueInvalid", "Invalid value: Invalid enum value 'c'", "spec.mode"),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_the_words_of_kubernetes(
+    spec: dict[str, Any], cause: tuple[str, str, str]
+) -> None:
+    kind = Kind(group="example.com", version="v1", kind="Widget", spec=Parts)
+    found = answer(Admission(Validating(kind, create=read_spec)), review(object=widget(**spec)))
+    (given,) = found["status"]["details"]["causes"]
+    assert (given["reason"], given["message"], given["field"]) == cause
+
+
+NO_INTEGER = "Invalid value: Input should be a valid integer, unable to parse string as an integer"
+
+
+@pytest.mark.parametrize(
+    ("spec", "cause"),
+    [
+        ({}, ("FieldValueRequired", "Required value", "spec.size")),
+        (
+            {"size": "x"},
+            (
+                "FieldValueTypeInvalid",
+                NO_INTEGER,
+                "spec.size",
+            ),
+        ),
+        (
+            {"size": 0},
+            (
+                "FieldValueInvalid",
+                "Invalid value: Input should be greater than 0",
+                "spec.size",
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_a_model_is_refused_in_the_words_of_kubernetes(
+    spec: dict[str, Any], cause: tuple[str, str, str]
+) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model(
+        "Model",
+        __config__=pydantic.ConfigDict(frozen=True),
+        size=(int, pydantic.Field(gt=0)),
+    )
+    kind: Kind[Any, Any] = Kind(group="example.com", version="v1", kind="Widget", spec=model)
+    found = answer(Admission(Validating(kind, create=read_spec)), review(object=widget(**spec)))
+    (given,) = found["status"]["details"]["causes"]
+    assert (given["reason"], given["message"], given["field"]) == cause
+
+
+def read_spec(obj: Object) -> str:
+    return f"create saw {obj.spec}"
+
+
+def read_both(old: Object, new: Object) -> str:
+    return f"update saw {old.spec} {new.spec}"
+
+
+def deleting(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return {**obj, "metadata": metadata}
+
+
+BAD, WORSE, GOOD = widget(size="three"), widget(size=[]), widget(size=3)
+UNCHECKED = (
+    "allowed unchecked, because the stored object cannot be read: spec.size: "
+    'Invalid value: "string": must be of type integer or null'
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new", "functions", "warnings"),
+    [
+        ("DELETE", BAD, None, {"delete": read_spec}, [UNCHECKED]),
+        ("UPDATE", BAD, GOOD, {"update": read_both}, [UNCHECKED]),
+        (
+            "UPDATE",
+            BAD,
+            GOOD,
+            {"update": read_both, "create": read_spec},
+            ["create saw Size(size=3, color=None)"],
+        ),
+        ("UPDATE", BAD, BAD, {"update": read_both}, None),
+        ("UPDATE", BAD, WORSE, {"update": read_both}, None),
+        ("UPDATE", BAD, WORSE, {"update": read_both, "create": read_spec}, None),
+        ("UPDATE", GOOD, BAD, {"update": read_both, "create": read_spec}, None),
+        ("UPDATE", deleting(BAD), deleting(BAD), {"update": read_both}, [UNCHECKED]),
+        (
+            "UPDATE",
+            deleting(BAD),
+            deleting(BAD),
+            {"update": read_both, "create": read_spec},
+            [UNCHECKED],
+        ),
+        ("UPDATE", deleting(GOOD), deleting(BAD), {"update": read_both}, None),
+        ("UPDATE", deleting(WORSE), deleting(BAD), {"update": read_both}, None),
+    ],
+)
+def test_a_stored_object_that_does_not_fit_can_be_repaired_and_deleted_and_not_made_worse(
+    operation: str,
+    old: dict[str, Any],
+    new: dict[str, Any] | None,
+    functions: dict[str, Any],
+    warnings: list[str] | None,
+) -> None:
+    webhook = Admission(Validating(TYPED, **functions))
+    found = answer(webhook, review(operation, object=new, oldObject=old))
+    if warnings is None:
+        assert found["status"]["code"] == 422
+        assert [each["field"] for each in found["status"]["details"]["causes"]] == ["spec.size"]
+    else:
+        assert (found["allowed"], found["warnings"]) == (True, warnings)
+    assert [sample.value for sample in webhook.samples()] == [0]
+
+
+def test_a_defaulter_leaves_an_unreadable_object_alone_that_is_being_deleted() -> None:
+    def look(obj: MutableObject[Size, Any]) -> None:
+        assert obj.spec
+
+    body = review("UPDATE", object=deleting(BAD), oldObject=deleting(BAD))
+    assert answer(defaulting(look, TYPED), body)["allowed"]
+
+
+def test_another_object_that_does_not_fit_its_class_is_a_failure_of_the_function() -> None:
+    other = Object.from_dict(TYPED, BAD)
+
+    def spoil(obj: MutableObject[Size, Any]) -> None:
+        obj.data["spec"] = {"size": "big"}
+        assert obj.spec
+
+    for webhook in (
+        Admission(Validating(TYPED, create=lambda obj: str(other.spec))),
+        defaulting(spoil, TYPED),
+    ):
+        assert answer(webhook, review(object=GOOD))["status"]["code"] == 500
+        assert [sample.value for sample in webhook.samples()] == [1]
 
 
 def test_a_defaulter_that_returns_something_else_is_named() -> None:

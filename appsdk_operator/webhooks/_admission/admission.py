@@ -52,10 +52,14 @@ class Admission:
     >>> webhook.handle(AdmissionRequest("CREATE", pod, object={"metadata": {}})).message
     'closed on Sundays'
 
-    A handler that raises anything but :class:`Denied`, an ``ApiError`` or a ``DecodeError`` has
-    failed: the request is denied with code 500 and the handler's name, whatever the
-    ``failurePolicy`` is; the error is logged with its traceback, and counted. Semantics and texts
-    of verdicts are controller-runtime's ``admission.Webhook``.
+    A handler that raises anything but :class:`Denied`, an ``ApiError`` or a ``DecodeError`` of the
+    request's objects has failed: the request is denied with code 500 and the handler's name,
+    whatever the ``failurePolicy`` is; the error is logged with its traceback, and counted.
+    Semantics and texts of verdicts are controller-runtime's ``admission.Webhook``.
+
+    A new object whose spec or status does not fit the class of its kind is refused as ``Invalid``,
+    with the field, when the handler reads it. If only the stored object does not fit, it can be
+    deleted and repaired: that is allowed, with a warning.
 
     Args:
         handler: answers the requests.

@@ -27,12 +27,14 @@ from appsdk_operator.resource import (
     Kind,
     MutableObject,
     Object,
+    PartError,
     check_kind,
     decode_json,
     encode_json,
     json_diff,
 )
 from appsdk_operator.runtime import settle, validation
+from appsdk_operator.webhooks._admission import unfit
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse, Denied
 
@@ -244,6 +246,11 @@ class Validating(Generic[SpecT, StatusT]):
 
     An operation without a function is allowed, and so is ``CONNECT``.
 
+    A new object whose spec does not fit the kind's class is refused as ``Invalid``, with the field,
+    once the function reads it. If only the stored object does not fit, nobody is kept from
+    repairing or deleting it: ``create`` checks the new object in place of ``update``, and without
+    ``create``, and for a deletion, the request is allowed with a warning.
+
     Args:
         kind: the kind of the objects.
         validator: an object with the methods of :class:`Validator`, or some of them.
@@ -330,7 +337,15 @@ class Validating(Generic[SpecT, StatusT]):
             return AdmissionResponse.errored(400, _NO_CONTENT)
         if function is None:
             return _ALLOWED
-        result = settle(function(*(each.viewed_as(self.kind) for each in objects)))
+        objects = [each.viewed_as(self.kind) for each in objects]
+        try:
+            result = settle(function(*objects))
+        except PartError as error:
+            # A repair of a stored object that does not fit is checked as a new object is.
+            is_repair = operation == "UPDATE" and unfit.is_of_stored_alone(error, *objects)
+            if self._create is None or not is_repair:
+                raise
+            result = settle(self._create(objects[-1]))
         return _ALLOWED if result is None else self._response(request, objects[-1], result)
 
     def _response(
@@ -442,6 +457,11 @@ def answer_of(handler: AdmissionHandler, request: AdmissionRequest) -> Admission
         return denied.response
     except ApiError as error:
         return AdmissionResponse.of_error(error)
+    except PartError as error:
+        found = unfit.response_to(error, request)
+        if found is None:
+            raise
+        return found
     except DecodeError as error:
         return AdmissionResponse.errored(400, str(error))
     if not isinstance(response, AdmissionResponse):
