@@ -342,6 +342,30 @@ def test_what_was_installed_before_a_refusal_is_removed(faulty: Cluster) -> None
         assert installed(client) == []
 
 
+def test_a_storage_that_is_rebuilt_after_a_change_of_the_conversion_is_waited_for(
+    faulty: Cluster, caplog: Any
+) -> None:
+    def copy(old: Object, new: MutableObject) -> None:
+        """The same in both."""
+
+    versions = Versions(WIDGET).older(BETA, up=copy, down=copy)
+    busy = {"message": "storage is (re)initializing", "reason": "TooManyRequests"}
+    with Client(faulty.config) as client:
+        install_crds(client, [custom_resource_definition(versions, service=("widgets", "hooks"))])
+    faulty.server.inject(
+        [
+            FaultRule.answer(429, kind=WIDGET, verb="list", times=2, **busy),
+            FaultRule.answer(429, kind=BETA, verb="watch", times=2, **busy),
+        ]
+    )
+    server = DevelopmentServer(faulty.config, "widgets")
+    webhook_for(server, WIDGET).convert(versions).complete()
+    with running(server), Client(faulty.config) as client:
+        client.watch(BETA).close()
+        assert client.list_page(WIDGET, retry=False).items == []
+    assert "cannot be read yet" not in caplog.text
+
+
 def test_a_removal_that_fails_says_what_to_do(faulty: Cluster, caplog: Any) -> None:
     server = DevelopmentServer(faulty.config, "colors")
     add_color(server)

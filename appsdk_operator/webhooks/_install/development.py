@@ -189,6 +189,9 @@ class DevelopmentServer:
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait until its webhooks are installed and the API server obeys their configurations.
 
+        With conversions it waits up to 10 seconds until objects of the kinds can be read again: a
+        server that rebuilds their storage answers 429 for some moments.
+
         Returns:
             False when stopped, when its run has ended, or after ``timeout`` seconds.
         """

@@ -21,6 +21,7 @@ from appsdk_operator.webhooks._install.install import (
 )
 from appsdk_operator.webhooks._install.owners import Owner
 from appsdk_operator.webhooks._install.probe import Probe
+from appsdk_operator.webhooks._install.storage import await_storage
 from appsdk_operator.webhooks._rules import WebhookRule
 
 __all__ = ["TemporaryInstallation"]
@@ -97,9 +98,12 @@ class TemporaryInstallation:
         for each in leftovers:
             if (each.kind, each.name) not in kept:
                 self._delete(each.kind, each.name)
+        converted: list[Kind] = []
         for path, versions in conversions:
             self._convert(path, versions.hub)
+            converted += versions.kinds
         self._await(self._installed, present=True, stop=stop)
+        self._await_storage(converted, stop)
 
     def remove(self) -> None:
         """Remove what was installed, as far as it is still this process'.
@@ -221,3 +225,12 @@ class TemporaryInstallation:
             )
         except ApiError as error:
             _log.warning("whether the API server obeys webhooks cannot be found out: %s", error)
+
+    def _await_storage(self, kinds: Sequence[Kind], stop: StopSignal | None) -> None:
+        if not kinds or not self._patience:
+            return
+        try:
+            await_storage(self._client, kinds, timeout=self._patience, clock=self._clock, stop=stop)
+        except TimeoutError as error:
+            # A stored object that cannot be converted is to be found out by its error, too.
+            _log.warning("%s", error)
