@@ -95,7 +95,7 @@ class FinalizerLifecycle:
             )
         check_client(client, "get", "patch")
         # The finalizers of this operator's earlier names, each with its in-progress finalizer; and
-        # the objects on which they still have to be replaced, by uid.
+        # the objects on which they still have to be replaced, or removed by a clean-up, by uid.
         self._previous: tuple[tuple[str, str], ...] = ()
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
@@ -300,9 +300,11 @@ class FinalizerLifecycle:
         made: Object | None = obj
         for name, mark in self._previous:
             if made is not None and name in made.finalizers:
-                made = self._put(made, self.finalizer, instead_of=name)
-                if made is not None and mark in obj.finalizers:
+                # The mark first: once the name is replaced, nothing says that the mark is ours.
+                if mark in made.finalizers:
                     made = self._finalizers.remove(made, mark)
+                if made is not None:
+                    made = self._put(made, self.finalizer, instead_of=name)
                 break
         with self._lock:
             self._legacy.discard(obj.uid)
@@ -373,13 +375,14 @@ class FinalizerLifecycle:
 
     def _clean_up(self, obj: Object, notify: NotifyCallback) -> Outcome:
         names = self._our_finalizers_on(obj)
-        is_held = bool(names)
         with self._lock:
-            if not is_held and obj.uid not in self._unprotected:
+            if not names and obj.uid not in self._unprotected:
                 self._write_pending.pop(obj.uid, None)  # this event shows our clean-up
                 return None
             if obj.uid:
                 self._unprotected.add(obj.uid)  # the finalizer may be removed before this succeeds
+                if names and not any(name in self.names for name in names):
+                    self._legacy.add(obj.uid)  # for the next attempt, should this one fail
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _DELETE):
             outcome = self._call(notify, _DELETE, obj, None)
@@ -390,15 +393,19 @@ class FinalizerLifecycle:
         with self._lock:
             self._finalizer_versions.pop(obj.uid, None)
             self._unprotected.discard(obj.uid)
+            self._legacy.discard(obj.uid)
             if obj.uid:
                 self._write_pending[obj.uid] = _DELETE  # for events from before our write
         return outcome
 
     def _our_finalizers_on(self, obj: Object) -> list[str]:
-        """Our finalizers on the object; those of earlier names only if it has no current one."""
+        """Our finalizers on the object; those of earlier names only if it has no current one.
+
+        Nor if it was protected by a current one before: then they are another operator's.
+        """
         present = obj.finalizers
         own = [name for name in self.names if name in present]
-        if own or obj.uid in self._unprotected:
+        if own or (obj.uid in self._unprotected and obj.uid not in self._legacy):
             return own
         return [name for pair in self._previous for name in pair if name in present]
 

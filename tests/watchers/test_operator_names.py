@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 
 import pytest
 
 from appsdk_operator import Manager, Operator
-from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.client import Client, ClientConfig, Forbidden
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import ModelServer, Simulation
 from appsdk_operator.watchers import (
+    ConstantBackoff,
     InformerController,
     KubernetesInformer,
     OpinionatedReconciler,
@@ -203,6 +205,9 @@ class World:
 
     def __init__(self, kind=WIDGET, **options):
         self.seen = []
+        self.failures = []
+        """One for each clean-up that is to fail."""
+        options = {"retry_policy": ConstantBackoff(1.0), **options}
         self.simulation = Simulation(kind, lambda p: [self._make(kind, p)], resync=0.0, **options)
         self.server = self.simulation.server
 
@@ -213,12 +218,28 @@ class World:
             add=lambda obj: self.seen.append("add"),
             sync=lambda obj: self.seen.append("sync"),
             update=lambda _, obj: self.seen.append("update"),
-            delete=lambda obj: self.seen.append("delete"),
+            delete=self._delete,
         )
+
+    def _delete(self, obj):
+        self.seen.append("delete")
+        if self.failures:
+            self.failures.pop()
+            raise ConnectionError("planned")
 
     def finalizers(self):
         obj = self.server.find("a")
         return None if obj is None else obj.finalizers
+
+    def refuse_write(self, number):
+        """Let the process fail at one write, counted from 1."""
+        counted = itertools.count(1)
+
+        def write():
+            if next(counted) == number:
+                raise Forbidden("planned", status=403, reason="Forbidden")
+
+        self.simulation.process.before_write = write
 
 
 @pytest.fixture
@@ -291,6 +312,72 @@ def test_what_is_being_deleted_under_the_old_name_is_cleaned_up(make_world, fina
     world.simulation.settle()
     assert world.finalizers() is None
     assert world.seen == ["delete"]
+
+
+@pytest.mark.parametrize("finalizers", [[OLD], [OLD_MARK], [OLD, OLD_MARK]])
+def test_a_clean_up_under_the_old_name_may_fail_before_it_succeeds(make_world, finalizers):
+    world = make_world()
+    world.failures = [1, 2]
+    world.server.create("a", finalizers=[FOREIGN, *finalizers])
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() == (FOREIGN,)
+    assert world.seen == ["delete"] * 3
+
+
+@pytest.mark.parametrize("finalizers", [[OLD], [OLD_MARK], [OLD, OLD_MARK]])
+def test_a_removal_of_the_old_name_that_fails_is_repeated_without_the_clean_up(
+    make_world, finalizers
+):
+    world = make_world()
+    world.server.create("a", finalizers=finalizers)
+    world.server.delete("a")
+    world.refuse_write(1)
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_mark_that_was_left_over_holds_nothing_up_whichever_write_fails(make_world, number):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD_MARK, OLD])
+    world.refuse_write(number)
+    world.simulation.poll()
+    while world.simulation.handle():
+        pass
+    world.server.change("a", labels={"new": "er"})  # the retry gets the newest state
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() is None
+
+
+def test_an_object_that_is_deleted_before_its_finalizer_was_replaced_is_cleaned_up(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD])
+    world.refuse_write(1)
+    world.failures = [1]
+    world.simulation.poll()
+    while world.simulation.handle():
+        pass
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"] * 2
+
+
+def test_the_old_name_stays_on_a_stripped_object_whose_clean_up_fails_at_first(make_world):
+    world = make_world()
+    world.server.create("a")
+    world.simulation.settle()
+    world.server.change("a", finalizers=[OLD])
+    world.server.delete("a")
+    world.failures = [1]
+    world.simulation.settle()
+    assert world.finalizers() == (OLD,)
+    assert world.seen == ["add", "delete", "delete"]
 
 
 def test_an_older_name_of_ones_own_is_recognised_when_it_is_given(make_world):

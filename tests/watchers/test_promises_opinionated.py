@@ -65,6 +65,9 @@ beginnings = st.sampled_from(
         [Step("spec", "a")],
         [Step("spec", "a"), Step("catch up")],
         [Step("spec", "a"), Step("spec", "b"), Step("catch up")],
+        # A release under another name finds what the one before left, deletions among it.
+        [Step("spec", "a"), Step("spec", "b"), Step("catch up"), Step("rename")],
+        [Step("spec", "a"), Step("catch up"), Step("rename"), Step("delete", "a")],
     ]
 )
 histories = st.builds(lambda beginning, rest: [*beginning, *rest], beginnings, steps)
@@ -319,6 +322,18 @@ def ours(obj: Object) -> list[str]:
     ],
     write_fates=[],
     callback_fates=[],
+)
+# What is deleted under the operator's earlier name fails to be cleaned up at first.
+@example(
+    history=[
+        Step("spec", "a"),
+        Step("catch up"),
+        Step("rename"),
+        Step("delete", "a"),
+        Step("catch up"),
+    ],
+    write_fates=[],
+    callback_fates=[OK, FAIL],
 )
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
     form: str, history: list[Step], write_fates: list[int], callback_fates: list[int]
