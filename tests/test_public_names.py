@@ -61,7 +61,7 @@ NAMES = {
     "project": "",
     "resource": """
         AnyObject ConversionError Converter DecodeError EncodeError FieldError
-        FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind
+        FieldName FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind
         LabelSelection LabelSelector Lines ListPage MergePatch MetadataOnlyError
         MutableObject OMITTED Object ObjectKey ObjectWrapper OwnerReference Patch
         PatchError PatchTestFailed ReadOnlyError Scope SelectorError Spoke

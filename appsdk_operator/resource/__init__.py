@@ -20,6 +20,7 @@ Errors:
 from typing import TYPE_CHECKING
 
 from appsdk_operator._lazy import homes, loader
+from appsdk_operator.resource._class_fields import FieldName as FieldName
 from appsdk_operator.resource._codec import PARTIAL_METADATA_KIND as PARTIAL_METADATA_KIND
 from appsdk_operator.resource._codec import DecodeError as DecodeError
 from appsdk_operator.resource._codec import EncodeError as EncodeError
@@ -130,6 +131,7 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "FieldError",
+    "FieldName",
     "FieldPath",
     "FieldSelection",
     "FieldSelector",

@@ -10,6 +10,7 @@ import msgspec
 
 from appsdk_operator.resource import _deep_json
 from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._renaming import level_to_wire, to_wire
 from appsdk_operator.resource._spec_types import (
     encode_hook,
     encode_hook_without_none,
@@ -208,11 +209,16 @@ def encode(value: Any) -> bytes:
     return bytes(raw)
 
 
-def plain_copy(value: Any, path: str = "$") -> Any:
+def plain_copy(value: Any, path: str = "$", rename: str | None = None) -> Any:
     """A copy in plain, changeable JSON values.
 
     Fields of typed values that are None are left out: to the server null is a value, and not the
     absence of an optional field. A None in a dict or a list stays, also within a typed value.
+
+    Args:
+        value: plain and typed values.
+        path: where it is, for errors.
+        rename: a kind's ``rename``, by which typed values are written.
 
     Raises:
         EncodeError: a value that JSON cannot carry; the text names the path.
@@ -220,7 +226,7 @@ def plain_copy(value: Any, path: str = "$") -> Any:
 
     def leaf(item: Any) -> Any:
         try:
-            return to_plain(item)
+            return to_plain(item, rename)
         except _ENCODE_ERRORS as error:
             where = next((at for found, at in _deep_json.walk(value) if found is item), ())
             text = _deep_json.path_text(where, path)
@@ -232,26 +238,52 @@ def plain_copy(value: Any, path: str = "$") -> Any:
         raise EncodeError(f"{path} contains itself: JSON cannot carry that") from error
 
 
-def to_builtins(value: Any) -> Any:
+def renamed_copy(value: Any, rename: str) -> Any:
+    """A copy in plain values, with the fields of typed values that are None as nulls.
+
+    Raises:
+        EncodeError: a value that JSON cannot carry.
+    """
+    try:
+        return _deep_json.deep_copy(value, lambda item: to_builtins(item, rename))
+    except RecursionError as error:
+        raise EncodeError("$ contains itself: JSON cannot carry that") from error
+    except _ENCODE_ERRORS:
+        return value  # whose encoding says where it is
+
+
+def to_builtins(value: Any, rename: str | None = None) -> Any:
     """A typed value as plain JSON values.
+
+    Args:
+        value: the value.
+        rename: a kind's ``rename``.
 
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
     try:
-        return lists(msgspec.to_builtins(value, enc_hook=encode_hook))
+        plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     except RecursionError:
-        return _deep_json.deep_copy(value, lambda item: _of_one_level(_deep_json.fields_of(item)))
+        return _deep_json.deep_copy(value, lambda item: _of_one_level(item, rename))
+    return plain if rename is None else to_wire(value, plain, rename)
 
 
-def _of_one_level(value: Any) -> Any:
-    return value if isinstance(value, Mapping) else msgspec.to_builtins(value, enc_hook=encode_hook)
+def _of_one_level(value: Any, rename: str | None) -> Any:
+    fields = _deep_json.fields_of(value)
+    if isinstance(fields, Mapping):
+        return fields if rename is None else level_to_wire(value, dict(fields), rename)
+    return msgspec.to_builtins(fields, enc_hook=encode_hook)
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, rename: str | None = None) -> Any:
     """A typed value as plain JSON values, without the fields of classes that are None.
 
     Such a field is absent. A None in a mapping or a list is data, and stays.
+
+    Args:
+        value: the value.
+        rename: a kind's ``rename``.
 
     Raises:
         TypeError, ValueError: JSON cannot carry it.
@@ -259,15 +291,16 @@ def to_plain(value: Any) -> Any:
     try:
         plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook_without_none))
     except RecursionError:
-        return _deep_json.deep_copy(value, _set_fields_of_one_level)
+        return _deep_json.deep_copy(value, lambda item: _set_fields_of_one_level(item, rename))
     _drop_none_fields(value, plain)
-    return plain
+    return plain if rename is None else to_wire(value, plain, rename)
 
 
-def _set_fields_of_one_level(value: Any) -> Any:
+def _set_fields_of_one_level(value: Any, rename: str | None) -> Any:
     fields = _deep_json.fields_of(value)
     if isinstance(fields, Mapping):  # of a class, since deep_copy asks for nothing else
-        return {name: item for name, item in fields.items() if item is not None}
+        found = {name: item for name, item in fields.items() if item is not None}
+        return found if rename is None else level_to_wire(value, found, rename)
     return msgspec.to_builtins(value, enc_hook=encode_hook_without_none)
 
 

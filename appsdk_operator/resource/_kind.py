@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from urllib.parse import quote
 
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
+from appsdk_operator.resource._renaming import STYLES, renamed_view
 from appsdk_operator.resource._spec_types import check_spec_type
 
 __all__ = ["Kind", "Scope"]
@@ -82,6 +83,14 @@ def _check_scope(_: object, __: object, value: object) -> None:
     raise TypeError(f"scope={value!r} is no Scope: give {remedy}")
 
 
+def _check_rename(_: object, __: object, value: object) -> None:
+    if value is not None and (not isinstance(value, str) or value not in STYLES):
+        raise ValueError(
+            f"rename={value!r}: give 'camel', for maxSize on the wire and max_size in Python, or "
+            "leave it out"
+        )
+
+
 def _quoted(what: str, part: str) -> str:
     if part in (".", ".."):
         raise ValueError(f"{what} {part!r} is no name of anything: it would lead to another path")
@@ -105,10 +114,14 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         spec: a frozen attrs class, dataclass, msgspec struct or pydantic model, or another type
             that msgspec can decode into, for ``object.spec``; default: plain read-only JSON values.
         status: the same for ``object.status``.
+        rename: ``"camel"``: the fields of these classes have camelCase names on the wire,
+            ``maxSize`` for ``max_size``, in what is read and written and in the schema of the CRD.
+            Names that a class gives itself win: :class:`FieldName`, ``msgspec.field(name=…)``,
+            aliases of pydantic. Default None: the names are those of the classes.
 
     Raises:
         ValueError: a name that no API server accepts, or a ``spec`` or ``status`` class that is
-            mutable or has no fields.
+            mutable or has no fields; two fields with one name on the wire.
         TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is no Scope,
             or a name no text.
 
@@ -128,6 +141,7 @@ class Kind(Generic[SpecT_co, StatusT_co]):
     scope: Scope = attrs.field(default=Scope.NAMESPACED, validator=_check_scope)
     spec: type[SpecT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
     status: type[StatusT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
+    rename: Literal["camel"] | None = attrs.field(default=None, eq=False, validator=_check_rename)
 
     # Computed once: every object that arrives is compared with it.
     api_version: str = attrs.field(
@@ -140,6 +154,20 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         ),
     )
     """``group/version``, or the version alone for the core group."""
+    spec_view: Any = attrs.field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(lambda self: renamed_view(self.spec, self.rename), takes_self=True),
+    )
+    """What specs are decoded with: ``spec``, and its names on the wire if they differ."""
+    status_view: Any = attrs.field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(lambda self: renamed_view(self.status, self.rename), takes_self=True),
+    )
+    """What statuses are decoded with, as :attr:`spec_view`."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript

@@ -10,11 +10,9 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._spec_types import decode_hook
+from appsdk_operator.resource._renaming import convert
 from appsdk_operator.resource._typed_overlay import overlay
 
 __all__ = [
@@ -81,7 +79,7 @@ def lost_parts(kind: Kind, before: Parts, back: Parts) -> Parts:
     return {
         name: before.get(name)
         for name in {**before, **back}
-        if not _is_same(_view(kind, name), before.get(name), back.get(name))
+        if not _is_same(_view(kind, name), before.get(name), back.get(name), kind.rename)
     }
 
 
@@ -92,9 +90,7 @@ def with_defaults(kind: Kind, parts: Parts) -> Parts:
         view = _view(kind, name)
         if view is not None and parts.get(name) is not None:
             with contextlib.suppress(*_codec.DECODE_ERRORS, TypeError):
-                made[name] = _codec.to_plain(
-                    msgspec.convert(parts[name], view, dec_hook=decode_hook)
-                )
+                made[name] = _codec.to_plain(convert(parts[name], view), kind.rename)
     return made
 
 
@@ -125,17 +121,17 @@ def fits(kind: Kind, parts: Parts) -> bool:
         for name in ("spec", "status"):
             view = _view(kind, name)
             if view is not None and parts.get(name) is not None:
-                msgspec.convert(parts[name], view, dec_hook=decode_hook)
+                convert(parts[name], view)
     except _codec.DECODE_ERRORS:
         return False
     return True
 
 
 def _view(kind: Kind, name: str) -> Any:
-    return {"spec": kind.spec, "status": kind.status}.get(name)
+    return {"spec": kind.spec_view, "status": kind.status_view}.get(name)
 
 
-def _is_same(view: Any, before: Any, back: Any) -> bool:
+def _is_same(view: Any, before: Any, back: Any, rename: str | None) -> bool:
     """Whether two values are equal, or have the same meaning for the type they are read with.
 
     A value with its defaults written out is the same as without. A field that the type does not
@@ -144,8 +140,8 @@ def _is_same(view: Any, before: Any, back: Any) -> bool:
     if before is None or back is None or view is None or _equal(before, back):
         return _equal(before, back)
     try:
-        one = _codec.to_builtins(msgspec.convert(before, view, dec_hook=decode_hook))
-        other = _codec.to_builtins(msgspec.convert(back, view, dec_hook=decode_hook))
+        one = _codec.to_builtins(convert(before, view), rename)
+        other = _codec.to_builtins(convert(back, view), rename)
     except (*_codec.DECODE_ERRORS, TypeError):
         return False
     return _equal(one, other) and _is_part(before, one)

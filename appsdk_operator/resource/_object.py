@@ -32,6 +32,7 @@ from appsdk_operator._generics import (
 from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, raise_read_only
 from appsdk_operator.resource._kind import Kind, check_kind
+from appsdk_operator.resource._renaming import Renamed, convert
 from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
 from appsdk_operator.resource._typed_overlay import overlay
 
@@ -112,13 +113,28 @@ _part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
 def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     """The decoder of one field as type ``view`` (None: as JSON), which skips all other fields."""
     decode = _part_decoders.get((field, view))
-    if decode is None:
+    if decode is None and isinstance(view, Renamed):
+        decode = _part_decoders[field, view] = _renamed_part_decoder(field, view)
+    elif decode is None:
         # The API server treats null as an absent field.
         kind = Any if view is None else Optional[view]  # noqa: UP045 - of a type known at run time
         part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
         decode = _part_decoders[field, view] = msgspec.json.Decoder(
             part, dec_hook=decode_hook
         ).decode
+    return decode
+
+
+def _renamed_part_decoder(field: str, view: Renamed) -> Callable[[bytes], Any]:
+    decode_plain = _part_decoder(field, None)
+
+    def decode(raw: bytes) -> Any:
+        part = decode_plain(raw)
+        value = getattr(part, field)
+        if value is not None:
+            setattr(part, field, view.convert(value))
+        return part
+
     return decode
 
 
@@ -204,7 +220,10 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             TypeError: ``kind`` is no Kind, or ``data`` no mapping.
         """
         check_data(data)
-        return cls.from_json(kind, _codec.encode(with_type_fields(check_kind(kind), data)))
+        whole = with_type_fields(check_kind(kind), data)
+        if kind.rename is not None:
+            whole = _codec.renamed_copy(whole, kind.rename)
+        return cls.from_json(kind, _codec.encode(whole))
 
     @property
     def key(self) -> ObjectKey:
@@ -272,13 +291,13 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             DecodeError: the spec does not fit the kind's type; the text names the JSON path.
             MetadataOnlyError: the object holds metadata only.
         """
-        spec: SpecT_co = self._view("spec", self.kind.spec)
+        spec: SpecT_co = self._view("spec", self.kind.spec_view)
         return spec
 
     @property
     def status(self) -> StatusT_co:
         """The status, as :attr:`spec`."""
-        status: StatusT_co = self._view("status", self.kind.status)
+        status: StatusT_co = self._view("status", self.kind.status_view)
         return status
 
     def _members(self) -> dict[str, Any]:
@@ -309,6 +328,8 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if view is None or raw == b"null":
             return _codec.decode(raw)
         try:
+            if isinstance(view, Renamed):
+                return view.convert(_codec.decode(raw))
             return _codec.decode_as(
                 lambda text: msgspec.json.decode(text, type=view, dec_hook=decode_hook), view, raw
             )
@@ -515,7 +536,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 )
             if field in ("spec", "status"):
                 _check_class(kind, field, value)
-            plain = _codec.plain_copy(value, f"$.{field}")
+            plain = _codec.plain_copy(value, f"$.{field}", kind.rename)
             if field in ("spec", "status"):
                 check_typed(kind, field, value)
             if field == "metadata" and isinstance(plain, dict):
@@ -577,29 +598,29 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             EncodeError: when assigned, a typed value does not fit its own type.
             TypeError: when assigned, it is neither of the kind's type nor a mapping.
         """
-        spec: SpecT = self._view("spec", self.kind.spec)
+        spec: SpecT = self._view("spec", self.kind.spec_view)
         return spec
 
     @spec.setter
     def spec(self, value: SpecT | Mapping[str, Any] | None) -> None:
-        self._assign("spec", self.kind.spec, value)
+        self._assign("spec", self.kind.spec_view, value)
 
     @property
     def status(self) -> StatusT:
         """The status, as :attr:`spec`."""
-        status: StatusT = self._view("status", self.kind.status)
+        status: StatusT = self._view("status", self.kind.status_view)
         return status
 
     @status.setter
     def status(self, value: StatusT | Mapping[str, Any] | None) -> None:
-        self._assign("status", self.kind.status, value)
+        self._assign("status", self.kind.status_view, value)
 
     def _view(self, field: str, view: Any) -> Any:
         value = self.data.get(field)
         if view is None or value is None:
             return value
         try:
-            return msgspec.convert(value, view, dec_hook=decode_hook)
+            return convert(value, view)
         except _codec.DECODE_ERRORS as error:
             raise view_error(self.kind, self.key, field, view, error) from error
 
@@ -609,18 +630,18 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         if value is None:
             self.data.pop(field, None)
         elif view is None or isinstance(value, Mapping):
-            self.data[field] = _codec.plain_copy(value, f"$.{field}")
+            self.data[field] = _codec.plain_copy(value, f"$.{field}", self.kind.rename)
         elif current is None:
             check_typed(self.kind, field, value)
-            self.data[field] = _codec.plain_copy(value, f"$.{field}")
+            self.data[field] = _codec.plain_copy(value, f"$.{field}", self.kind.rename)
         else:
             try:
-                new = _codec.to_plain(value)
+                new = _codec.to_plain(value, self.kind.rename)
             except (TypeError, ValueError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
             check_typed(self.kind, field, value)
             try:
-                known = _codec.to_plain(msgspec.convert(current, view, dec_hook=decode_hook))
+                known = _codec.to_plain(convert(current, view), self.kind.rename)
             except _codec.DECODE_ERRORS:  # the new value repairs it
                 known = {}
             self.data[field] = overlay(current, known, new)
@@ -639,7 +660,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def to_dict(self) -> dict[str, Any]:
         """A copy of the content in plain values."""
-        copied: dict[str, Any] = _codec.plain_copy(self.data)
+        copied: dict[str, Any] = _codec.plain_copy(self.data, rename=self.kind.rename)
         return copied
 
     def to_yaml(self) -> str:
@@ -698,7 +719,8 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
     if view is None or type(value) is not view:
         return
     try:
-        msgspec.convert(_codec.to_builtins(value), view, dec_hook=decode_hook)
+        reader = kind.spec_view if field == "spec" else kind.status_view
+        convert(_codec.to_builtins(value, kind.rename), reader)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
         place, problem = path_and_problem(error)
         raise _codec.EncodeError(

@@ -20,7 +20,8 @@ def _json_of(value: Any) -> bytes:
     """The JSON text of an object, or of plain values that may contain typed ones."""
     if isinstance(value, Object):
         return value.raw
-    return encode_json(_codec.plain_copy(value.data if isinstance(value, MutableObject) else value))
+    plain = value.to_dict() if isinstance(value, MutableObject) else _codec.plain_copy(value)
+    return encode_json(plain)
 
 
 def _lock_version(value: Any) -> str:

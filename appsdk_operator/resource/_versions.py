@@ -318,7 +318,7 @@ def convert_parts(
                 new.data.pop(name, None)
                 setattr(new, name, function(getattr(old, name)))
             else:
-                new.data[name] = _codec.plain_copy(value)
+                new.data[name] = _codec.plain_copy(value, rename=new.kind.rename)
 
     return convert
 
@@ -441,8 +441,8 @@ def _call(
     what = f"{old.kind.kind} {old.key} from {old.kind.version} to {target.version}"
     data = {**old.to_dict(), "apiVersion": target.api_version}
     for name, mine, other in (
-        ("spec", target.spec, old.kind.spec),
-        ("status", target.status, old.kind.status),
+        ("spec", target.spec_view, old.kind.spec_view),
+        ("status", target.status_view, old.kind.status_view),
     ):
         if mine is not None and mine != other:
             data.pop(name, None)

@@ -93,7 +93,9 @@ class RegisteredTarget:
     def read(self, obj: Object) -> Object:
         """The object with the types of :attr:`view`."""
         view, kind = self.view, obj.kind
-        if view is None or (view.spec is kind.spec and view.status is kind.status):
+        if view is None or (
+            view.spec is kind.spec and view.status is kind.status and view.rename == kind.rename
+        ):
             return obj
         # Under a kind that is not the informer's, objects stay as they are.
         return obj.viewed_as(view) if view == kind else obj

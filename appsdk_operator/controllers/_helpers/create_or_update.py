@@ -111,7 +111,7 @@ def create_or_update(
 
     def change(present: Object[SpecT, StatusT]) -> Written[SpecT, StatusT]:
         draft = _mutated(present, mutate)
-        if is_same_json(draft.data, present.to_dict()):
+        if is_same_json(_content(draft), present.to_dict()):
             return Written(OperationResult.UNCHANGED, present)
         return _compared(present, client.update(draft))
 
@@ -140,7 +140,7 @@ def create_or_patch(
     def change(present: Object[SpecT, StatusT]) -> Written[SpecT, StatusT]:
         nonlocal has_patched
         draft = _mutated(present, mutate)
-        fields = create_merge_patch(present.to_dict(), draft.data)
+        fields = create_merge_patch(present.to_dict(), _content(draft))
         status = {name: fields.pop(name) for name in ("status",) if name in fields}
         now = present
         if fields:
@@ -251,6 +251,11 @@ def _new(obj: AnyObject[SpecT, StatusT]) -> MutableObject[SpecT, StatusT]:
     for field in _SERVER_FIELDS:
         draft.metadata.pop(field, None)
     return draft
+
+
+def _content(draft: MutableObject) -> dict[str, Any]:
+    """The content of a draft; without a copy, unless the kind writes typed values its own way."""
+    return draft.data if draft.kind.rename is None else draft.to_dict()
 
 
 def _mutated(

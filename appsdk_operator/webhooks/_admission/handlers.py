@@ -184,6 +184,8 @@ class Defaulting(Generic[SpecT, StatusT]):
         draft = MutableObject(self.kind, decode_json(raw))
         returned = settle(self._function(draft))
         after = draft.data if returned is None else self._content_of(returned)
+        if self.kind.rename is not None:
+            after = MutableObject(self.kind, after).to_dict()
         text = encode_json(after)
         before = decode_json(raw)
         # As JSON, because for Python 1, 1.0 and True are equal.

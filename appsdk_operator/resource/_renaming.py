@@ -1,0 +1,400 @@
+"""Names on the wire that differ from those of the classes: ``rename`` of a kind.
+
+Reading translates the keys of plain JSON values by the types of the class, before msgspec or
+pydantic sees them. Writing translates by the instances, so that it needs no types.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.resource._class_fields import (
+    ClassField,
+    alternatives,
+    array_items,
+    class_fields,
+    class_of,
+    is_named_tuple,
+    is_typed_dict,
+    mapping_types,
+    model_extra_name,
+)
+from appsdk_operator.resource._spec_types import (
+    decode_hook,
+    has_fields,
+    is_pydantic_model,
+    path_and_problem,
+)
+
+__all__ = ["STYLES", "Renamed", "convert", "level_to_wire", "renamed_view", "to_wire"]
+
+_MISSING: Final = re.compile(r"(Object missing required field `)([^`]+)(`)")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
+# A key that no class has: msgspec names it in its error if the class forbids unknown fields.
+_HIDDEN: Final = "\0"
+
+
+def camel(name: str) -> str:
+    """``maxSize`` for ``max_size``, as msgspec's ``rename="camel"``.
+
+    >>> camel("max_size"), camel("from_"), camel("maxSize")
+    ('maxSize', 'from', 'maxSize')
+    """
+    bare = name.lstrip("_")
+    first, *rest = bare.split("_")
+    return name[: len(name) - len(bare)] + first + "".join(p[:1].upper() + p[1:] for p in rest)
+
+
+STYLES: Final[Mapping[str, Callable[[str], str]]] = {"camel": camel}
+"""The values of a kind's ``rename``."""
+
+
+@attrs.frozen
+class Renamed:
+    """A class whose fields have other names on the wire."""
+
+    view: Any
+    style: str
+
+    def __str__(self) -> str:
+        return str(getattr(self.view, "__qualname__", self.view))
+
+    def convert(self, value: Any) -> Any:
+        """Plain JSON values as an instance of the class.
+
+        Raises:
+            msgspec.ValidationError: they do not fit; the path has the names on the wire.
+            RecursionError: they are nested too deeply.
+        """
+        plan = _plan(self.view, self.style)
+        try:
+            return msgspec.convert(plan.read(value), self.view, dec_hook=decode_hook)
+        except RecursionError:
+            raise
+        except (msgspec.ValidationError, TypeError, ValueError) as error:
+            path, problem = path_and_problem(error)
+            path, problem = _on_the_wire(plan, path, problem)
+            raise msgspec.ValidationError(f"{problem} - at `${path}`") from error
+
+
+def renamed_view(view: Any, style: str | None) -> Any:
+    """The class itself, or with ``style`` its :class:`Renamed`.
+
+    Raises:
+        ValueError: two fields have the same name on the wire.
+    """
+    if view is None or style is None:
+        return view
+    with contextlib.suppress(NameError):  # of a class defined later: the first read checks it
+        _plan(view, style)
+    return Renamed(view, style)
+
+
+def convert(value: Any, view: Any) -> Any:
+    """Plain JSON values as an instance of ``view``, a class or a :class:`Renamed`.
+
+    Raises:
+        msgspec.ValidationError: they do not fit.
+    """
+    if isinstance(view, Renamed):
+        return view.convert(value)
+    return msgspec.convert(value, view, dec_hook=decode_hook)
+
+
+# -- Reading ---------------------------------------------------------------------------------
+
+
+class _Plan:
+    """How the keys of one value are translated; the value is of one of several types."""
+
+    __slots__ = ("fields", "forbids", "hidden", "is_needed", "items", "places", "values")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, tuple[str, _Plan]] = {}
+        # Keys of the class that are not on the wire: there they would be unknown fields.
+        self.hidden: frozenset[str] = frozenset()
+        self.forbids = False
+        self.values: _Plan | None = None
+        self.items: _Plan | None = None
+        self.places: tuple[_Plan, ...] = ()
+        self.is_needed = False
+
+    def read(self, value: Any) -> Any:
+        """A copy of plain values with the keys that the class knows."""
+        if not self.is_needed:
+            return value
+        if isinstance(value, dict):
+            return self._read_object(value)
+        if isinstance(value, list):
+            items = self.items
+            if self.places:
+                more = [None] * (len(value) - len(self.places))
+                return [
+                    item if plan is None else plan.read(item)
+                    for item, plan in zip(value, (*self.places, *more), strict=False)
+                ]
+            return value if items is None else [items.read(item) for item in value]
+        return value
+
+    def _read_object(self, value: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        fields, hidden, values = self.fields, self.hidden, self.values
+        for key, item in value.items():
+            known = fields.get(key)
+            if known is not None:
+                name, plan = known
+                found[name] = plan.read(item) if plan.is_needed else item
+            elif key in hidden:
+                if self.forbids:
+                    found[key + _HIDDEN] = item
+            else:
+                found[key] = item if values is None else values.read(item)
+        return found
+
+    def children(self) -> list[_Plan]:
+        plans = [plan for _, plan in self.fields.values()]
+        plans += [plan for plan in (self.values, self.items) if plan is not None]
+        return [*plans, *self.places]
+
+
+@functools.cache
+def _plan(view: Any, style: str) -> _Plan:
+    """The plan of a type.
+
+    Raises:
+        NameError: an annotation names what does not exist yet.
+        ValueError: two fields have the same name on the wire.
+    """
+    plans: dict[Any, _Plan] = {}
+    root = _plan_of((view,), STYLES[style], plans)
+    is_changing = True
+    while is_changing:
+        is_changing = False
+        for plan in plans.values():
+            if not plan.is_needed and (
+                plan.hidden or any(child.is_needed for child in plan.children())
+            ):
+                plan.is_needed = is_changing = True
+    return root
+
+
+def _plan_of(
+    views: tuple[Any, ...], rename: Callable[[str], str], plans: dict[Any, _Plan]
+) -> _Plan:
+    atoms = tuple(dict.fromkeys(one for view in views for one in alternatives(view)))
+    try:
+        known = plans.get(atoms)
+        key: Any = atoms
+    except TypeError:  # a type that cannot be hashed, such as a Literal of lists
+        known, key = None, id(atoms)
+    if known is not None:
+        return known
+    plan = plans[key] = _Plan()
+    fields: dict[str, tuple[str, list[Any]]] = {}
+    owners: dict[str, str] = {}
+    own_keys: set[str] = set()
+    values: list[Any] = []
+    items: list[Any] = []
+    places: list[tuple[Any, ...]] = []
+    for view in atoms:
+        if pair := mapping_types(view):
+            values.append(pair[1])
+        elif array := array_items(view):
+            (places.append(array[0]) if array[1] else items.extend(array[0]))
+        elif has_fields(class_of(view)) or is_typed_dict(view):
+            listed = class_fields(view)
+            if _is_array(view):
+                tag = (str,) if _tag_of(view) else ()
+                places.append((*tag, *(field.type for field in listed)))
+            elif _is_root_model(view):
+                inner = _plan_of(tuple(field.type for field in listed), rename, plans)
+                _merge_plan(plan, inner)
+            else:
+                plan.forbids = plan.forbids or model_extra_name(view) == "forbid"
+                _add_fields(view, listed, rename, fields, owners, own_keys)
+    if len(places) == 1 and not items:
+        plan.places = tuple(_plan_of((one,), rename, plans) for one in places[0])
+    else:
+        items += [one for row in places for one in row]
+    if items:
+        plan.items = _plan_of(tuple(items), rename, plans)
+    if values:
+        plan.values = _plan_of(tuple(values), rename, plans)
+    plan.fields.update(
+        {
+            wire: (name, _plan_of(tuple(found), rename, plans))
+            for wire, (name, found) in fields.items()
+        }
+    )
+    plan.hidden = frozenset(own_keys - fields.keys())
+    renames = any(wire != name for wire, (name, _) in fields.items())
+    plan.is_needed = plan.is_needed or renames
+    return plan
+
+
+def _merge_plan(plan: _Plan, inner: _Plan) -> None:
+    # Of a model that is its root's value: it is read as that.
+    plan.fields.update(inner.fields)
+    plan.hidden |= inner.hidden
+    plan.forbids = plan.forbids or inner.forbids
+    plan.values, plan.items = plan.values or inner.values, plan.items or inner.items
+    plan.places = plan.places or inner.places
+    plan.is_needed = plan.is_needed or inner.is_needed
+
+
+def _add_fields(
+    view: Any,
+    listed: tuple[ClassField, ...],
+    rename: Callable[[str], str],
+    fields: dict[str, tuple[str, list[Any]]],
+    owners: dict[str, str],
+    own_keys: set[str],
+) -> None:
+    cls = class_of(view)
+    for field in listed:
+        wire = field.wire_name(rename)
+        owner = f"{cls.__qualname__}.{field.name}"
+        name, found = fields.setdefault(wire, (field.key, []))
+        if name != field.key:
+            raise ValueError(
+                f"{owners[wire]} and {owner} are both {wire!r} on the wire: rename one, or name it "
+                'with Annotated[…, FieldName("…")]'
+            )
+        if owners.setdefault(wire, owner).partition(".")[0] == owner.partition(".")[0]:
+            owners[wire] = owner
+        found.append(field.type)
+        if wire != field.key:
+            own_keys.add(field.key)
+    if tag := _tag_of(view):
+        own_keys.discard(tag)
+
+
+def _is_array(view: Any) -> bool:
+    config = getattr(class_of(view), "__struct_config__", None)
+    return config is not None and bool(config.array_like)
+
+
+def _tag_of(view: Any) -> str:
+    config = getattr(class_of(view), "__struct_config__", None)
+    return "" if config is None or config.tag is None else str(config.tag_field or "type")
+
+
+def _is_root_model(view: Any) -> bool:
+    return is_pydantic_model(class_of(view)) and bool(
+        getattr(class_of(view), "__pydantic_root_model__", False)
+    )
+
+
+def _on_the_wire(plan: _Plan, path: str, problem: str) -> tuple[str, str]:
+    """The path and the text of an error with the names on the wire."""
+    text = ""
+    current: _Plan | None = plan
+    for step in _STEP.finditer(path):
+        name, place = step.group(1), step.group(2)
+        if current is None:
+            text += step.group()
+        elif name is not None:
+            wire, current = _wire_of(current, name)
+            text += f".{wire}"
+        else:
+            text += step.group()
+            if place == "...":
+                current = current.values
+            elif current.places:
+                places = current.places
+                current = places[int(place)] if int(place) < len(places) else None
+            else:
+                current = current.items
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found.group(2) if current is None else _wire_of(current, found.group(2))[0]
+        return found.group(1) + name + found.group(3)
+
+    return text, _MISSING.sub(replaced, problem).replace(_HIDDEN, "")
+
+
+def _wire_of(plan: _Plan, name: str) -> tuple[str, _Plan | None]:
+    for wire, (key, child) in plan.fields.items():
+        if key == name:
+            return wire, child
+    return name.replace(_HIDDEN, ""), plan.values
+
+
+# -- Writing ---------------------------------------------------------------------------------
+
+
+def to_wire(value: Any, plain: Any, style: str) -> Any:
+    """``plain``, which was made of ``value``, with the names on the wire; changed in place."""
+    pending = [(value, plain)]
+    while pending:
+        made, found = pending.pop()
+        if isinstance(found, list):
+            _push_items(made, found, pending)
+        elif not isinstance(found, dict):
+            continue
+        elif isinstance(made, Mapping):
+            if len(made) == len(found):
+                pending.extend(zip(made.values(), found.values(), strict=True))
+        elif _is_root_model(type(made)):
+            pending.append((made.root, found))
+        else:
+            cls: Any = type(made)
+            table = _written(cls, style)
+            if not table:
+                continue
+            items = list(found.items())
+            found.clear()
+            for key, item in items:
+                known = table.get(key)
+                if known is None:
+                    found[key] = item
+                    continue
+                name, wire = known
+                found[wire] = item
+                if isinstance(item, (dict, list)):
+                    pending.append((getattr(made, name), item))
+    return plain
+
+
+def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> None:
+    if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
+        made = [getattr(made, name) for name in made.__struct_fields__]
+        found = found[len(found) - len(made) :]
+    elif _is_root_model(type(made)):
+        made = made.root
+    if isinstance(made, (str, bytes)) or not hasattr(made, "__len__") or len(made) != len(found):
+        return
+    pending.extend(
+        pair for pair in zip(made, found, strict=True) if isinstance(pair[1], (dict, list))
+    )
+
+
+@functools.cache
+def _written(cls: Hashable, style: str) -> dict[str, tuple[str, str]]:
+    """The attribute and the name on the wire by the name that the class's library writes."""
+    if not has_fields(cls) or is_named_tuple(cls):
+        return {}
+    rename = STYLES[style]
+    table = {}
+    for field in class_fields(cls):
+        wire = field.wire_name(rename)
+        # An alias for writing alone wins, too.
+        wire = field.written_key if field.is_named and field.written_key != field.key else wire
+        table[field.written_key] = (field.name, wire)
+    for name, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
+        table.setdefault(computed.alias or name, (name, computed.alias or rename(name)))
+    return table
+
+
+def level_to_wire(value: Any, fields: dict[str, Any], style: str) -> dict[str, Any]:
+    """The fields of one instance by their names on the wire."""
+    cls: Any = type(value)
+    table = _written(cls, style)
+    return {table[key][1] if key in table else key: item for key, item in fields.items()}
