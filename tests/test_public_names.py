@@ -58,7 +58,7 @@ NAMES = {
         ProfileServer ProfileServerOptions ReadyRunnable Runnable RunnableGroup SHARDS_LABEL
         Shards TLSOptions WarmUpRunnable elector_config
     """,
-    "project": "",
+    "project": "FileChange FileOutcome GeneratedFiles",
     "resource": """
         AnyObject ConversionError Converter DecodeError EncodeError FieldError
         FieldName FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind

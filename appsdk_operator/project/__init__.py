@@ -1,7 +1,7 @@
 """What surrounds the code of an operator: files made from it, brought up to date with each change.
 
 Everything here is a function of an App and options: the same input gives the same text, byte for
-byte. Nothing here overwrites what a person edited.
+byte. Nothing here overwrites what a person edited: :class:`GeneratedFiles` merges.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from appsdk_operator._lazy import homes, loader
 
-_MODULES: dict[str, tuple[str, ...]] = {}
+if TYPE_CHECKING:
+    from appsdk_operator.project._files import FileChange as FileChange
+    from appsdk_operator.project._files import FileOutcome as FileOutcome
+    from appsdk_operator.project._files import GeneratedFiles as GeneratedFiles
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "project._files": ("FileChange", "FileOutcome", "GeneratedFiles"),
+}
 
 _HOMES = homes(_MODULES)
 
