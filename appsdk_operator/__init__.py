@@ -5,8 +5,9 @@ lowest first: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, m
 :mod:`~appsdk_operator.resource` (kinds and objects), :mod:`~appsdk_operator.client` (requests to an
 API server), :mod:`~appsdk_operator.cache` (informers and a local copy),
 :mod:`~appsdk_operator.controllers` (reconcilers), :mod:`~appsdk_operator.watchers` (callbacks for
-events), :mod:`~appsdk_operator.manager` (start, stop, leader election, health), and
-:mod:`~appsdk_operator.testing` (an API server for tests).
+events), :mod:`~appsdk_operator.manager` (start, stop, leader election, health),
+:mod:`~appsdk_operator.app` (a whole operator as one value), and :mod:`~appsdk_operator.testing` (an
+API server for tests).
 
 Each name is imported on first use, so that importing the package costs next to nothing.
 """
@@ -19,6 +20,7 @@ from appsdk_operator._lazy import loader
 from appsdk_operator._version import __version__
 
 if TYPE_CHECKING:
+    from appsdk_operator.app import App as App
     from appsdk_operator.cache import Cache as Cache
     from appsdk_operator.cache import CachedClient as CachedClient
     from appsdk_operator.cache import CacheOptions as CacheOptions
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
+    "app": ("App",),
     "cache": (
         "Cache",
         "CacheOptions",

@@ -10,6 +10,7 @@ import pytest
 
 import appsdk_operator
 from appsdk_operator import (
+    app,
     cache,
     client,
     controllers,
@@ -20,11 +21,12 @@ from appsdk_operator import (
     watchers,
 )
 
-ROOMS = [cache, client, controllers, manager, resource, runtime, watchers]
+ROOMS = [app, cache, client, controllers, manager, resource, runtime, watchers]
 
 NAMES = [
     "AlreadyExists",
     "ApiError",
+    "App",
     "Cache",
     "CacheOptions",
     "CachedClient",

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 NAMES = {
+    "app": """
+        App Permission
+    """,
     "cache": """
         BatchHandler Cache CacheOptions CacheRegistration CachedClient Delivery DeliveryKey
         Event EventHandler EventSource EventStream ForeignStream Handle Health IndexFunction

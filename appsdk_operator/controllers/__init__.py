@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._engine.controller import Controller as Controller
     from appsdk_operator.controllers._engine.failures import sole_error as sole_error
     from appsdk_operator.controllers._engine.hot_loops import HotLoops as HotLoops
+    from appsdk_operator.controllers._field_paths import FieldPath as FieldPath
     from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
     from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
     from appsdk_operator.controllers._handlers import for_object as for_object
@@ -158,6 +159,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._predicates import all_of as all_of
     from appsdk_operator.controllers._predicates import annotation_changed as annotation_changed
     from appsdk_operator.controllers._predicates import any_of as any_of
+    from appsdk_operator.controllers._predicates import as_predicates as as_predicates
     from appsdk_operator.controllers._predicates import deletion_requested as deletion_requested
     from appsdk_operator.controllers._predicates import fields_changed as fields_changed
     from appsdk_operator.controllers._predicates import finalizers_changed as finalizers_changed
@@ -320,6 +322,8 @@ _FOR_OTHER_ROOMS = {
     "controllers._builder": ("Draft",),
     "controllers._engine.failures": ("sole_error",),
     "controllers._engine.hot_loops": ("HotLoops",),
+    "controllers._field_paths": ("FieldPath",),
+    "controllers._predicates": ("as_predicates",),
     "controllers._helpers.finalizers": (
         "Finalizers",
         "MAX_FINALIZER_NAME",

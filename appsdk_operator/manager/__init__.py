@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._core.operator import Operator as Operator
     from appsdk_operator.manager._core.operator import OperatorController as OperatorController
     from appsdk_operator.manager._core.options import ManagerOptions as ManagerOptions
+    from appsdk_operator.manager._core.options import ManagerOptionsDict as ManagerOptionsDict
     from appsdk_operator.manager._core.runnable import (
         LeaderElectionRunnable as LeaderElectionRunnable,
     )
@@ -118,6 +119,7 @@ _MODULES = {
 
 # Not part of the public surface.
 _FOR_OTHER_ROOMS = {
+    "manager._core.options": ("ManagerOptionsDict",),
     "manager._core.runnable": (
         "as_runnable",
         "name_of",

@@ -54,6 +54,8 @@ from appsdk_operator.runtime._threads import CoroutineRunner as CoroutineRunner
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
 from appsdk_operator.runtime._threads import as_exception as as_exception
+from appsdk_operator.runtime._threads import owned_by as owned_by
+from appsdk_operator.runtime._threads import present_owner as present_owner
 from appsdk_operator.runtime._threads import present_runner as present_runner
 from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._threads import settle_on as settle_on

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
@@ -21,6 +22,8 @@ __all__ = [
     "LoopThread",
     "ThreadGroup",
     "as_exception",
+    "owned_by",
+    "present_owner",
     "present_runner",
     "settle",
     "settle_on",
@@ -29,6 +32,22 @@ __all__ = [
 _log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
 _bound = threading.local()
+_owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
+
+
+@contextlib.contextmanager
+def owned_by(owner: object) -> Iterator[None]:
+    """Within the block, start threads for ``owner``; the threads that they start are its, too."""
+    token = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
+def present_owner() -> object:
+    """What the calling thread or coroutine runs for: a manager, for example; None for nothing."""
+    return _owner.get()
 
 
 def as_exception(what: str, error: BaseException, *, for_main_thread: bool = True) -> Exception:
@@ -80,9 +99,14 @@ class ThreadGroup:
         self._threads: list[threading.Thread] = []
 
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged."""
+        """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
+
+        The thread has the same :func:`present_owner` as the calling one.
+        """
+        owner = _owner.get()
 
         def run() -> None:
+            _owner.set(owner)
             try:
                 target()
             except BaseException as error:

@@ -29,6 +29,7 @@ from appsdk_operator.controllers import FinalizerError as FinalizerError
 from appsdk_operator.controllers import PatchClient as PatchClient
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizer_names import FinalizerSupplier as FinalizerSupplier
+from appsdk_operator.watchers._finalizer_names import OperatorFinalizer as OperatorFinalizer
 from appsdk_operator.watchers._finalizer_names import default_finalizer as default_finalizer
 from appsdk_operator.watchers._finalizer_names import in_progress_finalizer as in_progress_finalizer
 from appsdk_operator.watchers._informer_binding import RunnableInformer as RunnableInformer

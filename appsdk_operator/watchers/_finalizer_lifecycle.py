@@ -23,9 +23,9 @@ from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime.validation import check_client
 from appsdk_operator.watchers._finalizer_names import (
     FinalizerSupplier,
-    default_finalizer,
     in_progress_finalizer,
     in_progress_name,
+    of_operator,
 )
 from appsdk_operator.watchers._finalizer_uses import OperatorName
 
@@ -85,8 +85,9 @@ class FinalizerLifecycle:
             )
         self.kind = kind
         self.client = client
-        self.takes_operator_name: bool = finalizer is default_finalizer
-        """Whether the finalizer is the default one, which contains the operator's name."""
+        self._of_operator = of_operator(finalizer)
+        self.takes_operator_name: bool = self._of_operator is not None
+        """Whether the finalizer contains the operator's name, as the default one does."""
         self._operator = ""
         self._set_finalizer(finalizer(kind))
         if self.finalizer == in_progress_finalizer(kind):
@@ -122,7 +123,7 @@ class FinalizerLifecycle:
         Raises:
             ValueError: another operator's name is in it already.
         """
-        if not self.takes_operator_name or not operator.name:
+        if self._of_operator is None or not operator.name:
             return
         if self._operator not in ("", operator.name):
             raise ValueError(
@@ -131,8 +132,8 @@ class FinalizerLifecycle:
                 "for each"
             )
         self._operator = operator.name
-        self._set_finalizer(default_finalizer(self.kind, operator.name))
-        before = [default_finalizer(self.kind, name) for name in operator.previous]
+        self._set_finalizer(self._of_operator(self.kind, operator.name))
+        before = [self._of_operator(self.kind, name) for name in operator.previous]
         self._previous = tuple(
             (name, in_progress_name(self.kind, name)) for name in before if name != self.finalizer
         )

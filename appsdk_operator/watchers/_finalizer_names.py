@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, final
+
+import attrs
 
 from appsdk_operator.controllers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind, check_kind
 from appsdk_operator.runtime import UNNAMED
 from appsdk_operator.runtime.validation import check_text
 
-__all__ = ["FinalizerSupplier", "default_finalizer", "in_progress_finalizer", "in_progress_name"]
+__all__ = [
+    "FinalizerSupplier",
+    "OperatorFinalizer",
+    "default_finalizer",
+    "in_progress_finalizer",
+    "in_progress_name",
+    "of_operator",
+]
 
 FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 """Returns the finalizer name for a kind."""
@@ -36,6 +45,31 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
         return name
     prefix, slash, rest = name.rpartition("/")
     return f"{prefix}{slash}{_shortened(rest, rest)}"
+
+
+@final
+@attrs.frozen
+class OperatorFinalizer:
+    """:func:`default_finalizer` for one of several watchers of an operator.
+
+    >>> OperatorFinalizer("dns")(Kind(group="example.com", version="v1", kind="Widget"), "shop")
+    'shop.dns.v1.Widget.example.com'
+    """
+
+    watcher: str
+    """The watcher's name."""
+
+    def __call__(self, kind: Kind, operator: str = UNNAMED) -> str:
+        """The finalizer for a kind."""
+        # No operator's name has a dot, so that this is no other operator's finalizer.
+        return default_finalizer(kind, f"{operator}.{self.watcher}")
+
+
+def of_operator(supplier: FinalizerSupplier) -> Callable[[Kind, str], str] | None:
+    """``supplier`` as a function of kind and operator; None if the operator's name is not in it."""
+    if isinstance(supplier, OperatorFinalizer):
+        return supplier
+    return default_finalizer if supplier is default_finalizer else None
 
 
 def in_progress_finalizer(kind: Kind) -> str:

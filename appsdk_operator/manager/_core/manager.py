@@ -38,6 +38,7 @@ from appsdk_operator.runtime import (
     check_stop,
     default_metrics,
     get_logger,
+    owned_by,
 )
 from appsdk_operator.serving import HTTPHandler
 from appsdk_operator.webhooks import WebhookHost, Webhooks, WebhookServer, WebhookServerOptions
@@ -432,10 +433,11 @@ class Manager:
                     draft,
                 )
         try:
-            if handle_signals:
-                self._run_with_signals(stop)
-            else:
-                self._lifecycle.run(stop)
+            with owned_by(self):
+                if handle_signals:
+                    self._run_with_signals(stop)
+                else:
+                    self._lifecycle.run(stop)
         finally:
             with self._lock:
                 self._is_running = False

@@ -1,0 +1,44 @@
+"""What an operator is, as one value: its name, its kinds, and the functions that handle them.
+
+An :class:`App` is a thin layer over the packages below it. Functions are declared with decorators,
+or with plain calls; :meth:`App.manager` makes a Manager that runs them, and :meth:`App.run` is the
+whole program. From the same declarations come the CustomResourceDefinitions, the webhooks and the
+permissions that the operator needs, without a cluster.
+
+Guarantees:
+    * Two Apps of a process share nothing, and nothing is registered globally.
+    * A declared function stays the plain function that it was.
+    * What is declared is checked when it is declared.
+    * What is generated depends on the declarations alone: the same ones give the same objects.
+
+Caveats:
+    * An App takes no declarations after its first Manager was made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appsdk_operator._lazy import homes, loader
+
+if TYPE_CHECKING:
+    from appsdk_operator.app._app import App as App
+    from appsdk_operator.app._permission import Permission as Permission
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "app._app": ("App",),
+    "app._permission": ("Permission",),
+}
+
+_FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {}
+
+_HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
+
+__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
+
+if not TYPE_CHECKING:  # which would take any name for one of the package's
+    __getattr__ = loader(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

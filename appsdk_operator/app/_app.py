@@ -1,0 +1,1059 @@
+"""The App: what an operator is, as one value."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
+
+import attrs
+
+from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
+from appsdk_operator.app._assembly import AppManager, Assembly, WatcherOptions, assemble
+from appsdk_operator.app._declarations import (
+    CAUSES,
+    Cause,
+    Converter,
+    Declarations,
+    Defaulter,
+    Handler,
+    Owned,
+    Reconciling,
+    Task,
+    Timer,
+    Use,
+    Validator,
+    Watched,
+    Webhook,
+    name_of,
+)
+from appsdk_operator.app._decorators import (
+    ConverterDecorator,
+    DefaulterDecorator,
+    ObjectDecorator,
+    UpdateDecorator,
+)
+from appsdk_operator.app._kinds import crds_of, owned_kinds
+from appsdk_operator.app._permission import Permission
+from appsdk_operator.app._permissions import permissions_of
+from appsdk_operator.app._webhooks import add_webhooks
+from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.controllers import (
+    ControllerOptions,
+    EventFilter,
+    FieldPath,
+    Reconciler,
+    Request,
+    as_predicates,
+)
+from appsdk_operator.controllers import (
+    Handler as EventHandler,
+)
+from appsdk_operator.manager import (
+    CacheSetup,
+    ClientSetup,
+    EventOptions,
+    EventRecorder,
+    HealthServerOptions,
+    LeaderElection,
+    Manager,
+    ManagerOptions,
+    ManagerOptionsDict,
+    MetricsServerOptions,
+    ProfileServerOptions,
+    Runnable,
+    as_runnable,
+)
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Object,
+    Versions,
+    check_kind,
+    custom_resource_definition,
+)
+from appsdk_operator.runtime import (
+    Metrics,
+    StopSignal,
+    check_operator_name,
+    present_owner,
+    validation,
+)
+from appsdk_operator.watchers import (
+    ErrorHandler,
+    ResourceReconciler,
+    ResourceWatcher,
+    RetryDequeuePolicy,
+    RetryPolicy,
+)
+from appsdk_operator.webhooks import (
+    WebhookRule,
+    WebhookRuleOptions,
+    Webhooks,
+    WebhookServerOptions,
+)
+
+__all__ = ["App", "AppOptionsDict"]
+
+R = TypeVar("R")
+T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
+EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], Iterable[Request]]
+"""Turns events of another kind into requests."""
+_NO_WATCHES: Final[Mapping[Kind[Any, Any], EventMapper]] = MappingProxyType({})
+K = TypeVar("K", bound=Kind[Any, Any] | Versions[Any, Any])
+Run = TypeVar("Run", bound=Runnable | Callable[[StopSignal], object])
+
+
+class AppOptionsDict(TypedDict, total=False):
+    """The options of a Manager that an :class:`App` takes as well; see :class:`ManagerOptions`."""
+
+    metrics_server: MetricsServerOptions | None
+    health_server: HealthServerOptions | None
+    profile_server: ProfileServerOptions | None
+    webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None
+    cache: CacheSetup | None
+    client: ClientSetup | None
+    graceful_shutdown_timeout: float | None
+    controller_options: ControllerOptions
+    events: EventOptions | None
+    metrics: Metrics | None
+
+
+@final
+class App:
+    """What an operator is: its name, its kinds, what handles them, and its options.
+
+        app = App("bucket-operator")
+        BUCKET = app.own(Kind(group="example.com", version="v1", kind="Bucket"), short_names=["bu"])
+
+        @app.on_add(BUCKET)
+        def make(bucket: Object) -> None:
+            storage.make(bucket.name)
+
+        @app.on_delete(BUCKET)
+        def remove(bucket: Object) -> None:
+            storage.remove(bucket.name)
+
+        if __name__ == "__main__":
+            app.run()
+
+    Functions may be ``async def``. They stay what they are: a decorator only notes them. The
+    decorators ``on_…`` declare the callbacks of an :class:`OpinionatedWatcher`, one for each kind;
+    :meth:`watch`, :meth:`reconciler`, :meth:`every`, :meth:`task` and the webhooks are layers over
+    the packages below in the same way.
+
+    The app's name is in everything that the operator leaves in a cluster: in its finalizers, as the
+    field manager of its writes, in its user agent, Events and Lease, and in the names of its
+    controllers, which metrics and logs show.
+
+    Declare everything before the first :meth:`manager`, in one thread. After that an App does not
+    change, and is thread-safe. Several managers of one App may run in one process.
+
+    Args:
+        name: the operator's name, unique in a cluster: at most 40 lower-case letters, digits and
+            '-'. It is part of finalizers, so a change of it needs ``previous_names``.
+        previous_names: former names: finalizers with them are recognised, and replaced. Default:
+            ``("operator",)``, what operators without a name write.
+        namespaces: the namespaces in which the operator works; default: all.
+        leader_election: True: one replica works at a time, by a Lease of the app's name in the
+            namespace of its pods; or the options of the election. Default: all replicas work.
+        workers: how many objects of a kind its watchers handle in parallel; default 1.
+        retry_policy: when a failed call of a watcher is repeated; default: after 5, 10, 20, 40, 80
+            and 160 seconds.
+        retry_dequeue_policy: whether a new event drops a pending retry; default: it does.
+        error_handler: called for each failed call of a watcher; default: logs it.
+        resync: seconds between two calls of watchers for all objects from the local copy, which
+            repeat what the retry policy gave up on; default 30.
+        options: further options of its managers, see :class:`ManagerOptions`.
+
+    Raises:
+        TypeError, ValueError: an option that cannot be used; the text says what to do.
+
+    >>> app = App("bucket-operator", leader_election=True)
+    >>> app.options.leader_election.id
+    'bucket-operator'
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        previous_names: Sequence[str] = ("operator",),
+        namespaces: Sequence[str] | None = None,
+        leader_election: bool | LeaderElection = False,
+        workers: int = 1,
+        retry_policy: RetryPolicy | None = None,
+        retry_dequeue_policy: RetryDequeuePolicy | None = None,
+        error_handler: ErrorHandler | None = None,
+        resync: float = 30.0,
+        **options: Unpack[AppOptionsDict],
+    ) -> None:
+        """See the class."""
+        check_operator_name(name)
+        if not name:
+            raise ValueError(
+                "name='': give the operator a name, such as 'bucket-operator'; it is in all that "
+                "it leaves in a cluster"
+            )
+        unknown = [each for each in options if each not in AppOptionsDict.__annotations__]
+        if unknown:
+            raise TypeError(
+                f"an App has no option {unknown[0]}: it has {', '.join(_OWN_OPTIONS)}, and "
+                f"{', '.join(AppOptionsDict.__annotations__)}"
+            )
+        self._name = name
+        self._options = _manager_options(name, previous_names, namespaces, leader_election, options)
+        self._watchers = WatcherOptions(
+            workers=workers,
+            retry_policy=retry_policy,
+            retry_dequeue_policy=retry_dequeue_policy,
+            error_handler=error_handler,
+            resync=resync,
+        )
+        self._declared = Declarations()
+        self._is_in_use = False
+        self._lock = threading.Lock()
+        self._managers: weakref.WeakKeyDictionary[Manager, AppManager] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<App {self._name}>"
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self._name
+
+    @property
+    def options(self) -> ManagerOptions:
+        """The options of its managers."""
+        return self._options
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces in which it works; empty: all."""
+        return tuple(self._options.cache.namespaces) if self._options.cache else ()
+
+    @property
+    def kinds(self) -> tuple[Kind[Any, Any] | Versions[Any, Any], ...]:
+        """The kinds whose CRDs are the app's, in the order of their declaration.
+
+        Those of :meth:`own`, and then all kinds that its functions handle, unless their group is
+        one of Kubernetes (without a dot, or below ``k8s.io``), or :meth:`uses` says that they are
+        somebody else's. A kind in several versions is there as ``Versions``.
+
+        Raises:
+            ValueError: a kind is handled in several versions, and nothing converts between them.
+        """
+        return tuple(each.kind for each in owned_kinds(self._declared))
+
+    def crds(
+        self, *, service: tuple[str, str] | None = None, url: str = "", ca: bytes = b""
+    ) -> list[MutableObject]:
+        """The CustomResourceDefinitions of :attr:`kinds`.
+
+        Args:
+            service: namespace and name of the Service of the webhook server, which converts kinds
+                of several versions.
+            url: the address of the webhook server, in place of a Service.
+            ca: the PEM certificates of the authority of its certificate.
+
+        Raises:
+            ValueError: as :attr:`kinds`, and as ``custom_resource_definition``.
+        """
+        return crds_of(self._declared, service=service, url=url, ca=ca)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Its webhooks by path, with their rules and conversions, without a server."""
+        found = Webhooks(metrics=Metrics())
+        add_webhooks(found, self._declared)
+        return found
+
+    def permissions(self) -> tuple[Permission, ...]:
+        """The permissions that follow from the declarations, merged and in order.
+
+        What the functions do with other kinds cannot be known; :meth:`uses` declares it.
+        """
+        return permissions_of(self._name, self._declared, self._options)
+
+    # Kinds.
+
+    def own(self, kind: K, **options: Any) -> K:
+        """Declare that the CRD of ``kind`` is the app's.
+
+        Args:
+            kind: the kind; or its ``Versions``, which the app then converts as well.
+            options: options of :func:`~appsdk_operator.resource.custom_resource_definition`, such
+                as ``short_names`` and ``printer_columns``.
+
+        Returns:
+            The kind.
+
+        Raises:
+            ValueError: it was declared before; or as ``custom_resource_definition``.
+            TypeError: it is neither a Kind nor Versions; or as ``custom_resource_definition``.
+        """
+        if not isinstance(kind, Versions):
+            check_kind(kind)
+        given: Any = kind
+        custom_resource_definition(given, **options)
+        declared = Owned(kind=kind, options=options)
+        name = declared.hub.qualified_name
+        if any(each.hub.qualified_name == name for each in self._declared.owned):
+            raise ValueError(
+                f"own({name}) is called twice: give all options in one call, and several versions "
+                "as Versions"
+            )
+        self._declare(self._declared.owned, declared)
+        return kind
+
+    def uses(
+        self,
+        kind: Kind[Any, Any],
+        *,
+        verbs: Sequence[str] = ("get", "list", "watch"),
+        subresources: Sequence[str] = (),
+        names: Sequence[str] = (),
+        namespace: str | None = None,
+        reason: str = "",
+        foreign: bool = False,
+    ) -> None:
+        """Declare what the app's functions do with ``kind``, for :meth:`permissions`.
+
+        Args:
+            kind: the kind.
+            verbs: the verbs; default: those of a read through the cache. Empty: none, to say no
+                more than ``foreign``.
+            subresources: the same verbs for these, such as ``("status",)``.
+            names: the names of the objects; default: any.
+            namespace: the only namespace; default: those in which the app works.
+            reason: why, for whoever reads the role.
+            foreign: whether the CRD of the kind is somebody else's although the app handles it.
+
+        Raises:
+            TypeError, ValueError: an argument that cannot be used.
+        """
+        check_kind(kind)
+        validation.check_text("reason", reason)
+        validation.check_flag("foreign", foreign)
+        declared = Use(
+            kind=kind,
+            verbs=_checked_verbs(verbs),
+            subresources=validation.checked_texts("subresources", subresources),
+            names=validation.checked_texts("names", names),
+            namespace=namespace,
+            reason=reason,
+            is_foreign=foreign,
+        )
+        self._declare(self._declared.uses, declared)
+
+    # Watchers.
+
+    def on_add(
+        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+    ) -> ObjectDecorator[SpecT, StatusT]:
+        """Call the function for an object that was not handled before, until it has succeeded.
+
+        Args:
+            kind: the kind of the object.
+            watcher: a second function for the same cause needs another watcher. Each has a
+                finalizer of its own, and its failures do not delay the others. Default: the one
+                watcher of the kind, with the app's finalizer.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or the function does not take one object.
+            ValueError: the watcher has a function for this cause already.
+        """
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "add", watcher)
+        return found
+
+    def on_sync(
+        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+    ) -> ObjectDecorator[SpecT, StatusT]:
+        """Call the function for each object that an earlier process has handled, at the start.
+
+        For the arguments and errors see :meth:`on_add`.
+        """
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "sync", watcher)
+        return found
+
+    def on_update(
+        self, kind: Kind[SpecT, StatusT], *, field: str = "", watcher: str = ""
+    ) -> UpdateDecorator[SpecT, StatusT]:
+        """Call the function with the old object and the new one when the spec has changed.
+
+        Args:
+            kind: as for :meth:`on_add`.
+            field: call it only if this field differs: ``spec.size``. Functions for different
+                fields may share a watcher. They are called in the order of their declaration, and
+                when one fails, all of them are called again.
+            watcher: as for :meth:`on_add`.
+
+        Raises:
+            TypeError, ValueError: as :meth:`on_add`; or ``field`` is no path, or one whose changes
+                are no updates: below ``metadata`` or ``status``.
+        """
+        found: UpdateDecorator[SpecT, StatusT] = self._handler(kind, "update", watcher, field)
+        return found
+
+    def on_delete(
+        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+    ) -> ObjectDecorator[SpecT, StatusT]:
+        """Call the function for an object that is being deleted, and still exists.
+
+        The object is released once it has succeeded. For the arguments and errors see
+        :meth:`on_add`.
+        """
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "delete", watcher)
+        return found
+
+    def watch(
+        self,
+        kind: Kind[SpecT, StatusT],
+        watcher: (
+            ResourceWatcher[SpecT, StatusT]
+            | ResourceReconciler[SpecT, StatusT]
+            | Callable[
+                [ClientLike],
+                ResourceWatcher[SpecT, StatusT] | ResourceReconciler[SpecT, StatusT],
+            ]
+        ),
+    ) -> None:
+        """Call a watcher, or a reconciler of objects, for the events of ``kind``.
+
+        Watchers of a kind run in the order of their declaration, those of ``on_…`` where the first
+        of their functions was declared.
+
+        Args:
+            kind: the kind.
+            watcher: a watcher, such as a :class:`SimpleWatcher`; or what makes one from the
+                manager's client, for each manager anew: a class or a function.
+
+        Raises:
+            TypeError: it is neither.
+        """
+        check_kind(kind)
+        declared = Watched(kind=kind, target=watcher, is_factory=_is_factory(watcher))
+        self._declare(self._declared.watching, declared)
+
+    # Reconcilers.
+
+    def reconciler(
+        self,
+        kind: Kind[Any, Any],
+        *,
+        owns: Sequence[Kind[Any, Any]] = (),
+        watches: Mapping[Kind[Any, Any], EventMapper] = _NO_WATCHES,
+        predicates: Iterable[EventFilter] = (),
+        name: str = "",
+        options: ControllerOptions | None = None,
+    ) -> Callable[[T], T]:
+        """Reconcile the objects of ``kind``: the function gets the key of one, a ``Request``.
+
+        Args:
+            kind: the kind.
+            owns: kinds that it creates: an event leads to the object that owns theirs.
+            watches: other kinds, with a function from an object to requests, or a handler.
+            predicates: events of ``kind`` must pass all of them.
+            name: of the controller, for a second reconciler of a kind; default: the kind.
+            options: options of the controller.
+
+        Raises:
+            TypeError: an argument has the wrong type, or what is decorated is no reconciler.
+            ValueError: the name is taken.
+        """
+
+        def declare(target: T) -> T:
+            if isinstance(target, type):
+                raise TypeError(
+                    f"{name_of(target)} is a class: declare an instance, "
+                    f"app.reconciler({kind.kind.upper()})({name_of(target)}())"
+                )
+            function = getattr(target, "reconcile", target)
+            validation.check_callable("reconciler", function, "request", required=True)
+            self._reconciling(
+                kind, target, owns, watches, predicates, name, options, takes_object=False
+            )
+            return target
+
+        check_kind(kind)
+        return declare
+
+    def object_reconciler(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        owns: Sequence[Kind[Any, Any]] = (),
+        watches: Mapping[Kind[Any, Any], EventMapper] = _NO_WATCHES,
+        predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+        name: str = "",
+        options: ControllerOptions | None = None,
+    ) -> ObjectDecorator[SpecT, StatusT]:
+        """Reconcile the objects of ``kind``: the function gets the object, if it still exists.
+
+        For the arguments and errors see :meth:`reconciler`.
+        """
+
+        def declare(function: Callable[[Object[SpecT, StatusT]], Any]) -> Any:
+            validation.check_callable("reconciler", function, "obj", required=True)
+            self._reconciling(
+                kind, function, owns, watches, predicates, name, options, takes_object=True
+            )
+            return function
+
+        check_kind(kind)
+        return declare
+
+    # Timers and tasks.
+
+    @overload
+    def every(
+        self,
+        interval: float,
+        kind: None = None,
+        *,
+        first_after: float = ...,
+        name: str = ...,
+        every_replica: bool = ...,
+    ) -> Callable[[Callable[[], R]], Callable[[], R]]: ...
+    @overload
+    def every(
+        self,
+        interval: float,
+        kind: Kind[SpecT, StatusT],
+        *,
+        first_after: float = ...,
+        name: str = ...,
+        every_replica: bool = ...,
+    ) -> ObjectDecorator[SpecT, StatusT]: ...
+    def every(
+        self,
+        interval: float,
+        kind: Kind[Any, Any] | None = None,
+        *,
+        first_after: float = 0.0,
+        name: str = "",
+        every_replica: bool = False,
+    ) -> Any:
+        """Call the function at intervals: for each object of ``kind``, or without one for the app.
+
+        A call that fails is repeated with growing delays. Calls for one object never overlap; an
+        object that is being deleted gets none.
+
+        Args:
+            interval: seconds between the end of a call and the next one.
+            kind: the kind whose objects the function gets; default: it is called without any.
+            first_after: seconds until the first call for an object, or of the app; default 0. A
+                restart begins anew.
+            name: of its controller; default: the function's name.
+            every_replica: whether it runs on all replicas; default: on the leader.
+
+        Raises:
+            TypeError: an argument has the wrong type, or the function takes others.
+            ValueError: an interval of 0 or less, or a name that is taken.
+        """
+        validation.check_number("interval", interval)
+        if not 0 < interval < float("inf"):
+            raise ValueError(f"interval={interval}: use more than 0 seconds")
+        validation.checked_seconds("first_after", first_after)
+        validation.check_flag("every_replica", every_replica)
+        validation.check_text("name", name)
+        if kind is not None:
+            check_kind(kind)
+
+        def declare(function: Callable[..., Any]) -> Any:
+            arguments = () if kind is None else ("obj",)
+            validation.check_callable("timer", function, *arguments, required=True)
+            declared = Timer(
+                interval=interval,
+                kind=kind,
+                function=function,
+                name=self._free_name(name or f"every-{name_of(function).replace('_', '-')}"),
+                first_after=first_after,
+                every_replica=every_replica,
+            )
+            self._declare(self._declared.timers, declared)
+            return function
+
+        return declare
+
+    @overload
+    def task(self, function: Run, /) -> Run: ...
+    @overload
+    def task(
+        self, function: None = None, /, *, every_replica: bool = ...
+    ) -> Callable[[Run], Run]: ...
+    def task(self, function: Any = None, /, *, every_replica: bool = False) -> Any:
+        """Run the function with each manager, from its start to its end; it gets the stop signal.
+
+            @app.task
+            def poll(stop: StopSignal) -> None:
+                while not stop.wait(5.0):
+                    ...
+
+        An error ends the manager. It may also be an object with ``run(stop)``.
+
+        Args:
+            function: what to run.
+            every_replica: whether it runs on all replicas; default: on the leader.
+
+        Raises:
+            TypeError: it cannot be run.
+        """
+        validation.check_flag("every_replica", every_replica)
+
+        def declare(target: Any) -> Any:
+            as_runnable(target)
+            self._declare(self._declared.tasks, Task(target=target, every_replica=every_replica))
+            return target
+
+        return declare if function is None else declare(function)
+
+    # Webhooks.
+
+    def default(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        path: str | None = None,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> DefaulterDecorator[SpecT, StatusT]:
+        """Complete new and changed objects by the function, before they are validated and stored.
+
+        Args:
+            kind: the kind, in the version that the function gets.
+            path: where the webhook is served; default ``/mutate-<group>-<version>-<kind>``.
+            options: fields of :class:`WebhookRule`, such as ``failure_policy="Ignore"``.
+
+        Raises:
+            TypeError: the function does not take a draft, or an option has the wrong type.
+            ValueError: the kind has a defaulter already, or a malformed path or option.
+        """
+        check_kind(kind)
+
+        def declare(function: Callable[[MutableObject[SpecT, StatusT]], Any]) -> Any:
+            if any(each.kind == kind for each in self._declared.defaulters):
+                raise ValueError(
+                    f"default({kind}) is declared twice: join the functions in one, or serve the "
+                    "other with webhook(path, …)"
+                )
+            declared = Defaulter(kind=kind, target=function, path=path, options=options)
+            self._check_webhooks(defaulters=[declared])
+            self._declare(self._declared.defaulters, declared)
+            return function
+
+        return declare
+
+    @overload
+    def validate(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        on: Literal["update"],
+        path: str | None = ...,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> UpdateDecorator[SpecT, StatusT]: ...
+    @overload
+    def validate(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        on: Literal["write", "create", "delete"] = ...,
+        path: str | None = ...,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> ObjectDecorator[SpecT, StatusT]: ...
+    def validate(
+        self,
+        kind: Kind[Any, Any],
+        *,
+        on: Literal["write", "create", "update", "delete"] = "write",
+        path: str | None = None,
+        **options: Unpack[WebhookRuleOptions],
+    ) -> Any:
+        """Check objects by the function; to refuse one it raises, or returns field errors.
+
+        Functions for different operations on a kind are one webhook, whose options are given with
+        one of them.
+
+        Args:
+            kind: the kind, in the version that the function gets.
+            on: ``write`` (default): creations and changes, with the new object; ``create``;
+                ``update``: changes, with the old object and the new one; ``delete``.
+            path: where the webhook is served; default ``/validate-<group>-<version>-<kind>``.
+            options: fields of :class:`WebhookRule`.
+
+        Raises:
+            TypeError: the function takes other arguments, or an option has the wrong type.
+            ValueError: the kind has a function for the operation already, or a malformed option.
+        """
+        check_kind(kind)
+        if on not in _OPERATIONS:
+            raise ValueError(f"on={on!r}: use one of {', '.join(map(repr, _OPERATIONS))}")
+
+        def declare(function: Callable[..., Any]) -> Any:
+            operations = _OPERATIONS[on]
+            same = [e for e in self._declared.validators if e.kind == kind]
+            taken = [each for each in same if set(each.operations) & set(operations)]
+            if taken:
+                raise ValueError(
+                    f"validate({kind}, on={on!r}) is declared twice, by "
+                    f"{name_of(taken[0].function)} and {name_of(function)}: join them in one "
+                    "function, or serve the other with webhook(path, …)"
+                )
+            declared = Validator(
+                kind=kind,
+                operations=operations,
+                function=function,
+                takes_old=on == "update",
+                path=path,
+                options=options,
+            )
+            self._check_webhooks(validators=[*same, declared])
+            self._declare(self._declared.validators, declared)
+            return function
+
+        return declare
+
+    @overload
+    def convert(self, versions: Versions[Any, Any], /) -> None: ...
+    @overload
+    def convert(
+        self,
+        versions: Kind[SpecT, StatusT],
+        to: Kind[OtherSpecT, OtherStatusT],
+        /,
+        *,
+        deprecated: str | bool = ...,
+        served: bool = ...,
+        lossless: str | bool = ...,
+    ) -> ConverterDecorator[SpecT, StatusT, OtherSpecT, OtherStatusT]: ...
+    def convert(
+        self,
+        versions: Any,
+        to: Any = None,
+        /,
+        *,
+        deprecated: str | bool = False,
+        served: bool = True,
+        lossless: str | bool = False,
+    ) -> Any:
+        """Convert between the versions of a kind: ``convert(VERSIONS)``, or as a decorator.
+
+            @app.convert(BUCKET_V1ALPHA1, BUCKET)
+            def upgrade(old: Object, new: MutableObject) -> None:
+                new.spec["size"] = int(old.spec["size"])
+
+        The decorator is needed for both directions. The hub is the version of :meth:`own`, or else
+        the newest one.
+
+        Args:
+            versions: the ``Versions``; for the decorator the version that is converted.
+            to: the version that it is converted to.
+            deprecated: as for ``Versions.older``, of the version that is not the hub.
+            served: the same.
+            lossless: the same.
+
+        Raises:
+            TypeError: an argument or the function cannot be used.
+            ValueError: the kinds are not two versions of one kind, or it is declared already.
+        """
+        if isinstance(versions, Versions):
+            self.own(versions)
+            return None
+        source, target = check_kind(versions, "versions"), check_kind(to, "to")
+        if source.qualified_name != target.qualified_name or source.version == target.version:
+            raise ValueError(f"convert({source}, {target}): give two versions of one kind")
+        if any((e.source, e.target) == (source, target) for e in self._declared.converters):
+            raise ValueError(f"convert({source}, {target}) is declared twice: give one function")
+
+        def declare(function: Callable[..., Any]) -> Any:
+            # Checks everything, too.
+            Versions(target).older(
+                source,
+                up=function,
+                down=function,
+                deprecated=deprecated,
+                served=served,
+                lossless=lossless,
+            )
+            declared = Converter(
+                source=source,
+                target=target,
+                function=function,
+                deprecated=deprecated,
+                served=served,
+                lossless=lossless,
+            )
+            self._declare(self._declared.converters, declared)
+            return function
+
+        return declare
+
+    def webhook(self, path: str, handler: Any, *, rule: WebhookRule | None = None) -> None:
+        """Serve any other webhook; see :meth:`~appsdk_operator.webhooks.Webhooks.add`.
+
+        Args:
+            path: begins with a slash.
+            handler: an ``Admission``, a ``TokenReviewWebhook``, or a function from an
+                ``HTTPRequest`` to an ``HTTPResponse``.
+            rule: the requests that the API server is to send there.
+
+        Raises:
+            TypeError, ValueError: as ``Webhooks.add``.
+        """
+        declared = Webhook(path=path, handler=handler, rule=rule)
+        self._check_webhooks(webhooks=[*self._declared.webhooks, declared])
+        self._declare(self._declared.webhooks, declared)
+
+    # Running.
+
+    def manager(
+        self,
+        server: ClientConfig | ClientLike,
+        **options: Unpack[ManagerOptionsDict],
+    ) -> Manager:
+        """A Manager that runs the app; for tests, and as a part of a larger program.
+
+        The App takes no declarations from now on.
+
+        Args:
+            server: the API server: a config or a client, see :class:`Manager`.
+            options: options that override those of the App.
+
+        Raises:
+            TypeError, ValueError, OSError: as :class:`Manager`; or the declarations do not fit
+                together.
+        """
+        return self._assembled(server, options)
+
+    @property
+    def client(self) -> ClientLike:
+        """The client of the manager in whose callback this is read; it reads from the cache.
+
+        Outside of callbacks, or in a thread that a callback has started by itself, it is the client
+        of the only manager of the App that runs, or was made.
+
+        Raises:
+            RuntimeError: there is none, or there are several.
+        """
+        return self._present("client").client
+
+    @property
+    def live_client(self) -> ClientLike:
+        """The same as :attr:`client`, but always reads from the server."""
+        return self._present("live_client").live_client
+
+    @property
+    def events(self) -> EventRecorder:
+        """The recorder for Events in the app's name, of the manager as for :attr:`client`."""
+        return self._present("events").event_recorder(self._name)
+
+    # Internals.
+
+    def _present(self, what: str) -> Manager:
+        with self._lock:
+            known = dict(self._managers)
+        owner = present_owner()
+        if isinstance(owner, Manager) and owner in known:
+            return owner
+        running = [manager for manager, state in known.items() if state.is_running]
+        waiting = [manager for manager, state in known.items() if not state.has_run]
+        found = running or waiting
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise RuntimeError(
+                f"app.{what} belongs to a manager, and none of {self._name} runs: read it in the "
+                "app's functions, after app.manager(…), or while app.run() runs"
+            )
+        raise RuntimeError(
+            f"app.{what} belongs to a manager, and {len(found)} of {self._name} run: read it in "
+            "the app's functions, or use manager.client"
+        )
+
+    def _assembled(
+        self,
+        server: ClientConfig | ClientLike,
+        options: ManagerOptionsDict,
+        observe: Callable[[Any, Kind[Any, Any]], Any] | None = None,
+    ) -> Manager:
+        self._is_in_use = True
+        assembly = Assembly(
+            app=self,
+            name=self._name,
+            declared=self._declared,
+            options=attrs.evolve(self._options, **options),
+            watchers=self._watchers,
+            observe=observe or _unobserved,
+        )
+        manager, state = assemble(assembly, server)
+        with self._lock:
+            self._managers[manager] = state
+        return manager
+
+    def _declare(self, declarations: list[Any], declared: Any) -> None:
+        if self._is_in_use:
+            raise RuntimeError(
+                f"{self._name} has a manager already, which this would not reach: declare "
+                "everything before app.manager(…) and app.run()"
+            )
+        declarations.append(declared)
+        if isinstance(declared, _HANDLING) and declared.kind is not None:
+            self._declared.handled.setdefault(declared.kind)
+
+    def _handler(self, kind: Any, cause: Cause, watcher: str, field: str = "") -> Any:
+        check_kind(kind)
+        validation.check_text("watcher", watcher)
+        if watcher:
+            check_operator_name(watcher, "watcher")
+        validation.check_text("field", field)
+        path = FieldPath(field) if field else None
+        if path is not None and path.root in ("metadata", "status"):
+            raise ValueError(
+                f"field={field!r}: changes of the {path.root} are no updates for this watcher: use "
+                f"a reconciler, with predicates=[fields_changed({field!r})]"
+            )
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            validation.check_callable(f"on_{cause}", function, *CAUSES[cause], required=True)
+            for each in self._declared.watching:
+                if not isinstance(each, Handler):
+                    continue
+                is_same = (each.kind, each.watcher, each.cause) == (kind, watcher, cause)
+                if is_same and str(each.field or "") == field:
+                    raise ValueError(
+                        f"on_{cause} of {kind} is declared twice, by {name_of(each.function)} and "
+                        f"{name_of(function)}: join them in one function, or give one of them a "
+                        f"watcher of its own, watcher={name_of(function).replace('_', '-')!r}"
+                    )
+            declared = Handler(
+                kind=kind, watcher=watcher, cause=cause, function=function, field=path
+            )
+            self._declare(self._declared.watching, declared)
+            return function
+
+        return declare
+
+    def _reconciling(
+        self,
+        kind: Kind[Any, Any],
+        target: Any,
+        owns: Sequence[Kind[Any, Any]],
+        watches: Mapping[Kind[Any, Any], Any],
+        predicates: Iterable[Any],
+        name: str,
+        options: ControllerOptions | None,
+        *,
+        takes_object: bool,
+    ) -> None:
+        validation.check_text("name", name)
+        if isinstance(owns, Kind) or isinstance(watches, Kind):
+            raise TypeError("owns takes a list of kinds, and watches functions by kind")
+        if options is not None:
+            validation.check_instance(
+                "options",
+                options,
+                ControllerOptions,
+                "ControllerOptions(max_concurrent_reconciles=4)",
+            )
+        declared = Reconciling(
+            kind=kind,
+            target=target,
+            takes_object=takes_object,
+            name=self._free_name(name or kind.kind.lower()),
+            owns=tuple(check_kind(each, "owns") for each in owns),
+            watches={check_kind(each, "watches"): watches[each] for each in watches},
+            predicates=as_predicates(predicates),
+            options=options,
+        )
+        self._declare(self._declared.reconciling, declared)
+
+    def _free_name(self, name: str) -> str:
+        taken = {each.name for each in self._declared.reconciling}
+        taken |= {each.name for each in self._declared.timers}
+        if name in taken:
+            raise ValueError(
+                f"{name!r} is the name of another controller of {self._name}: give one by name="
+            )
+        return name
+
+    def _check_webhooks(self, **declared: Any) -> None:
+        add_webhooks(Webhooks(metrics=Metrics()), Declarations(**declared))
+
+
+_HANDLING = (Handler, Watched, Reconciling, Timer, Defaulter, Validator)
+_OWN_OPTIONS = (
+    "previous_names",
+    "namespaces",
+    "leader_election",
+    "workers",
+    "retry_policy",
+    "retry_dequeue_policy",
+    "error_handler",
+    "resync",
+)
+_OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    "write": ("create", "update"),
+    "create": ("create",),
+    "update": ("update",),
+    "delete": ("delete",),
+}
+
+
+def _manager_options(
+    name: str,
+    previous_names: Sequence[str],
+    namespaces: Sequence[str] | None,
+    leader_election: bool | LeaderElection,
+    options: AppOptionsDict,
+) -> ManagerOptions:
+    election: object = leader_election
+    if not isinstance(election, (bool, LeaderElection)):
+        raise TypeError(
+            f"leader_election={election!r}: give True, or LeaderElection(id=…) with its options"
+        )
+    if isinstance(election, bool):
+        election = LeaderElection(id=name) if election else None
+    cache = options.get("cache")
+    if namespaces is not None:
+        if cache is not None and cache.namespaces:
+            raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give the one")
+        cache = attrs.evolve(cache or CacheSetup(), namespaces=namespaces)
+    client = options.get("client") or ClientSetup()
+    if client.field_owner is None:
+        client = attrs.evolve(client, field_owner=name)
+    given: dict[str, Any] = {**options, "cache": cache, "client": client}
+    return ManagerOptions(
+        name=name, previous_names=previous_names, leader_election=election, **given
+    )
+
+
+def _unobserved(target: Any, _: Kind[Any, Any]) -> Any:
+    return target
+
+
+def _checked_verbs(verbs: Sequence[str]) -> tuple[str, ...]:
+    given = validation.checked_texts("verbs", verbs)
+    for verb in given:
+        if not verb.isalpha() or verb != verb.lower():
+            raise ValueError(f"verbs has {verb!r}: use get, list, watch, create, update, …")
+    return given
+
+
+def _is_factory(watcher: Any) -> bool:
+    if not isinstance(watcher, type):
+        if isinstance(watcher, ResourceWatcher):
+            return False
+        if callable(getattr(watcher, "reconcile", None)):
+            return False
+    if not callable(watcher):
+        raise TypeError(
+            f"watcher={watcher!r} is no watcher: give an object with add, update and delete, a "
+            "SimpleWatcher(…), or a function of the client that makes one"
+        )
+    validation.check_callable("watcher", watcher, "client")
+    return True

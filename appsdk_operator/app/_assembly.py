@@ -1,0 +1,318 @@
+"""Makes a Manager of an App's declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.app._declarations import (
+    Declarations,
+    Handler,
+    Reconciling,
+    Task,
+    Timer,
+    Watched,
+    name_of,
+)
+from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._webhooks import add_webhooks
+from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.controllers import (
+    ControllerOptions,
+    Outcome,
+    Predicate,
+    Request,
+    Result,
+    TimerSource,
+    as_reconciler,
+    controller_for,
+)
+from appsdk_operator.manager import Manager, ManagerOptions, RunnableGroup, as_runnable
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import StopSignal, get_logger, settle, validation
+from appsdk_operator.watchers import (
+    ErrorHandler,
+    FinalizerSupplier,
+    InformerController,
+    OperatorFinalizer,
+    OpinionatedWatcher,
+    ResourceWatcher,
+    RetryDequeuePolicy,
+    RetryPolicy,
+    default_finalizer,
+)
+
+__all__ = ["AppManager", "Assembly", "WatcherOptions", "assemble"]
+
+_log: Final = get_logger("appsdk_operator.app")
+Observe = Callable[[Any, Kind[Any, Any]], Any]
+
+
+@attrs.frozen(kw_only=True)
+class WatcherOptions:
+    """The options of the controllers that call watchers."""
+
+    workers: int
+    retry_policy: RetryPolicy | None
+    retry_dequeue_policy: RetryDequeuePolicy | None
+    error_handler: ErrorHandler | None
+    resync: float = attrs.field()
+
+    def __attrs_post_init__(self) -> None:
+        validation.checked_seconds("resync", self.resync)
+        self.controller("options").close()
+
+    def controller(self, name: str) -> InformerController:
+        """A controller of this name.
+
+        Raises:
+            TypeError, ValueError: an option that cannot be used.
+        """
+        return InformerController(
+            name=name,
+            workers=self.workers,
+            retry_policy=self.retry_policy,
+            retry_dequeue_policy=self.retry_dequeue_policy,
+            error_handler=self.error_handler,
+        )
+
+
+@final
+class AppManager:
+    """What an App knows of one of its managers; a runnable of it, on every replica."""
+
+    runnable_group = RunnableGroup.HTTP_SERVERS
+    """The first group to start and the last one to end."""
+
+    def __init__(self, name: str, manager: Manager, kinds: Iterable[str]) -> None:
+        self.name = f"{name}/app"
+        self.has_run = False
+        self.is_running = False
+        self._app_name = name
+        self._elected = manager.elected
+        self._what = ", ".join(kinds) or "tasks alone"
+
+    def run(self, stop: StopSignal) -> None:
+        """Say when the app works, until ``stop`` is set."""
+        self.has_run = self.is_running = True
+        cancel = self._elected.on_set(self._say_that_it_works)
+        try:
+            stop.wait()
+        finally:
+            self.is_running = False
+            cancel()
+
+    def _say_that_it_works(self) -> None:
+        _log.info("%s works: it handles %s", self._app_name, self._what)
+
+
+@attrs.frozen(kw_only=True)
+class Assembly:
+    """What a manager is made of."""
+
+    app: object
+    name: str
+    declared: Declarations
+    options: ManagerOptions
+    watchers: WatcherOptions
+    observe: Observe
+    """Wraps each watcher and reconciler, given the kind that it is called for."""
+
+
+def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Manager, AppManager]:
+    """The manager, and the App's part of it.
+
+    Raises:
+        TypeError, ValueError, OSError: the declarations or options do not fit together.
+    """
+    declared, name = assembly.declared, assembly.name
+    owned_kinds(declared)
+    if isinstance(server, ClientConfig):
+        server = _with_name(server, name)
+    manager = Manager(server, assembly.options)
+    try:
+        kinds = dict.fromkeys(each.qualified_name for each in declared.handled)
+        state = AppManager(name, manager, kinds)
+        manager.add(state)
+        _add_watchers(assembly, manager)
+        for reconciling in declared.reconciling:
+            _add_reconciler(assembly, manager, reconciling)
+        for timer in declared.timers:
+            _add_timer(assembly, manager, timer)
+        for task in declared.tasks:
+            manager.add(_TaskRunnable(f"{name}/{name_of(task.target)}", task))
+        add_webhooks(manager, declared)
+    except BaseException:
+        manager.close()
+        raise
+    return manager, state
+
+
+def _with_name(config: ClientConfig, name: str) -> ClientConfig:
+    """``config`` with the app's name in its user agent, unless the program has given it one."""
+    if config.user_agent != _DEFAULT_USER_AGENT:
+        return config
+    return attrs.evolve(config, user_agent=f"{name} {config.user_agent}")
+
+
+_DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
+
+
+def _add_watchers(assembly: Assembly, manager: Manager) -> None:
+    """One controller for each kind, so that no kind waits for the functions of another."""
+    by_kind: dict[Kind[Any, Any], list[Handler | Watched]] = {}
+    for each in assembly.declared.watching:
+        by_kind.setdefault(each.kind, []).append(each)
+    for kind, parts in by_kind.items():
+        controller = assembly.watchers.controller(f"{assembly.name}/{kind.qualified_name}")
+        controller.add_cache(manager.cache, kind, resync=assembly.watchers.resync)
+        seen: set[str] = set()
+        for part in parts:
+            if isinstance(part, Watched):
+                target = part.target(manager.client) if part.is_factory else part.target
+            elif part.watcher in seen:
+                continue
+            else:
+                seen.add(part.watcher)
+                same = [
+                    one for one in parts if isinstance(one, Handler) and one.watcher == part.watcher
+                ]
+                target = _opinionated(same, manager)
+            wrapped = assembly.observe(target, part.kind)
+            if isinstance(target, ResourceWatcher):
+                controller.add_watcher(wrapped, part.kind)
+            else:
+                controller.add_reconciler(wrapped, part.kind)
+        manager.add(controller)
+
+
+def _opinionated(handlers: list[Handler], manager: Manager) -> OpinionatedWatcher:
+    first = handlers[0]
+    updates = [each for each in handlers if each.cause == "update"]
+    functions = {each.cause: each.function for each in handlers if each.cause != "update"}
+    finalizer: FinalizerSupplier = (
+        OperatorFinalizer(first.watcher) if first.watcher else default_finalizer
+    )
+    return OpinionatedWatcher(
+        first.kind,
+        manager.client,
+        update=_Updates(updates) if updates else None,
+        concerns=_concerns(updates),
+        finalizer=finalizer,
+        **functions,
+    )
+
+
+@final
+class _Updates:
+    """Calls the functions for an update whose field has changed, in order."""
+
+    def __init__(self, handlers: list[Handler]) -> None:
+        self._handlers = handlers
+        self.__qualname__ = ", ".join(name_of(each.function) for each in handlers)
+
+    def __call__(self, old: Object, new: Object) -> None:
+        for each in self._handlers:
+            if each.field is None or each.field.has_changed(old, new):
+                settle(each.function(old, new))
+
+
+def _concerns(updates: list[Handler]) -> Callable[[Object, Object], bool] | None:
+    """Whether any function would be called for an update; None: always."""
+    fields = [each.field for each in updates if each.field is not None]
+    if not updates or len(fields) < len(updates):
+        return None
+    return lambda old, new: any(field.has_changed(old, new) for field in fields)
+
+
+def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> None:
+    target = declared.target
+    if declared.takes_object:
+        target = as_reconciler(manager.client, declared.kind, target)
+    builder = (
+        controller_for(manager)
+        .named(f"{assembly.name}/{declared.name}")
+        .for_(declared.kind, predicates=declared.predicates)
+        .with_options(_shared(declared.options))
+    )
+    for kind in declared.owns:
+        builder.owns(kind)
+    for kind, handler in declared.watches.items():
+        builder.watches(kind, handler)
+    builder.complete(assembly.observe(target, declared.kind))
+
+
+def _shared(options: ControllerOptions | None) -> ControllerOptions:
+    # The names are checked by the App, and several of its managers may run in a process.
+    given = options or ControllerOptions()
+    return attrs.evolve(given, skip_name_validation=True)
+
+
+_ONCE: Final = Request("", "app")
+
+
+def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
+    """A controller whose requests come back after the interval."""
+    builder = (
+        controller_for(manager)
+        .named(f"{assembly.name}/{declared.name}")
+        .with_options(
+            ControllerOptions(
+                skip_name_validation=True, needs_leader_election=not declared.every_replica
+            )
+        )
+    )
+    again = Result(requeue_after=declared.interval)
+    function = declared.function
+    if declared.kind is None:
+        # Once; what follows comes from the results.
+        source: TimerSource[Request] = TimerSource(
+            _FOREVER, [_ONCE], first_after=declared.first_after, name=declared.name
+        )
+
+        def tick(_: Request) -> Outcome:
+            settle(function())
+            return again
+
+        builder.watches_raw_source(source).complete(tick)
+        return
+
+    def call(obj: Object) -> Outcome:
+        if obj.is_deleting:
+            return None
+        settle(function(obj))
+        return again
+
+    reconcile = as_reconciler(manager.client, declared.kind, call)
+    builder.for_(declared.kind, predicates=[_IS_NEW]).complete(
+        assembly.observe(reconcile, declared.kind)
+    )
+
+
+_FOREVER: Final = 1e9
+
+
+def _is_new(event: Event) -> bool:
+    return event.action is ResourceAction.CREATE
+
+
+_IS_NEW: Final = Predicate(_is_new)
+
+
+@final
+class _TaskRunnable:
+    """A task, with the app's name in its own."""
+
+    def __init__(self, name: str, task: Task) -> None:
+        self.name = name
+        self.needs_leader_election = not task.every_replica
+        self._target = as_runnable(task.target)
+
+    def run(self, stop: StopSignal) -> object:
+        return self._target.run(stop)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"

@@ -1,0 +1,200 @@
+"""What was declared in an App, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from appsdk_operator.controllers import ControllerOptions, FieldPath
+from appsdk_operator.resource import Kind, Versions
+from appsdk_operator.webhooks import WebhookRule
+
+__all__ = [
+    "CAUSES",
+    "Cause",
+    "Converter",
+    "Declarations",
+    "Defaulter",
+    "Handler",
+    "Owned",
+    "Reconciling",
+    "Task",
+    "Timer",
+    "Use",
+    "Validator",
+    "Watched",
+    "Webhook",
+    "is_builtin",
+    "name_of",
+]
+
+Cause: TypeAlias = Literal["add", "sync", "update", "delete"]
+CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
+    "add": ("obj",),
+    "sync": ("obj",),
+    "update": ("old", "new"),
+    "delete": ("obj",),
+}
+"""The callbacks of an OpinionatedWatcher, with their arguments."""
+
+
+@attrs.frozen(kw_only=True)
+class Owned:
+    """A kind whose CRD is the app's."""
+
+    kind: Kind[Any, Any] | Versions[Any, Any]
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    """Options of ``custom_resource_definition``."""
+
+    @property
+    def hub(self) -> Kind[Any, Any]:
+        """The kind, or its hub version."""
+        return self.kind.hub if isinstance(self.kind, Versions) else self.kind
+
+
+@attrs.frozen(kw_only=True)
+class Handler:
+    """A function for one cause in an OpinionatedWatcher."""
+
+    kind: Kind[Any, Any]
+    watcher: str
+    """The name of the watcher; ``""`` for the one that has the app's own finalizer."""
+    cause: Cause
+    function: Callable[..., Any]
+    field: FieldPath | None = None
+    """Updates that change another field alone are not delivered."""
+
+
+@attrs.frozen(kw_only=True)
+class Watched:
+    """A watcher or reconciler of an InformerController, or a function that makes one."""
+
+    kind: Kind[Any, Any]
+    target: Any
+    is_factory: bool
+    """Whether ``target`` is called with the client."""
+
+
+@attrs.frozen(kw_only=True)
+class Reconciling:
+    """A reconciler with all that feeds it."""
+
+    kind: Kind[Any, Any]
+    target: Any
+    takes_object: bool
+    """Whether it gets the object instead of its key."""
+    name: str
+    owns: tuple[Kind[Any, Any], ...]
+    watches: Mapping[Kind[Any, Any], Any]
+    predicates: tuple[Any, ...]
+    options: ControllerOptions | None
+
+
+@attrs.frozen(kw_only=True)
+class Timer:
+    """A function that is called at intervals, for each object of a kind or for the app."""
+
+    interval: float
+    kind: Kind[Any, Any] | None
+    function: Callable[..., Any]
+    name: str
+    first_after: float
+    every_replica: bool
+
+
+@attrs.frozen(kw_only=True)
+class Task:
+    """A function that runs as long as the manager does."""
+
+    target: Any
+    every_replica: bool
+
+
+@attrs.frozen(kw_only=True)
+class Defaulter:
+    """A function that completes objects before they are stored."""
+
+    kind: Kind[Any, Any]
+    target: Any
+    path: str | None
+    options: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Validator:
+    """A function that checks objects before they are stored."""
+
+    kind: Kind[Any, Any]
+    operations: tuple[str, ...]
+    """Some of ``create``, ``update`` and ``delete``."""
+    function: Callable[..., Any]
+    takes_old: bool
+    """Whether it is called with the old object and the new one."""
+    path: str | None
+    options: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Webhook:
+    """Any other webhook, at a path of its own."""
+
+    path: str
+    handler: Any
+    rule: WebhookRule | None
+
+
+@attrs.frozen(kw_only=True)
+class Converter:
+    """A function that converts objects of a kind between two versions."""
+
+    source: Kind[Any, Any]
+    target: Kind[Any, Any]
+    function: Callable[..., Any]
+    deprecated: str | bool
+    served: bool
+    lossless: str | bool
+
+
+@attrs.frozen(kw_only=True)
+class Use:
+    """Something else that the operator touches."""
+
+    kind: Kind[Any, Any]
+    verbs: tuple[str, ...]
+    subresources: tuple[str, ...]
+    names: tuple[str, ...]
+    namespace: str | None
+    reason: str
+    is_foreign: bool
+
+
+@attrs.define(eq=False)
+class Declarations:
+    """All declarations of an App, in order."""
+
+    owned: list[Owned] = attrs.field(factory=list)
+    watching: list[Handler | Watched] = attrs.field(factory=list)
+    reconciling: list[Reconciling] = attrs.field(factory=list)
+    timers: list[Timer] = attrs.field(factory=list)
+    tasks: list[Task] = attrs.field(factory=list)
+    defaulters: list[Defaulter] = attrs.field(factory=list)
+    validators: list[Validator] = attrs.field(factory=list)
+    webhooks: list[Webhook] = attrs.field(factory=list)
+    converters: list[Converter] = attrs.field(factory=list)
+    uses: list[Use] = attrs.field(factory=list)
+
+    handled: dict[Kind[Any, Any], None] = attrs.field(factory=dict)
+    """The kinds that functions handle, each once, in order."""
+
+
+def is_builtin(kind: Kind[Any, Any]) -> bool:
+    """Whether the group is one of Kubernetes, or of its projects."""
+    return "." not in kind.group or kind.group.endswith(".k8s.io")
+
+
+def name_of(function: Any) -> str:
+    """The name of a user's function, for texts and for names of controllers."""
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__

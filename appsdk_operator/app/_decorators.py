@@ -1,0 +1,70 @@
+"""The types of the App's decorators: which arguments the decorated function is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
+from appsdk_operator.resource import MutableObject, Object
+
+__all__ = [
+    "ConverterDecorator",
+    "DefaulterDecorator",
+    "ObjectDecorator",
+    "PlainDecorator",
+    "UpdateDecorator",
+]
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ObjectDecorator(Protocol, Generic[SpecT, StatusT]):
+    """Declares a function of an object, and returns it unchanged."""
+
+    def __call__(
+        self, function: Callable[[Object[SpecT, StatusT]], R], /
+    ) -> Callable[[Object[SpecT, StatusT]], R]:
+        """Declare ``function(obj)``."""
+        ...
+
+
+class UpdateDecorator(Protocol, Generic[SpecT, StatusT]):
+    """Declares a function of the old object and the new one, and returns it unchanged."""
+
+    def __call__(
+        self, function: Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], R], /
+    ) -> Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], R]:
+        """Declare ``function(old, new)``."""
+        ...
+
+
+class DefaulterDecorator(Protocol, Generic[SpecT, StatusT]):
+    """Declares a function of a draft, and returns it unchanged."""
+
+    def __call__(
+        self, function: Callable[[MutableObject[SpecT, StatusT]], R], /
+    ) -> Callable[[MutableObject[SpecT, StatusT]], R]:
+        """Declare ``function(draft)``."""
+        ...
+
+
+class ConverterDecorator(Protocol, Generic[SpecT, StatusT, OtherSpecT, OtherStatusT]):
+    """Declares a function of an object and of a draft in another version."""
+
+    def __call__(
+        self,
+        function: Callable[[Object[SpecT, StatusT], MutableObject[OtherSpecT, OtherStatusT]], R],
+        /,
+    ) -> Callable[[Object[SpecT, StatusT], MutableObject[OtherSpecT, OtherStatusT]], R]:
+        """Declare ``function(old, new)``."""
+        ...
+
+
+class PlainDecorator(Protocol):
+    """Declares a function of fixed arguments, and returns it unchanged."""
+
+    def __call__(self, function: F, /) -> F:
+        """Declare the function."""
+        ...

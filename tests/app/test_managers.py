@@ -1,0 +1,285 @@
+"""What an App's managers do, on the embedded API server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from appsdk_operator import kinds
+from appsdk_operator.app import App
+from appsdk_operator.client import Client, ClientConfig, ClientLike
+from appsdk_operator.controllers import Request
+from appsdk_operator.manager import Manager
+from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.runtime import Metrics, RealClock, StopSignal
+from appsdk_operator.testing import APIServer, install_crds
+from appsdk_operator.watchers import SimpleWatcher
+from tests.app.test_app import BUCKET, BucketSpec, nothing
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+TIMEOUT = 20.0
+
+
+@pytest.fixture
+def config() -> Iterator[ClientConfig]:
+    app = App("owner")
+    app.own(BUCKET)
+    with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
+        install_crds(client, app.crds())
+        yield ClientConfig(server=server.url)
+
+
+@pytest.fixture
+def api(config: ClientConfig) -> Iterator[Client]:
+    with Client(config) as client:
+        yield client
+
+
+class Calls:
+    """What was called, in order."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._calls: list[Any] = []
+
+    def add(self, call: Any) -> None:
+        with self._changed:
+            self._calls.append(call)
+            self._changed.notify_all()
+
+    def wait_for(self, call: Any, count: int = 1) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._calls.count(call) >= count, TIMEOUT):
+                raise TimeoutError(f"{call!r} is not among {self._calls}")
+
+    @property
+    def all(self) -> list[Any]:
+        with self._changed:
+            return list(self._calls)
+
+
+@contextmanager
+def running(manager: Manager) -> Iterator[Manager]:
+    stop = StopSignal()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            manager.run(stop)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert manager.elected.wait(TIMEOUT) or failures
+        yield manager
+    finally:
+        stop.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    clock = RealClock()
+    deadline = clock.monotonic() + TIMEOUT
+    while not check():
+        assert clock.monotonic() < deadline, "it did not come true"
+        StopSignal().wait(0.005)
+
+
+def bucket(name: str, size: int = 1) -> MutableObject[BucketSpec]:
+    return MutableObject.new(BUCKET, name, namespace="default", spec=BucketSpec(size=size))
+
+
+def made(app: App, config: ClientConfig) -> Manager:
+    return app.manager(config, metrics=Metrics())
+
+
+def test_the_four_callbacks_of_a_kind_are_one_watcher_with_the_apps_finalizer(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.on_add(BUCKET)
+    def make(bucket: Object[BucketSpec]) -> None:
+        calls.add(("add", bucket.name))
+
+    @app.on_update(BUCKET, field="spec.size")
+    async def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add(("size", old.spec.size, new.spec.size))
+
+    @app.on_sync(BUCKET)
+    def sync(bucket: Object[BucketSpec]) -> None:
+        calls.add(("sync", bucket.name))
+
+    @app.on_delete(BUCKET)
+    def remove(bucket: Object[BucketSpec]) -> None:
+        calls.add(("delete", bucket.name))
+
+    with running(made(app, config)):
+        api.create(bucket("a"))
+        calls.wait_for(("add", "a"))
+        eventually(lambda: finalizers(api, "a") == ("bucket-operator.v1.Bucket.example.com",))
+    with running(made(app, config)):
+        calls.wait_for(("sync", "a"))
+        draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
+        draft.spec = BucketSpec(size=5)
+        api.update(draft)
+        calls.wait_for(("size", 1, 5))
+        api.delete(BUCKET, "a", namespace="default")
+        calls.wait_for(("delete", "a"))
+    assert len(calls.all) == 4
+
+
+def finalizers(api: Client, name: str) -> tuple[str, ...]:
+    return tuple(api.get(BUCKET, name, namespace="default").finalizers)
+
+
+def test_a_watcher_of_a_name_has_a_finalizer_of_its_own_and_its_former_names(
+    api: Client, config: ClientConfig
+) -> None:
+    def make(name: str, *previous: str) -> App:
+        app = App(name, previous_names=previous)
+        app.on_add(BUCKET)(nothing)
+        app.on_add(BUCKET, watcher="dns")(nothing)
+        return app
+
+    api.create(bucket("a"))
+    with running(made(make("old-name"), config)):
+        eventually(lambda: len(finalizers(api, "a")) == 2)
+        eventually(
+            lambda: (
+                set(finalizers(api, "a"))
+                == {"old-name.v1.Bucket.example.com", "old-name.dns.v1.Bucket.example.com"}
+            )
+        )
+    with running(made(make("new-name", "old-name"), config)):
+        eventually(
+            lambda: (
+                set(finalizers(api, "a"))
+                == {"new-name.v1.Bucket.example.com", "new-name.dns.v1.Bucket.example.com"}
+            )
+        )
+
+
+def test_the_client_is_that_of_the_manager_in_whose_callback_it_is_read(
+    api: Client, config: ClientConfig
+) -> None:
+    app, seen = App("bucket-operator"), Calls()
+
+    @app.on_add(BUCKET)
+    def plain(bucket: Object[BucketSpec]) -> None:
+        seen.add((1, app.client))
+
+    @app.on_add(BUCKET, watcher="async")
+    async def coroutine(bucket: Object[BucketSpec]) -> None:
+        seen.add((2, app.client))
+
+    @app.reconciler(BUCKET)
+    def reconcile(request: Request) -> None:
+        seen.add((3, app.client))
+
+    @app.every(3600, BUCKET)
+    def look(bucket: Object[BucketSpec]) -> None:
+        seen.add((4, app.client))
+
+    @app.every(3600)
+    def tick() -> None:
+        seen.add((5, app.client))
+
+    @app.task
+    def task(stop: StopSignal) -> None:
+        seen.add((6, app.client))
+
+    one, other = made(app, config), made(app, config)
+    with pytest.raises(RuntimeError, match="2 of bucket-operator run"):
+        _ = app.client
+    with running(one), running(other):
+        api.create(bucket("a"))
+        for number in range(1, 7):
+            for manager in (one, other):
+                seen.wait_for((number, manager.client))
+    with running(made(app, config)) as third:
+        assert app.client is third.client
+
+
+def test_a_timer_calls_for_each_object_until_it_is_gone(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.every(0.01, BUCKET)
+    def look(bucket: Object[BucketSpec]) -> None:
+        calls.add(bucket.name)
+        if bucket.name == "fails" and calls.all.count("fails") < 3:
+            raise ConnectionError("not yet")
+
+    @app.every(0.01)
+    def tick() -> None:
+        calls.add("tick")
+
+    with running(made(app, config)):
+        for name in ("a", "fails"):
+            api.create(bucket(name))
+            calls.wait_for(name, 5)
+        calls.wait_for("tick", 5)
+
+
+def test_a_reconciler_gets_objects_and_events_of_what_it_owns_and_watches(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    def buckets_of(config_map: Object[Any, Any]) -> list[Request]:
+        return [Request("default", config_map.name)]
+
+    @app.object_reconciler(BUCKET, watches={CONFIG_MAP: buckets_of})
+    def reconcile(bucket: Object[BucketSpec]) -> None:
+        calls.add((bucket.name, bucket.spec.size))
+
+    with running(made(app, config)):
+        api.create(bucket("a", 7))
+        calls.wait_for(("a", 7))
+        api.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+        calls.wait_for(("a", 7), 2)
+
+
+def test_a_plain_watcher_may_be_made_with_the_managers_client(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    class Copies:
+        def __init__(self, client: ClientLike) -> None:
+            self.client = client
+
+        def add(self, obj: Object[Any, Any]) -> None:
+            calls.add((obj.name, self.client is app.client))
+
+        def update(self, old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
+
+        def delete(self, obj: Object[Any, Any]) -> None: ...
+
+    app.watch(BUCKET, Copies)
+    app.watch(BUCKET, SimpleWatcher(add=lambda obj: calls.add(("simple", obj.name))))
+    with running(made(app, config)):
+        api.create(bucket("a"))
+        calls.wait_for(("a", True))
+        calls.wait_for(("simple", "a"))
+
+
+def test_declarations_after_the_first_manager_are_refused(config: ClientConfig) -> None:
+    app = App("bucket-operator")
+    with made(app, config), pytest.raises(RuntimeError, match="has a manager already"):
+        app.on_add(BUCKET)(nothing)
+
+
+def test_it_says_that_it_works(config: ClientConfig, caplog: pytest.LogCaptureFixture) -> None:
+    app = App("bucket-operator")
+    app.on_add(BUCKET)(nothing)
+    with caplog.at_level("INFO", "appsdk_operator.app"), running(made(app, config)):
+        eventually(lambda: any("bucket-operator works" in text for text in caplog.messages))
