@@ -621,6 +621,36 @@ def test_a_server_that_stops_waits_for_no_webhook(world: World) -> None:
     assert failed
 
 
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        (["a", "", "a", "b"], ["a", "b"]),
+        (["x" * 4096], ["x" * 4096]),
+        (["x" * 4096, "", "y"], ["x" * 256, "y"]),
+        (["x" * 4097], ["x" * 256]),
+        ([f"{i:03}{'x' * 300}" for i in range(30)], [f"{i:03}{'x' * 253}" for i in range(16)]),
+        (["größer\u00a0\u2028", "two\nlines", "\x85", "last"], ["größer\u00a0\u2028", "last"]),
+    ],
+)
+def test_long_warnings_are_cut_and_unusable_ones_dropped(
+    world: World, sent: list[str], shown: list[str]
+) -> None:
+    world.admit("Validating", "v", webhook(world.hooks, "one", **only("one")))
+    world.hooks.answers["one"] = lambda _: {"allowed": True, "warnings": sent}
+    made = world.map("a", "one")
+    found = made.headers["Warning"].encode("latin-1").decode()
+    assert found == ", ".join(f'299 - "{text}"' for text in shown)
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(7, "7"), (0, None), (-1, None), ("7", None)])
+def test_a_denial_says_when_to_come_again(world: World, seconds: Any, header: str | None) -> None:
+    world.admit("Validating", "v", webhook(world.hooks, "one", **only("one")))
+    status = {"code": 429, "message": "later", "details": {"retryAfterSeconds": seconds}}
+    world.hooks.answers["one"] = lambda _: {"allowed": False, "status": status}
+    refused = world.map("a", "one")
+    assert (refused.status, refused.headers.get("Retry-After")) == (429, header)
+
+
 def test_warnings_are_told_whatever_becomes_of_a_write(world: World, new_widget: Any) -> None:
     world.admit("Validating", "one", webhook(world.hooks, "one", rule("widgets")))
     world.hooks.answers["one"] = lambda _: {"allowed": False, "warnings": ["beware"]}

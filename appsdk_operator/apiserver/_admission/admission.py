@@ -28,6 +28,7 @@ from appsdk_operator.apiserver._registry.write_requests import AdmissionAttribut
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Storage
+from appsdk_operator.apiserver._values.go_text import is_control
 from appsdk_operator.apiserver._values.status import (
     RefusedError,
     StatusError,
@@ -188,7 +189,7 @@ class WebhookAdmission:
         found = read_response(answer, review, mutating=mutating)
         origin = attributes.options.origin
         if origin is not None:
-            origin.warn(text for text in found.warnings if text.isprintable())
+            origin.warn(text for text in found.warnings if not any(map(is_control, text)))
         if not found.allowed:
             raise denied_error(webhook.name, found.status)
         return found

@@ -114,13 +114,7 @@ class ResourceHandler:
         selection = bodies.selection(query, request.served, request.route.namespace)
         options = _list_options(query)
         page = lists.list_page(self._core.storage, request.served, selection, options)
-        try:
-            await conversion.convert_records(request.served, page.records)
-        except StatusError as error:
-            # The real server lists from its watch cache, which cannot be filled then.
-            what = f"{request.served.api_version}, Kind={request.served.resource.kind}"
-            why = f"storage is (re)initializing: failed to list {what}: {error.message}"
-            raise StatusError(429, why, retry_after=1) from None
+        await conversion.convert_records(request.served, page.records)
         return ResourceResponse(
             200, request.representation.list(request.served, page.records, _list_metadata(page))
         )

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._values.go_text import is_control
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.resource import dump_yaml
 
@@ -18,6 +19,7 @@ __all__ = [
     "JSON",
     "ResponseWriter",
     "add_warnings",
+    "cut_warnings",
     "json_response",
     "page_not_found",
     "status_response",
@@ -32,6 +34,8 @@ _BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024
 _AUDIT_ID: Final = "Audit-Id"
 _LONGEST_AUDIT_ID: Final = 64
+_WARNINGS_SIZE: Final = 4096
+_WARNING_SIZE: Final = 256
 
 
 @final
@@ -95,11 +99,37 @@ def _prefers_yaml(accept: str) -> bool:
 
 
 def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
-    """Add ``Warning`` headers, each once."""
-    for warning in dict.fromkeys(warnings):
+    """Add ``Warning`` headers, each once, and cut if they are long in sum."""
+    for warning in cut_warnings(warnings):
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
-        shown = "".join(char if char.isprintable() else " " for char in quoted)
+        shown = "".join(" " if is_control(char) else char for char in quoted)
         response.headers.add("Warning", f'299 - "{shown}"')
+
+
+def cut_warnings(warnings: Iterable[str]) -> list[str]:
+    """The warnings that the real server sends: each once, and not the empty ones.
+
+    As long as they have 4096 characters in sum, they are sent as they are. Beyond that, each is cut
+    at 256 characters, and no more are added once the cut ones have 4096.
+    """
+    found = [warning for warning in dict.fromkeys(warnings) if warning]
+    size, whole = 0, 0
+    for warning in found:
+        size += len(warning)
+        if size > _WARNINGS_SIZE:
+            break
+        whole += 1
+    if whole == len(found):
+        return found
+    # The one that went beyond the limit is sent in any case.
+    cut = [warning[:_WARNING_SIZE] for warning in found[: whole + 1]]
+    size = sum(map(len, cut))
+    for warning in found[whole + 1 :]:
+        if size >= _WARNINGS_SIZE:
+            break
+        cut.append(warning[:_WARNING_SIZE])
+        size += len(cut[-1])
+    return cut
 
 
 def json_response(value: Any, *, status: int = 200, content_type: str = JSON) -> web.Response:
@@ -125,8 +155,13 @@ def status_response(error: StatusError) -> web.Response:
     """The response for an error: its ``Status``."""
     response = json_response(error.body(), status=error.code)
     add_warnings(response, error.warnings)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
+    seconds = error.retry_after
+    if seconds is None:
+        # The details of a webhook's denial may say it.
+        seconds = (error.details or {}).get("retryAfterSeconds")
+        seconds = seconds if isinstance(seconds, int) and seconds > 0 else None
+    if seconds is not None:
+        response.headers["Retry-After"] = str(seconds)
     if error.code == 413:
         # The rest of the body is not read.
         response.force_close()

@@ -6,7 +6,7 @@ from typing import Final
 
 from appsdk_operator.resource import go_float, go_json, go_quote
 
-__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote", "parse_integer"]
+__all__ = ["GO_TYPES", "go_float", "go_json", "go_quote", "is_control", "parse_integer"]
 
 
 GO_TYPES: Final[dict[type, str]] = {
@@ -22,6 +22,11 @@ GO_TYPES: Final[dict[type, str]] = {
 
 
 _MOST_DIGITS: Final = 20
+
+
+def is_control(char: str) -> bool:
+    """Whether Go's ``unicode.IsControl`` holds: C0, DEL and C1."""
+    return char < " " or "\x7f" <= char <= "\x9f"
 
 
 def parse_integer(text: str) -> int | None:
