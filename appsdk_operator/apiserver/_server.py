@@ -81,8 +81,9 @@ class APIServer:
             answers them with 422, as servers without the feature do.
         request_log: the number of requests that :attr:`requests` remembers; default 10,000.
         services: the URLs of services that webhook configurations refer to, by ``namespace/name``,
-            such as ``{"default/hooks": "https://127.0.0.1:9443"}``. The certificates there must be
-            valid for the host of the URL. Default: no service is found.
+            such as ``{"default/hooks": "https://127.0.0.1:9443"}``. As by kube-apiserver, the
+            certificates there are verified for the service: ``hooks.default.svc``. Default: no
+            service is found.
         faults: fault rules that are active from the start, see :meth:`inject`.
 
     Raises:
@@ -535,8 +536,9 @@ class APIServer:
     def set_service(self, service: str, url: str) -> None:
         """Call ``url`` for webhooks whose configurations name this service, from now on.
 
-        So configurations and CRDs for production can be installed as they are. The certificate
-        there must be valid for the host of the URL. Also by the argument ``services``.
+        So configurations and CRDs for production can be installed as they are. As by
+        kube-apiserver, the certificate there is verified for ``name.namespace.svc``, not for the
+        host of the URL. Also by the argument ``services``.
 
         Args:
             service: ``namespace/name``.

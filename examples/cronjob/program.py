@@ -7,7 +7,6 @@ configurations. A Service ``webhooks`` in its namespace leads to port 9443 of it
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Final
 
 import yaml
@@ -43,7 +42,6 @@ def make_manager(
     webhooks: str = ":9443",
     health: str = ":8081",
     metrics: str = ":8080",
-    names: Sequence[str] = (),
 ) -> Manager:
     """The whole operator: all replicas answer for the webhooks, and one of them starts jobs.
 
@@ -52,11 +50,8 @@ def make_manager(
         webhooks: where to serve the webhooks.
         health: where to serve the probes.
         metrics: where to serve the metrics.
-        names: names of the webhook server beside those of its Service.
     """
-    certificates = ManagedCertificates(
-        SERVICE, SECRET, namespace=NAMESPACE, names=names, inject=manifests()
-    )
+    certificates = ManagedCertificates(SERVICE, SECRET, namespace=NAMESPACE, inject=manifests())
     manager = Manager(
         config,
         leader_election=LeaderElection(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from tests.apiserver.webhook_tools import (
     MAPS,
     WebhookServer,
     World,
+    configuration,
     only,
     patching,
     rule,
@@ -499,7 +501,7 @@ def test_the_real_server_keeps_every_promise(real_api: Api) -> None:
 
 
 def test_services_are_where_the_options_say(connect: Any) -> None:
-    with WebhookServer() as hooks:
+    with WebhookServer("hooks.system.svc") as hooks:
         services = {"system/hooks": f"https://127.0.0.1:{hooks.port}"}
         with APIServer(services=services) as server:
             world = World(connect(server), hooks)
@@ -510,6 +512,52 @@ def test_services_are_where_the_options_say(connect: Any) -> None:
             world.admit("Validating", "one", webhook(hooks, "one", clientConfig=config))
             assert world.map("a", "any").status == 201
             assert hooks.asked == ["one"]
+
+
+def test_the_certificate_of_a_service_is_verified_by_its_name(connect: Any) -> None:
+    with WebhookServer("127.0.0.1") as hooks:
+        services = {
+            "system/hooks": f"https://127.0.0.1:{hooks.port}",
+            "system/localhost": f"https://localhost:{hooks.port}",
+        }
+        with APIServer(services=services) as server:
+            world = World(connect(server), hooks)
+            world.admit("Validating", "one", webhook(hooks, "one", **only("one")))
+            for name in ("hooks", "localhost"):
+                config = {
+                    "caBundle": hooks.client("one")["caBundle"],
+                    "service": {"name": name, "namespace": "system", "path": "/one"},
+                }
+                made = configuration(
+                    "Validating", name, webhook(hooks, "one", clientConfig=config, **only(name))
+                )
+                assert (
+                    world.api.create(f"{HOOKS}/validatingwebhookconfigurations", made).status == 201
+                )
+                # The other one has just been called there, and its connection is still open.
+                assert world.map("a", "one").status == 201
+                refused = world.map("a", name)
+                assert refused.status == 500
+                assert (
+                    f'Post "https://{name}.system.svc:443/one?timeout=10s": tls: failed to verify '
+                    "certificate: x509: certificate is valid for localhost, kubernetes.default.svc"
+                    in refused["message"]
+                )
+                assert f'SelfSigned("{name}.system.svc")' in refused["message"]
+                assert world.api.delete(f"{MAPS}/a").status == 200
+
+
+@pytest.mark.parametrize(("days", "relation"), [(-400, "after"), (2, "before")])
+def test_a_certificate_is_not_valid_at_this_time(api: Api, days: int, relation: str) -> None:
+    with WebhookServer(valid_in=days * 86400.0) as hooks:
+        made = configuration("Validating", "v", webhook(hooks, "one"))
+        assert api.create(f"{HOOKS}/validatingwebhookconfigurations", made).status == 201
+        refused = api.create(MAPS, {"metadata": {"name": "a"}})
+        assert re.search(
+            "x509: certificate has expired or is not yet valid: current time "
+            rf"[0-9T:-]+Z is {relation} [0-9T:-]+Z$",
+            refused["message"],
+        )
 
 
 @pytest.fixture

@@ -35,13 +35,17 @@ def patching(*operations: dict[str, Any], **more: Any) -> Answer:
 class WebhookServer:
     """Serves ``/<name>`` for every name; what has no answer of its own is allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", *, valid_in: float = 0.0) -> None:
+        """Its certificate is for ``host`` and the addresses of this machine.
+
+        It is valid for a year, in so many seconds from now on.
+        """
         self.answers: dict[str, Answer] = {}
         self.reviews: list[tuple[str, dict[str, Any]]] = []
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="webhooks")
-        authority = Authority(system_clock.time())
-        self._context, self._ca = authority.context("127.0.0.1"), authority.certificate
+        authority = Authority(system_clock.time() + valid_in)
+        self._context, self._ca = authority.context(host), authority.certificate
 
     def __enter__(self) -> Self:
         self._thread.start()

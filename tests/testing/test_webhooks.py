@@ -68,7 +68,7 @@ def hooks() -> Iterator[WebhookServer]:
         if "secret" in (new.to_dict().get("data") or {}):
             raise Denied("no secrets here")
 
-    server = WebhookServer("127.0.0.1:0", certificates=SelfSigned())
+    server = WebhookServer("127.0.0.1:0", certificates=SelfSigned("b.a.svc"))
     webhook_for(server, CONFIG_MAP).validate(create=check).complete()
     with running(server):
         yield server

@@ -114,8 +114,7 @@ def test_the_server_is_called_with_the_injected_authority(server: APIServer) -> 
     ):
         create_namespace(client)
         client.create(configuration())
-        # The embedded server verifies the host that it connects to.
-        source = proxy.source = managed(client, names=["127.0.0.1"])
+        source = proxy.source = managed(client)
         with running(hooks) as stop:
             assert source.wait_until_ready(stop, 20.0), source.health()
             client.create(MutableObject.new(ConfigMap, "a", namespace=NAMESPACE))

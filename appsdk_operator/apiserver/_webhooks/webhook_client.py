@@ -15,6 +15,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from appsdk_operator.apiserver._values import go_json
+from appsdk_operator.apiserver._webhooks.certificate_errors import (
+    certificate_error,
+    presented_certificate,
+)
+from appsdk_operator.resource import load_first
+
 __all__ = ["CallError", "TrustError", "WebhookClient"]
 
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
@@ -39,9 +46,6 @@ _NOT_AN_OBJECT: Final = (
     'struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
     '"json:\\"kind,omitempty\\"" }}'
 )
-# Verification codes of OpenSSL.
-_EXPIRED: Final = (9, 10)
-_OTHER_HOST: Final = (62, 64)
 
 
 class CallError(Exception):
@@ -73,7 +77,9 @@ class WebhookClient:
     def __init__(self, services: Mapping[str, str] | None = None) -> None:
         """``services`` maps ``namespace/name`` of a service to the URL to call instead."""
         self._services = dict(services or {})
-        self._trust: dict[str, ssl.SSLContext] = {}
+        # One for each name of a server, too: an open connection is only used again for a request
+        # with the same context, and was verified for that name.
+        self._trust: dict[tuple[str, str], ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
         self._connector: _Connector | None = None
 
@@ -96,8 +102,9 @@ class WebhookClient:
         Raises:
             CallError: it does not answer in time, or not with a JSON object.
         """
+        server_name = _service_name(config)
         try:
-            trust = self._context(config.get("caBundle") or "")
+            trust = self._context(config.get("caBundle") or "", server_name)
         except ssl.SSLError:
             raise TrustError(
                 "unable to load root certificates: unable to parse bytes as PEM block"
@@ -111,14 +118,23 @@ class WebhookClient:
             raise CallError(f"{prefix}a server without sockets calls nobody")
         try:
             async with asyncio.timeout(seconds):
-                status, body, kind = await self._send(url, msgspec.json.encode(review), trust)
+                try:
+                    status, body, kind = await self._send(
+                        url, msgspec.json.encode(review), trust, server_name
+                    )
+                except aiohttp.ClientConnectorCertificateError as error:
+                    bundle = config.get("caBundle") or ""
+                    why = await _certificate_error(error, url, bundle, server_name)
+                    raise CallError(prefix + why) from None
         except TimeoutError:
             raise CallError(f"{prefix}context deadline exceeded") from None
         except (aiohttp.ClientError, OSError) as error:
             raise CallError(prefix + _go_error(error, url)) from None
         return _decoded(status, body, kind)
 
-    async def _send(self, url: str, body: bytes, trust: ssl.SSLContext) -> tuple[int, bytes, str]:
+    async def _send(
+        self, url: str, body: bytes, trust: ssl.SSLContext, server_name: str
+    ) -> tuple[int, bytes, str]:
         if self._session is None:
             self._connector = _Connector()
             self._session = aiohttp.ClientSession(
@@ -127,7 +143,12 @@ class WebhookClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         async with self._session.post(
-            url, data=body, headers=_JSON, ssl=trust, allow_redirects=False
+            url,
+            data=body,
+            headers=_JSON,
+            ssl=trust,
+            server_hostname=server_name or None,
+            allow_redirects=False,
         ) as response:
             answer = bytearray()
             async for part in response.content.iter_any():
@@ -145,38 +166,49 @@ class WebhookClient:
             return url + query, url + query
         name, namespace = service.get("name"), service.get("namespace")
         path = service.get("path") or "/"
-        shown = f"https://{name}.{namespace}.svc:{service.get('port', 443)}{path}{query}"
+        shown = f"https://{_service_name(config)}:{service.get('port', 443)}{path}{query}"
         url = self._services.get(f"{namespace}/{name}", "").rstrip("/")
         return shown, url and url + path + query
 
-    def _context(self, bundle: str) -> ssl.SSLContext:
-        context = self._trust.get(bundle)
+    def _context(self, bundle: str, server_name: str) -> ssl.SSLContext:
+        context = self._trust.get((bundle, server_name))
         if context is None:
-            try:
-                pem = base64.b64decode(bundle).decode("ascii", "replace")
-            except binascii.Error:
-                pem = "?"
-            context = ssl.create_default_context(cadata=pem or None)
+            context = ssl.create_default_context(cadata=_pem(bundle) or None)
             # As with Go, a trusted certificate need not be self-signed.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            self._trust[bundle] = context
+            self._trust[bundle, server_name] = context
         return context
+
+
+def _service_name(config: Mapping[str, Any]) -> str:
+    """The name that the certificate of a service's webhook is verified for; ``""`` for a URL."""
+    service = config.get("service")
+    return f"{service.get('name')}.{service.get('namespace')}.svc" if service else ""
+
+
+def _pem(bundle: str) -> str:
+    try:
+        return base64.b64decode(bundle).decode("ascii", "replace")
+    except binascii.Error:
+        return "?"
+
+
+async def _certificate_error(
+    error: aiohttp.ClientConnectorCertificateError, url: str, bundle: str, server_name: str
+) -> str:
+    host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
+    wanted = server_name or host
+    presented = await presented_certificate(host, port, wanted)
+    found = error.certificate_error
+    if not isinstance(found, ssl.SSLCertVerificationError):
+        found = ssl.SSLCertVerificationError(str(found))
+    return certificate_error(found, presented, wanted, _pem(bundle), is_service=bool(server_name))
 
 
 def _go_error(error: Exception, url: str) -> str:
     """The text of Go's HTTP client for the same error."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        found = error.certificate_error
-        code = getattr(found, "verify_code", 0)
-        if code in _EXPIRED:
-            why = "certificate has expired or is not yet valid"
-        elif code in _OTHER_HOST:
-            why = f"certificate is not valid for any names, but wanted to match {host}"
-        else:
-            why = "certificate signed by unknown authority"
-        return f"tls: failed to verify certificate: x509: {why}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"dial tcp: lookup {host}: no such host"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
@@ -194,19 +226,34 @@ def _go_error(error: Exception, url: str) -> str:
 def _decoded(status: int, body: bytes, kind: str) -> dict[str, Any]:
     answer: Any = None
     try:
-        answer = msgspec.json.decode(body) if body else None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        answer = _read(body) if body else None
+    except ValueError as error:
         if status == 200:
-            if body.lstrip()[:1] not in (b"{", b"["):
-                raise CallError(f"{_NOT_AN_OBJECT.format('string')}") from None
             raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
     if status != 200:
         raise CallError(f"{_failure(status, answer, body)}")
     if not body:
         raise CallError(f"0-length response with status code: 200 and content type: {kind}")
+    if answer is None:
+        return {}
     if not isinstance(answer, dict):
         raise CallError(f"{_NOT_AN_OBJECT.format(_go_type(answer))}")
     return answer
+
+
+def _read(body: bytes) -> Any:
+    """The value of a body: JSON, or YAML, which the real server reads, too.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if body.lstrip().startswith(b"{"):
+        return go_json.decode(body)
+    try:
+        return load_first(go_json.yaml_text(body))[0]
+    except ValueError:
+        # The real server's last attempt is JSON.
+        return go_json.decode(body)
 
 
 def _failure(status: int, answer: Any, body: bytes) -> str:

@@ -41,7 +41,6 @@ def test_the_program_runs_on_what_its_manifests_installed(
             webhooks=address,
             health=FREE,
             metrics=FREE,
-            names=["127.0.0.1"],  # the embedded server verifies the address of a service
         )
         with running(manager, timeout=60.0):
             draft = MutableObject.new(CronJob, "a", namespace="default", spec=spec("* * * * *"))
