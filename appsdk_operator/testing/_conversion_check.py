@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -63,7 +64,9 @@ def check_conversion(
     * the same object gives the same result each time.
 
     The objects have a spec, and some have a status. Values with the same meaning are the same:
-    typed ones may have their defaults written out.
+    typed ones may have their defaults written out, and a null counts as an API server counts it by
+    the schema. That drops a null, or puts the default in its place, unless the field is
+    ``nullable``: only then a null that comes back as an absent field is a loss.
     Objects that a function refuses with :class:`ConversionError` do not count, unless they are the
     result of another function. A failing object is made as small as possible; the error shows it
     and the difference.
@@ -100,7 +103,7 @@ def check_conversion(
     }
     source = _Objects(schemas, specs or {}, statuses or {})
     for spoke in versions.spokes:
-        for check in _checks(versions, spoke, may_lose=spoke.kind in lossy):
+        for check in _checks(versions, spoke, schemas, may_lose=spoke.kind in lossy):
             _search(check, source, max_examples, seed)
 
 
@@ -211,6 +214,8 @@ class _Check:
     """A round trip of an object of ``kind`` by way of ``other``."""
 
     versions: Versions
+    schemas: Mapping[str, Mapping[str, Any]]
+    """The schemas of spec and status, by version."""
     kind: Kind
     other: Kind
     remedy: str
@@ -268,7 +273,8 @@ class _Check:
     def _compare_parts(
         self, before: Object, after: Object, obj: Object, there: Object, path: str
     ) -> None:
-        one, other = _parts(before), _parts(after)
+        schema = {"properties": self.schemas[before.kind.version]}
+        one, other = (_without_nulls(_parts(each), schema) for each in (before, after))
         if lost_parts(before.kind, one, other):
             differences = _differences(
                 with_defaults(before.kind, one), with_defaults(before.kind, other)
@@ -290,9 +296,44 @@ class _Check:
         return BrokenPromise("\n".join(lines))
 
 
-def _checks(versions: Versions, spoke: Spoke, *, may_lose: bool) -> list[_Check]:
+def _without_nulls(value: Any, schema: Any) -> Any:
+    """The value without the nulls that an API server drops, or replaces by a default."""
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [_without_nulls(_defaulted(item, items), items) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    fields, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name, item in value.items():
+        own = fields.get(name, others)
+        found = _defaulted(item, own)
+        if found is not None or item is not None or _may_be_null(own):
+            made[name] = _without_nulls(found, own)
+    return made
+
+
+def _defaulted(value: Any, schema: Any) -> Any:
+    is_default = value is None and not _may_be_null(schema)
+    return schema.get("default") if is_default else value
+
+
+def _may_be_null(schema: Any) -> bool:
+    return not isinstance(schema, Mapping) or bool(schema.get("nullable"))
+
+
+def _checks(
+    versions: Versions,
+    spoke: Spoke,
+    schemas: Mapping[str, Mapping[str, Any]],
+    *,
+    may_lose: bool,
+) -> list[_Check]:
     hub, kind = versions.hub, spoke.kind
     name = kind.version
+    make = functools.partial(_Check, schemas=schemas)
     checks = []
     if not may_lose:
         remedy = (
@@ -300,9 +341,9 @@ def _checks(versions: Versions, spoke: Spoke, *, may_lose: bool) -> list[_Check]
             if spoke.annotation
             else f"if {name} cannot hold it, give lossless=True for {name}, or name it in lossy="
         )
-        checks.append(_Check(versions=versions, kind=hub, other=kind, remedy=remedy))
+        checks.append(make(versions=versions, kind=hub, other=kind, remedy=remedy))
     remedy = f"the hub has to hold whatever {name} does"
-    checks.append(_Check(versions=versions, kind=kind, other=hub, remedy=remedy))
+    checks.append(make(versions=versions, kind=kind, other=hub, remedy=remedy))
     if spoke.annotation:
         bare = attrs.evolve(
             versions, spokes=tuple(attrs.evolve(one, annotation="") for one in versions.spokes)
@@ -311,11 +352,9 @@ def _checks(versions: Versions, spoke: Spoke, *, may_lose: bool) -> list[_Check]
             f"an annotation hides it from whoever reads {name} again, but the hub shows something "
             "else"
         )
-        checks.append(_Check(versions=bare, kind=kind, other=hub, remedy=remedy))
+        checks.append(make(versions=bare, kind=kind, other=hub, remedy=remedy))
         remedy = f"what a client of {name} writes has to win over what the annotation has"
-        checks.append(
-            _Check(versions=versions, kind=hub, other=kind, remedy=remedy, changed_by=kind)
-        )
+        checks.append(make(versions=versions, kind=hub, other=kind, remedy=remedy, changed_by=kind))
     return checks
 
 

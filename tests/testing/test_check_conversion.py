@@ -330,3 +330,92 @@ def test_arguments_are_checked() -> None:
 def test_a_seed_gives_the_same_failure() -> None:
     one = failure(with_draft(up, rounded), seed=3)
     assert one == failure(with_draft(up, rounded), seed=3)
+
+
+# -- Nulls --------------------------------------------------------------------------------------
+
+PLAIN_V1: Kind[Any, Any] = Kind(group=GROUP, version="v1", kind="Widget")
+PLAIN_ALPHA: Kind[Any, Any] = Kind(group=GROUP, version="v1alpha1", kind="Widget")
+
+
+def crd_with(**fields: Any) -> Any:
+    """A CRD with the same schema of the spec in both versions."""
+    spec = {"type": "object", "properties": {"a": {"type": "integer", **fields}}}
+    for name, items in (("map", "additionalProperties"), ("list", "items")):
+        kind = "object" if name == "map" else "array"
+        spec["properties"][name] = {"type": kind, items: {"type": "integer"}}
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec["properties"]["free"] = free
+    definition = custom_resource_definition(Versions(V1).older(ALPHA, up=up, down=down)).to_dict()
+    for version in definition["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"]["properties"] = {"spec": spec}
+    return definition
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def drop_nulls(old: Any, new: Any) -> None:
+    new["spec"] = without_nulls(old.to_dict()["spec"])
+
+
+def write_null(old: Any, new: Any) -> None:
+    new["spec"] = {"a": None, **old.to_dict()["spec"]}
+
+
+def write_default(old: Any, new: Any) -> None:
+    spec = old.to_dict()["spec"]
+    new["spec"] = {**spec, "a": 1} if "a" in spec and spec["a"] is None else spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "function", "is_loss"),
+    [
+        ({"a": None}, {}, drop_nulls, False),
+        ({}, {}, write_null, False),
+        ({"a": None}, {"nullable": True}, drop_nulls, True),
+        ({}, {"nullable": True}, write_null, True),
+        ({"a": None}, {"default": 1}, write_default, False),
+        ({"a": None}, {"default": 2}, write_default, True),
+        ({"a": None}, {"default": 1}, drop_nulls, True),
+        ({"map": {"x": None}}, {}, drop_nulls, False),
+        ({"free": {"x": None}}, {}, drop_nulls, True),
+        ({"free": None}, {}, drop_nulls, False),
+        ({"other": None}, {}, drop_nulls, True),
+        ({"list": [None, 1]}, {}, drop_nulls, True),
+    ],
+)
+def test_a_null_counts_as_an_api_server_counts_it(
+    spec: Any, field: Any, function: Any, is_loss: bool
+) -> None:
+    both = Versions(PLAIN_V1).older(PLAIN_ALPHA, up=function, down=function)
+    options: dict[str, Any] = {
+        "specs": {kind: st.just(spec) for kind in both.kinds},
+        "crd": crd_with(**field),
+        "max_examples": 1,
+    }
+    if is_loss:
+        with pytest.raises(BrokenPromise):
+            check_conversion(both, **options)
+    else:
+        check_conversion(both, **options)
+
+
+@attrs.frozen
+class Optionals:
+    note: str | None = None
+    count: int | None = 3
+    labels: dict[str, str | None] = attrs.field(factory=dict)
+
+
+def test_a_null_that_a_class_reads_as_an_absent_field_is_no_loss() -> None:
+    hub = Kind(group=GROUP, version="v1", kind="Widget", spec=Optionals)
+    other = Kind(group=GROUP, version="v1alpha1", kind="Widget", spec=Optionals)
+    same = convert_parts(spec=lambda spec: spec)
+    specs = {hub: st.just({"note": None, "labels": {"a": None}})}
+    check_conversion(Versions(hub).older(other, up=same, down=same), specs=specs, max_examples=5)
