@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -78,6 +79,15 @@ class Cause:
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
+_ADMISSION: Final = re.compile(
+    r"admission webhook \".*?\" denied the request"
+    r"|(\S+ \".*?\" is forbidden: )?ValidatingAdmissionPolicy '.*?' (with binding '.*?' )?denied"
+    r"|\S+ \".*?\" is forbidden: "
+    r"(exceeded quota|violates PodSecurity|unable to create new content in namespace)"
+)
+"""How messages of admission begin, which names the reason itself: no permission is missing."""
+
+
 class ApiError(ClientError):
     """The API server refused the request.
 
@@ -91,7 +101,7 @@ class ApiError(ClientError):
     'Forbidden'
     """
 
-    remedy = ""
+    remedy: str = ""
     _of_class: ClassVar[tuple[int, str]] = (500, "")
 
     def __init__(
@@ -149,7 +159,14 @@ class ApiError(ClientError):
         status["code"] = self.status
         return status
 
+    @property
+    def _is_of_admission(self) -> bool:
+        """Whether admission refused the object, such as a webhook or a policy."""
+        return _ADMISSION.match(self.message) is not None
+
     def _text(self) -> str:
+        if self.remedy and self._is_of_admission:
+            self.remedy = ""
         asked = f"{self.request}: " if self.request is not None else ""
         reason = display_text(self.reason, limit=MAX_EXCERPT) or type(self).__name__
         text = f"{asked}{self.status} {reason}"
@@ -202,7 +219,7 @@ class Forbidden(ApiError):
             )
             verbs = self._verbs or (self.request.verb,)
             named = f"verb{'s' * (len(verbs) > 1)} {' and '.join(map(repr, verbs))}"
-            self.remedy: str = (
+            self.remedy = (
                 f"the account needs {named} on {self.request.resource} {where}: "
                 "grant it with a Role or ClusterRole and its binding"
             )
@@ -227,7 +244,7 @@ class NotFound(ApiError):
                 ) + (f"; or {none}" if subresource else "")
             elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
                 # Servers answer so for a custom resource that has none.
-                self.remedy: str = f"there is no such object, or {none}"
+                self.remedy = f"there is no such object, or {none}"
         return super()._text()
 
 

@@ -146,6 +146,35 @@ def test_conflicts_and_expiry_name_the_next_step():
     assert "token" in str(error_from_status({"reason": "Unauthorized", "code": 401}))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        'admission webhook "check.widgets.example.com" denied the request: only on Mondays',
+        'admission webhook "check.widgets.example.com" denied the request without explanation',
+        "ValidatingAdmissionPolicy 'sizes' with binding 'all' denied request: too big",
+        "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'sizes' denied request: too big",
+        'pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1',
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged',
+        'configmaps "a" is forbidden: unable to create new content in namespace x',
+    ],
+)
+@pytest.mark.parametrize(("reason", "code"), [("Forbidden", 403), ("Conflict", 409)])
+def test_a_refusal_by_admission_names_its_reason_and_no_remedy_of_another_cause(
+    message, reason, code
+):
+    request = Request(method="PUT", path="/x", verb="update", resource="pods", name="a")
+    status = {"reason": reason, "code": code, "message": message}
+    error = error_from_status(status, request=request)
+    assert error.remedy == ""
+    assert str(error).endswith(message)
+    if isinstance(error, c.Forbidden):
+        error.for_verbs("update", "patch")
+        assert str(error).endswith(message)
+    ordinary = error_from_status({**status, "message": "no"}, request=request)
+    assert ordinary.remedy
+    assert ordinary.remedy in str(ordinary)
+
+
 def test_a_proxys_page_is_quoted_short_and_without_control_characters():
     body = b"<html>\x1b[31m  \n\n Bad Gateway " + b"x" * 5000
     error = error_from_response(LIST, 502, headers(), body)
