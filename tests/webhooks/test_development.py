@@ -129,6 +129,7 @@ def test_a_manager_runs_it_in_one_line(cluster: Cluster, client: Client) -> None
     server = DevelopmentServer(cluster.config, "colors")
     with Manager(cluster.config, webhook_server=server, metrics=Metrics()) as manager:
         add_color(manager)
+        assert manager.addresses == {"webhooks": server.address}
         with running(manager):
             assert create(client, "a") == {"color": "blue"}
     assert installed(client) == []

@@ -367,9 +367,9 @@ class Manager:
         ``webhooks``."""
         found = self._servers.addresses
         if self._webhooks.is_made:
-            server = self._webhooks.get()
-            address = getattr(server, "address", "") if isinstance(server, WebhookServer) else ""
-            if address:
+            # A DevelopmentServer or a server of the user's own may have one, too.
+            address = getattr(self._webhooks.get(), "address", "")
+            if isinstance(address, str) and address:
                 found["webhooks"] = address
         return found
 
