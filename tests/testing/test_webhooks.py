@@ -32,6 +32,7 @@ HAS_PROGRAMS = any(
     os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
 )
 CONFIG_MAP = kinds.core.v1.ConfigMap
+MUTATING = kinds.admissionregistration.v1.MutatingWebhookConfiguration
 VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
 
 
@@ -117,6 +118,28 @@ def test_webhooks_are_updated(client: Client, hooks: WebhookServer) -> None:
     assert (first.uid, first.name) == (second.uid, second.name)
     assert_in_force(client)
     remove_webhooks(client, [second])
+
+
+def test_a_configuration_of_a_type_without_webhooks_goes_and_those_of_others_stay(
+    client: Client, hooks: WebhookServer
+) -> None:
+    defaults = Webhooks()
+    webhook_for(defaults, kinds.core.v1.Secret).default(lambda draft: None).complete()
+    both = Webhooks()
+    webhook_for(both, kinds.core.v1.Secret).default(lambda draft: None).validate(
+        create=lambda new: None
+    ).complete()
+    of_another = MutableObject.new(VALIDATING, "other-webhooks", webhooks=[])
+    client.create(of_another)
+    first = install_webhooks(client, both, server=hooks)
+    assert len(first) == 2
+    [second] = install_webhooks(client, defaults, server=hooks)
+    assert second.kind == MUTATING
+    assert [each.name for each in client.list(VALIDATING)] == ["other-webhooks"]
+    # Nor do configurations of this name that were not made of rules.
+    [third] = install_webhooks(client, defaults, server=hooks, name="other-webhooks", timeout=0)
+    assert [each.name for each in client.list(VALIDATING)] == ["other-webhooks"]
+    remove_webhooks(client, [second, third, of_another])
 
 
 def test_an_installation_that_does_not_wait_is_there_at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,8 @@ _KINDS: Final = {
     )
 }
 _NAME: Final = "test-webhooks"
+_LABEL: Final = "appsdk-operator.io/test-webhooks"
+"""On configurations that were made of rules here: its value is their name."""
 
 
 def install_webhooks(
@@ -48,6 +51,10 @@ def install_webhooks(
     Returns when the API server obeys them, which a real one does some moments later only: config
     maps of a label of their own are created by dry run, for which a webhook is in the
     configurations meanwhile.
+
+    Configurations that are made of rules replace those that an earlier call made under the same
+    name, also one of a type that there are no rules for any more. A second server of a test whose
+    webhooks should stay beside those of the first needs a ``name`` of its own.
 
     Args:
         client: where to install.
@@ -86,8 +93,12 @@ def install_webhooks(
     drafts: list[MutableObject] = []
     if isinstance(webhooks, Iterable):
         drafts += [draft for source in webhooks for draft in _load(source)]
+        made = ""
     else:
-        drafts += webhook_configurations(webhooks, name=name, url=webhook_url, ca=webhook_ca)
+        labels, made = {_LABEL: name}, name
+        drafts += webhook_configurations(
+            webhooks, name=name, url=webhook_url, ca=webhook_ca, labels=labels
+        )
     for draft in drafts:
         for webhook in draft.get("webhooks") or []:
             point_to_url(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
@@ -96,7 +107,11 @@ def install_webhooks(
         for draft in probe.added_to(drafts):
             _create_or_update(client, draft)
         probe.wait(client, drafts, present=True, timeout=timeout, clock=clock)
-    return [_create_or_update(client, draft) for draft in drafts]
+    installed = [_create_or_update(client, draft) for draft in drafts]
+    stale = _made_before(client, made, drafts) if made else []
+    if stale:
+        remove_webhooks(client, stale, timeout=timeout, clock=clock)
+    return installed
 
 
 def remove_webhooks(
@@ -131,6 +146,17 @@ def remove_webhooks(
             client.delete(kind, name)
         except NotFound:
             continue
+
+
+def _made_before(client: Client, name: str, drafts: Iterable[MutableObject]) -> list[Object]:
+    """The configurations that were made of rules under this name, and are not among ``drafts``."""
+    present = {draft.kind for draft in drafts}
+    found = []
+    for kind in _KINDS.values():
+        if kind not in present:
+            with contextlib.suppress(NotFound):
+                found.append(client.get(kind, name))
+    return [each for each in found if each.labels.get(_LABEL) == name]
 
 
 def _server_of(host: Any, url: str) -> WebhookServer | DevelopmentServer | None:
@@ -184,6 +210,8 @@ def _update(client: Client, draft: MutableObject) -> Object | None:
     try:
         present = client.get(kind, draft.name).mutable_copy()
         present["webhooks"] = draft.get("webhooks")
+        if labels := draft["metadata"].get("labels"):
+            present.labels.update(labels)
         return client.update(present)
     except NotFound:
         return None
