@@ -219,7 +219,7 @@ class Forbidden(ApiError):
             )
             verbs = self._verbs or (self.request.verb,)
             named = f"verb{'s' * (len(verbs) > 1)} {' and '.join(map(repr, verbs))}"
-            self.remedy = (
+            self.remedy: str = (
                 f"the account needs {named} on {self.request.resource} {where}: "
                 "grant it with a Role or ClusterRole and its binding"
             )
@@ -244,7 +244,7 @@ class NotFound(ApiError):
                 ) + (f"; or {none}" if subresource else "")
             elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
                 # Servers answer so for a custom resource that has none.
-                self.remedy = f"there is no such object, or {none}"
+                self.remedy: str = f"there is no such object, or {none}"
         return super()._text()
 
 
