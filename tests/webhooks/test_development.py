@@ -19,7 +19,7 @@ from appsdk_operator import Client, ClientConfig, Kind, Manager, kinds
 from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 from appsdk_operator.client import ApiError, Forbidden, NotFound
 from appsdk_operator.resource import MutableObject, Object, Versions, custom_resource_definition
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer, ControlPlane, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
@@ -289,6 +289,20 @@ def test_what_another_process_has_installed_is_left_alone(cluster: Cluster, clie
             changed.annotations["appsdk-operator.io/owner"] = owner_text("janes-laptop", 8)
             client.update(changed)
     assert len(installed(client)) == 2
+
+
+def test_a_server_that_runs_is_stopped_by_its_close(cluster: Cluster, client: Client) -> None:
+    server = DevelopmentServer(cluster.config, "colors")
+    add_color(server)
+    threads = ThreadGroup("server")
+    threads.start("run", lambda: server.run(StopSignal()))
+    assert server.wait_until_ready(StopSignal(), TIMEOUT)
+    assert len(installed(client)) == 2
+    server.close()
+    server.close()
+    assert not threads.join(TIMEOUT)
+    assert installed(client) == []
+    server.close()
 
 
 def test_a_stop_before_the_start_installs_nothing(cluster: Cluster, client: Client) -> None:

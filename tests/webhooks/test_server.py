@@ -6,6 +6,7 @@ import datetime as dt
 import http.client
 import json
 import logging
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from appsdk_operator.cache import Health
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, KeyPair, SelfSigned, TLSOptions
 from appsdk_operator.testing import running
 from appsdk_operator.webhooks import (
@@ -417,13 +418,44 @@ def test_a_server_that_is_off_takes_webhooks_and_is_ready(make: Any) -> None:
 
 def test_it_runs_once(make: Any) -> None:
     server = make()
-    with running(server):
-        with pytest.raises(RuntimeError, match="ran before"):
-            server.run(StopSignal())
-        with pytest.raises(RuntimeError, match="set its stop signal"):
-            server.close()
+    with running(server), pytest.raises(RuntimeError, match="ran before"):
+        server.run(StopSignal())
     with pytest.raises(RuntimeError, match="make a new one"):
         server.run(StopSignal())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", ""])
+def test_a_server_that_runs_is_stopped_by_its_close(make: Any, address: str) -> None:
+    server = make(address)
+    stop, threads = StopSignal(), ThreadGroup("server")
+    threads.start("run", lambda: server.run(stop))
+    assert server.wait_until_ready(StopSignal(), TIMEOUT)
+    server.close()
+    server.close()
+    assert not threads.join(TIMEOUT)
+    assert not stop.is_set()  # which may be the stop signal of others
+    assert server.health().is_ready is (not address)
+    if address:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", server.port), TIMEOUT)
+    server.close()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        server.run(stop)
+
+
+def test_a_handler_may_close_its_server(make: Any) -> None:
+    server = make()
+
+    def close(request: AdmissionRequest) -> AdmissionResponse:
+        server.close()
+        return AdmissionResponse.allowed()
+
+    server.add("/a", Admission(close))
+    threads = ThreadGroup("server")
+    threads.start("run", lambda: server.run(StopSignal()))
+    assert server.wait_until_ready(StopSignal(), TIMEOUT)
+    assert ask(server, "/a").status == 200
+    assert not threads.join(TIMEOUT)
 
 
 def test_two_servers_may_share_webhooks(make: Any) -> None:

@@ -145,6 +145,7 @@ class DevelopmentServer:
         self._state = "has not been started yet"
         self._is_installed = False
         self._is_over = False
+        self._ending: StopSignal | None = None
 
     def __repr__(self) -> str:
         return f"<development webhook server {self.url}>"
@@ -226,8 +227,10 @@ class DevelopmentServer:
             ApiError: the API server refused something.
             TransportError: it is not reachable.
         """
-        # Set at the stop, and when the server fails.
+        # Set at the stop, by close(), and when the server fails.
         ending = stop.child()
+        with self._changed:
+            self._ending = ending
         # The server outlives what is installed: until then it is asked.
         serving = StopSignal(clock=self._environment.clock)
         failures: list[BaseException] = []
@@ -251,11 +254,22 @@ class DevelopmentServer:
             self._enter("has ended", is_over=True)
             serving.set()
             threads.join()
+            with self._changed:
+                self._ending = None
         if failures:
             raise failures[0]
 
     def close(self) -> None:
-        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        """Close the port. Harmless after a run, and twice.
+
+        A server that runs is stopped as by its stop signal, without waiting for it: its webhooks
+        are removed and the port is closed when ``run`` returns.
+        """
+        with self._changed:
+            ending = self._ending
+        if ending is not None:
+            ending.set()
+            return
         self._enter("was closed", is_over=True)
         self._server.close()
 

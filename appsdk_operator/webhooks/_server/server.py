@@ -122,6 +122,7 @@ class WebhookServer:
         self._lock = threading.Lock()
         self._waiting = threading.Condition(self._lock)
         self._state = "new"
+        self._ending: StopSignal | None = None
         self._certificates = certificates
         self._http: HTTPServer | None = None
         if not is_off(address):
@@ -334,30 +335,39 @@ class WebhookServer:
             TimeoutError: handlers still run after that; the text names their paths.
             OSError: it cannot accept connections.
         """
-        self._enter("new", "running")
+        ending = stop.child()
+        self._enter("new", "running", ending)
         with contextlib.ExitStack() as exits:
             exits.callback(self._enter, "running", "ended")
+            exits.callback(ending.set)
             exits.callback(self._loop.close)
             if self._http is None:
                 _log.info("the webhook server is off")
-                stop.wait()
+                ending.wait()
             else:
-                self._http.run(stop)
+                self._http.run(ending)
 
-    def _enter(self, before: str, after: str) -> None:
+    def _enter(self, before: str, after: str, ending: StopSignal | None = None) -> None:
         with self._waiting:
             if self._state != before:
                 raise RuntimeError("the webhook server ran before or was closed: make a new one")
-            self._state = after
+            self._state, self._ending = after, ending
             self._waiting.notify_all()
 
     def close(self) -> None:
-        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        """Close the port. Harmless after a run, and twice.
+
+        A server that runs is stopped as by its stop signal, without waiting for it: the port closes
+        when ``run`` returns.
+        """
         with self._waiting:
-            if self._state == "running":
-                raise RuntimeError("the webhook server runs: set its stop signal")
-            self._state = "ended"
-            self._waiting.notify_all()
+            ending = self._ending
+            if ending is None:
+                self._state = "ended"
+                self._waiting.notify_all()
+        if ending is not None:
+            ending.set()
+            return
         if self._http is not None:
             self._http.close()
         self._loop.close()
