@@ -1,0 +1,164 @@
+"""From ``module:app`` to the App."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from appsdk_operator.app import App
+
+__all__ = ["load_app", "target_argument"]
+
+_NOT_THE_USERS: Final = (
+    str(Path(__file__).parents[1]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    "<frozen",
+)
+
+
+def target_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument TARGET; the function gets the App as ``app``."""
+
+    @click.argument("target")
+    @functools.wraps(function)
+    def call(*args: Any, target: str, **options: Any) -> Any:
+        return function(*args, app=load_app(target), **options)
+
+    return call
+
+
+def load_app(target: str) -> App:
+    """The App that ``target`` names.
+
+    Modules are looked for in the current folder first, and in its ``src``.
+
+    Args:
+        target: ``module:name``, ``package.module:name``, ``folder/file.py:name``; without a name
+            the only App of the module.
+
+    Raises:
+        click.ClickException: there is no such module or App, or the module cannot be imported; the
+            text says what to do.
+    """
+    place, _, name = target.partition(":")
+    if not place:
+        raise click.ClickException(f"{target!r} names no module: give module:app, or file.py:app")
+    is_file = place.endswith(".py") or "/" in place
+    module = _file(place) if is_file else _module(place)
+    return _named(module, place, name) if name else _only(module, place)
+
+
+def _module(name: str) -> ModuleType:
+    for folder in (Path("src").absolute(), Path().absolute()):
+        if folder.is_dir() and str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise click.ClickException(
+                f"there is no module {missing}: run this in the folder that holds it, or give the "
+                "path of its file"
+            ) from error
+        raise _failed(name, error) from error
+    except Exception as error:
+        raise _failed(name, error) from error
+
+
+def _file(place: str) -> ModuleType:
+    path = Path(place).absolute()
+    if not path.is_file():
+        raise click.ClickException(f"there is no file {place}")
+    # The module of a package may import its neighbours.
+    parts, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if len(parts) > 1 and path.stem == "__init__":
+        parts.pop()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    name = ".".join(parts)
+    known = sys.modules.get(name)
+    if known is None and len(parts) > 1:
+        return _module(name)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    # A file such as operator.py is not to be taken for a module of the same name.
+    if known is not None:
+        name = re.sub(r"\W", "_", str(path))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise click.ClickException(f"{place} is no Python file: its name has to end with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _failed(place, error) from error
+    return module
+
+
+def _failed(name: str, error: Exception) -> click.ClickException:
+    """The error of a module that cannot be imported, with the line of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}:{error.lineno}: "
+    else:
+        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    return click.ClickException(
+        f"{name} cannot be imported: {where}{type(error).__name__}: {error}"
+    )
+
+
+def _named(module: ModuleType, place: str, name: str) -> App:
+    from appsdk_operator.app import App
+
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise click.ClickException(f"{place} has no {name}; {_offer(module, place)}")
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise click.ClickException(
+            f"{place}:{name} is a {type(found).__name__}, and no App; {_offer(module, place)}"
+        )
+    return found
+
+
+def _only(module: ModuleType, place: str) -> App:
+    apps = _apps(module)
+    if len({id(app) for app in apps.values()}) != 1:
+        raise click.ClickException(
+            f"{place} has {'several Apps' if apps else 'no App'}; {_offer(module, place)}"
+        )
+    return next(iter(apps.values()))
+
+
+def _offer(module: ModuleType, place: str) -> str:
+    names = [f"{place}:{name}" for name in _apps(module)]
+    if not names:
+        return "write app = App('my-operator') in it, or name another module"
+    return f"there is {' and '.join(names)}"
+
+
+def _apps(module: ModuleType) -> dict[str, App]:
+    from appsdk_operator.app import App
+
+    return {name: value for name, value in vars(module).items() if isinstance(value, App)}

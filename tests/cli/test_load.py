@@ -1,0 +1,113 @@
+"""From module:app to the App, and the errors on the way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from appsdk_operator.cli._load import load_app
+
+APP = "from appsdk_operator.app import App\napp = App('first-operator')\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder; what was imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+
+
+def error(target: str) -> str:
+    with pytest.raises(click.ClickException) as caught:
+        load_app(target)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("target", ["one:app", "one", "one.py:app", "one.py", "./one.py"])
+def test_an_app_is_found_by_module_and_by_file(target: str) -> None:
+    write("one.py", APP)
+    assert load_app(target).name == "first-operator"
+
+
+@pytest.mark.parametrize("target", ["two.main:app", "two/main.py", "two", "two/__init__.py"])
+def test_a_module_of_a_package_may_import_its_neighbours(target: str) -> None:
+    write("two/__init__.py", "from two.main import app\n")
+    write("two/other.py", APP)
+    write("two/main.py", "from .other import app\n")
+    assert load_app(target).name == "first-operator"
+
+
+def test_a_package_in_src_is_found() -> None:
+    write("src/three/__init__.py", APP)
+    assert load_app("three:app").name == "first-operator"
+
+
+def test_a_file_with_the_name_of_a_known_module_is_the_file() -> None:
+    write("operator.py", APP)
+    assert load_app("operator.py").name == "first-operator"
+    assert sys.modules["operator"].__file__ != str(Path("operator.py").absolute())
+
+
+def test_a_file_may_import_its_neighbours() -> None:
+    write("sub/four_kinds.py", APP)
+    write("sub/four.py", "from four_kinds import app\n")
+    assert load_app("sub/four.py:app").name == "first-operator"
+
+
+def test_an_attribute_of_an_attribute_is_found() -> None:
+    write("five.py", APP + "class Apps: inner = app\n")
+    assert load_app("five:Apps.inner").name == "first-operator"
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    assert "there is no module nowhere" in error("nowhere:app")
+    assert "there is no file nowhere.py" in error("nowhere.py")
+    assert "give module:app" in error(":app")
+
+
+def test_a_module_that_lacks_another_says_which_and_where() -> None:
+    write("six.py", "import sys\nimport missing_package\n")
+    assert "six.py:2: ModuleNotFoundError: No module named 'missing_package'" in error("six")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\nx.y\n", "seven.py:2: AttributeError"),
+        ("x =\n", "seven.py:1: SyntaxError"),
+        ("from appsdk_operator.app import App\nApp('Not A Name')\n", "seven.py:2: ValueError"),
+    ],
+)
+@pytest.mark.parametrize("target", ["seven", "seven.py"])
+def test_a_module_that_fails_says_in_which_line(text: str, said: str, target: str) -> None:
+    write("seven.py", text)
+    assert said in error(target)
+
+
+def test_a_module_without_an_app_says_how_to_make_one() -> None:
+    write("eight.py", "app = 'no app'\n")
+    assert "eight has no App; write app = App(" in error("eight")
+    assert "eight:app is a str, and no App" in error("eight:app")
+    assert "eight has no other" in error("eight:other")
+
+
+def test_a_module_with_several_apps_names_them() -> None:
+    write("nine.py", APP + "other = App('second-operator')\nagain = app\n")
+    assert error("nine") == "nine has several Apps; there is nine:app and nine:other and nine:again"
+    assert "there is nine:app" in error("nine:nothing")
+    write("ten.py", APP + "again = app\n")
+    assert load_app("ten").name == "first-operator"
