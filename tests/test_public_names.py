@@ -10,7 +10,7 @@ import pytest
 
 NAMES = {
     "app": """
-        App Permission
+        App ExitStatus Permission RunOptions
     """,
     "cache": """
         BatchHandler Cache CacheOptions CacheRegistration CachedClient Delivery DeliveryKey

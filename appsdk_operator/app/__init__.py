@@ -24,13 +24,22 @@ from appsdk_operator._lazy import homes, loader
 if TYPE_CHECKING:
     from appsdk_operator.app._app import App as App
     from appsdk_operator.app._permission import Permission as Permission
+    from appsdk_operator.app._run import ENVIRONMENT as ENVIRONMENT
+    from appsdk_operator.app._run import ExitStatus as ExitStatus
+    from appsdk_operator.app._run import RunOptions as RunOptions
+    from appsdk_operator.app._run import run_program as run_program
+    from appsdk_operator.app._run import start_logging as start_logging
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "app._app": ("App",),
     "app._permission": ("Permission",),
+    "app._run": ("ExitStatus", "RunOptions"),
 }
 
-_FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {}
+# Not part of the public surface.
+_FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
+    "app._run": ("ENVIRONMENT", "run_program", "start_logging"),
+}
 
 _HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
 

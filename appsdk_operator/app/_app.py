@@ -38,6 +38,7 @@ from appsdk_operator.app._decorators import (
 from appsdk_operator.app._kinds import crds_of, owned_kinds
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
+from appsdk_operator.app._run import ExitStatus, RunOptions, run_program, start_logging
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
@@ -78,6 +79,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     check_operator_name,
+    get_logger,
     present_owner,
     validation,
 )
@@ -96,6 +98,8 @@ from appsdk_operator.webhooks import (
 )
 
 __all__ = ["App", "AppOptionsDict"]
+
+_log: Final = get_logger("appsdk_operator.app")
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
@@ -829,6 +833,31 @@ class App:
                 together.
         """
         return self._assembled(server, options)
+
+    def run(self, options: RunOptions | None = None) -> None:
+        """Run as a program, until SIGINT or SIGTERM; the command ``appsdk-operator run`` does this.
+
+        It finds the cluster as :meth:`ClientConfig.load` does, writes log records to standard error
+        unless the program has handlers of its own, and returns after a stop.
+
+        Args:
+            options: what it was told; default: what environment variables say, see
+                :class:`RunOptions`.
+
+        Raises:
+            SystemExit: it failed, or was not started; with a status of :class:`ExitStatus`.
+            ValueError: this is not the main thread.
+        """
+        try:
+            options = options or RunOptions.from_environment()
+        except ValueError as error:
+            start_logging(self._name, RunOptions())
+            _log.error("%s was not started: %s", self._name, error)
+            raise SystemExit(ExitStatus.NOT_STARTED) from None
+        start_logging(self._name, options)
+        status = run_program(self, options)
+        if status is not ExitStatus.STOPPED:
+            raise SystemExit(status)
 
     @property
     def client(self) -> ClientLike:

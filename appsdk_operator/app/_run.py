@@ -1,0 +1,294 @@
+"""Runs an App as a program: configuration, log, signals and the exit status."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, Self, TextIO, Unpack
+
+import attrs
+
+from appsdk_operator.client import ClientConfig, ClientError, ClientLike
+from appsdk_operator.manager import (
+    CacheSetup,
+    HealthServerOptions,
+    LeaderElection,
+    LeadershipLost,
+    Manager,
+    ManagerOptions,
+    ManagerOptionsDict,
+    MetricsServerOptions,
+)
+from appsdk_operator.runtime import JSONFormatter, SafeLogger, get_logger, validation
+from appsdk_operator.webhooks import WebhookServerOptions
+
+__all__ = ["ENVIRONMENT", "ExitStatus", "RunOptions", "changes_of", "run_program", "start_logging"]
+
+_log: Final[SafeLogger] = get_logger("appsdk_operator.app")
+_ALL: Final = "*"
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_FORMATS: Final = ("text", "json")
+_TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "kubeconfig": "APPSDK_KUBECONFIG",
+    "context": "APPSDK_CONTEXT",
+    "namespaces": "APPSDK_NAMESPACES",
+    "leader_election": "APPSDK_LEADER_ELECTION",
+    "leader_election_namespace": "APPSDK_LEADER_ELECTION_NAMESPACE",
+    "log_level": "APPSDK_LOG_LEVEL",
+    "log_format": "APPSDK_LOG_FORMAT",
+    "metrics_address": "APPSDK_METRICS_ADDRESS",
+    "probe_address": "APPSDK_PROBE_ADDRESS",
+    "webhook_address": "APPSDK_WEBHOOK_ADDRESS",
+}
+"""The environment variable of each field of :class:`RunOptions`."""
+
+
+class ExitStatus(enum.IntEnum):
+    """The exit status of an operator's program."""
+
+    STOPPED = 0
+    """It was told to stop, and did. After a second signal: 128 and its number."""
+    FAILED = 1
+    """A part of it failed; the log says which."""
+    NOT_STARTED = 2
+    """An option, the configuration of the cluster or a declaration cannot be used, or a port is
+    taken; the log says what to do. Another start would not help."""
+    LEAD_LOST = 3
+    """Another replica leads: the process has to be started again, as a candidate."""
+
+
+def _namespaces(value: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        given = tuple(part.strip() for part in value.split(",") if part.strip())
+        return () if given == (_ALL,) else given
+    return None if value is None else validation.checked_texts("namespaces", value)
+
+
+def _flag(value: bool | str | None) -> bool | None:
+    if isinstance(value, str):
+        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.lower() not in known:
+            raise ValueError(f"leader_election={value!r}: use true or false")
+        return known[value.lower()]
+    if value is not None:
+        validation.check_flag("leader_election", value)
+    return value
+
+
+def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        validation.check_text(field.name, value)
+
+
+def _choice(*choices: str) -> Callable[[object, attrs.Attribute[Any], str], None]:
+    def check(_: object, field: attrs.Attribute[Any], value: str) -> None:
+        if value not in choices:
+            raise ValueError(f"{field.name}={value!r}: use {', '.join(choices)}")
+
+    return check
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+@attrs.frozen(kw_only=True)
+class RunOptions:
+    """What a program is told when it starts, by arguments or by its environment.
+
+    >>> RunOptions.from_environment({"APPSDK_NAMESPACES": "red,green"}).namespaces
+    ('red', 'green')
+    """
+
+    kubeconfig: str = attrs.field(default="", validator=_text)
+    """A kubeconfig file; default: as :meth:`ClientConfig.load`: ``$KUBECONFIG``, the service
+    account of the pod, ``~/.kube/config``."""
+    context: str = attrs.field(default="", validator=_text)
+    """The context of the kubeconfig; default: its current one."""
+    namespaces: tuple[str, ...] | None = attrs.field(default=None, converter=_namespaces)
+    """The namespaces to work in, as names or as a text with commas; empty, or the text ``*``: all.
+    None: those of the App."""
+    leader_election: bool | None = attrs.field(default=None, converter=_flag)
+    """Whether one replica works at a time; None: as the App says."""
+    leader_election_namespace: str = attrs.field(default="", validator=_text)
+    """The namespace of the Lease; default: as the App says, or that of the pod."""
+    log_level: Literal["debug", "info", "warning", "error"] = attrs.field(
+        default="info", converter=_lower, validator=_choice(*_LEVELS)
+    )
+    """The least level of records that are written; default ``info``."""
+    log_format: Literal["text", "json"] = attrs.field(
+        default="text", converter=_lower, validator=_choice(*_FORMATS)
+    )
+    """``text`` (default), or ``json``: an object a line, see :class:`JSONFormatter`."""
+    metrics_address: str | None = attrs.field(default=None, validator=_text)
+    """``host:port`` of the metrics server, such as ``:8080``; ``0``: none. None: as the App
+    says."""
+    probe_address: str | None = attrs.field(default=None, validator=_text)
+    """The same for the server of ``/healthz`` and ``/readyz``."""
+    webhook_address: str | None = attrs.field(default=None, validator=_text)
+    """The same for the webhook server, if the App has webhooks."""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
+        """The options that environment variables ``APPSDK_…`` set.
+
+        Args:
+            environ: the variables; default: those of the process.
+            given: fields that override them.
+
+        Raises:
+            ValueError: a variable cannot be used; the text names it.
+        """
+        environ = os.environ if environ is None else environ
+        found = {field: environ[name] for field, name in ENVIRONMENT.items() if environ.get(name)}
+        for field, value in found.items():
+            if field in given:
+                continue
+            try:
+                cls(**{field: value})
+            except ValueError as error:
+                raise ValueError(f"{ENVIRONMENT[field]}: {error}") from None
+        return cls(**{**found, **given})
+
+
+class RunnableApp(Protocol):
+    """What a program runs: an :class:`App`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def options(self) -> ManagerOptions:
+        """Its options."""
+        ...
+
+    def manager(
+        self, server: ClientConfig | ClientLike, **options: Unpack[ManagerOptionsDict]
+    ) -> Manager:
+        """A manager of it."""
+        ...
+
+
+def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
+    """The options of the manager that differ from the App's.
+
+    Raises:
+        ValueError: an address that cannot be used.
+    """
+    changes: ManagerOptionsDict = {}
+    own = app.options
+    if options.namespaces is not None:
+        changes["cache"] = attrs.evolve(own.cache or CacheSetup(), namespaces=options.namespaces)
+    election = own.leader_election
+    if options.leader_election is not None:
+        election = (election or LeaderElection(id=app.name)) if options.leader_election else None
+        changes["leader_election"] = election
+    if election is not None and options.leader_election_namespace:
+        changes["leader_election"] = attrs.evolve(
+            election, namespace=options.leader_election_namespace
+        )
+    if options.metrics_address is not None:
+        changes["metrics_server"] = attrs.evolve(
+            own.metrics_server or MetricsServerOptions(), address=options.metrics_address
+        )
+    if options.probe_address is not None:
+        changes["health_server"] = attrs.evolve(
+            own.health_server or HealthServerOptions(), address=options.probe_address
+        )
+    if options.webhook_address is not None:
+        server = own.webhook_server or WebhookServerOptions()
+        if not isinstance(server, WebhookServerOptions):
+            raise ValueError(
+                f"webhook_address={options.webhook_address!r} is for the options of a webhook "
+                f"server, and the App has {server!r}, which has its address already"
+            )
+        changes["webhook_server"] = attrs.evolve(server, address=options.webhook_address)
+    return changes
+
+
+def run_program(
+    app: RunnableApp,
+    options: RunOptions,
+    *,
+    config: ClientConfig | None = None,
+    prepare: Callable[[ClientConfig, ManagerOptionsDict], None] | None = None,
+) -> ExitStatus:
+    """Run the App until SIGINT or SIGTERM; errors are logged.
+
+    Args:
+        app: the App.
+        options: what the program was told.
+        config: the cluster; default: as the options say.
+        prepare: called before the manager is made; it may change its options.
+
+    Returns:
+        The status to exit with.
+
+    Raises:
+        ValueError: this is not the main thread.
+    """
+    try:
+        if config is None:
+            config = ClientConfig.load(options.kubeconfig or None, context=options.context or None)
+        changes = changes_of(app, options)
+        if prepare is not None:
+            prepare(config, changes)
+        manager = app.manager(config, **changes)
+    except (ClientError, TypeError, ValueError, LookupError, OSError) as error:
+        _log.error("%s was not started: %s", app.name, error, exc_info=_traceback(error))
+        return ExitStatus.NOT_STARTED
+    _log.info("%s starts, on %s", app.name, config.server)
+    try:
+        manager.run(handle_signals=True)
+    except LeadershipLost as error:
+        _log.error("%s ends: %s", app.name, error)
+        return ExitStatus.LEAD_LOST
+    except Exception:
+        _log.exception("%s failed", app.name)
+        return ExitStatus.FAILED
+    _log.info("%s has stopped", app.name)
+    return ExitStatus.STOPPED
+
+
+def _traceback(error: BaseException) -> BaseException | None:
+    """The error for its traceback, at the level at which somebody looks for a bug."""
+    return error if _log.isEnabledFor(logging.DEBUG) else None
+
+
+def start_logging(app_name: str, options: RunOptions, *, stream: TextIO | None = None) -> None:
+    """Write log records to standard error, unless the program has handlers of its own already.
+
+    Each record of the format ``json`` has the name of the operator as ``operator``.
+    """
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(stream or sys.stderr)
+    if options.log_format == "json":
+        handler.setFormatter(JSONFormatter())
+    else:
+        handler.setFormatter(logging.Formatter(_TEXT))
+    handler.addFilter(_Named(app_name))
+    root.addHandler(handler)
+    root.setLevel(options.log_level.upper())
+
+
+class _Named(logging.Filter):
+    """Adds the operator's name to each record."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__()
+        self._operator = operator
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the record pass, with the name."""
+        if not hasattr(record, "operator"):
+            record.operator = self._operator
+        return True

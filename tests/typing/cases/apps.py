@@ -1,0 +1,143 @@
+"""What the decorators of an App say of their functions. Read by type checkers, never run."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from clients_and_caches import Draft, Widget
+from kinds_and_objects import UNTYPED, WIDGET, OtherSpec, WidgetSpec, WidgetStatus
+from watchers_and_controllers import Gadget, WidgetWatcher, gadget_seen
+
+import appsdk_operator as op
+from appsdk_operator.app import Permission
+from appsdk_operator.client import ClientLike
+from appsdk_operator.resource import Versions
+from appsdk_operator.webhooks import Webhooks
+
+app = op.App("widget-operator", leader_election=True, workers=4, health_server=None)
+op.App("widget-operator", helth_server=None)  # type: ignore[call-arg]
+assert_type(app.own(WIDGET, short_names=["w"]), op.Kind[WidgetSpec, WidgetStatus])
+OLD = op.Kind(group="example.com", version="v1alpha1", kind="Widget", spec=OtherSpec)
+
+
+@app.on_add(WIDGET)
+def make(widget: Widget) -> int:
+    assert_type(widget.spec.size, int)
+    return widget.spec.size
+
+
+@app.on_sync(WIDGET)
+async def sync(widget: Widget) -> None: ...
+
+
+@app.on_update(WIDGET, field="spec.size")
+def resize(old: Widget, new: Widget) -> None: ...
+
+
+@app.on_delete(UNTYPED)
+def remove(widget: op.Object) -> None: ...
+
+
+@app.on_add(WIDGET)  # type: ignore[arg-type]
+def gadget_made(gadget: Gadget) -> None: ...
+
+
+@app.on_update(WIDGET)  # type: ignore[arg-type]
+def with_one(widget: Widget) -> None: ...
+
+
+app.on_add(WIDGET)(lambda widget: assert_type(widget.spec.size, int))
+app.on_update(WIDGET)(lambda old, new: assert_type(new.spec.size - old.spec.size, int))
+
+
+@app.reconciler(WIDGET, owns=[UNTYPED], watches={UNTYPED: lambda obj: [obj.key]})
+def reconcile(request: op.Request) -> op.Result | None:
+    return None
+
+
+class WidgetReconciler:
+    def reconcile(self, request: op.Request, /) -> op.Result | None:
+        return None
+
+
+assert_type(app.reconciler(WIDGET)(WidgetReconciler()), WidgetReconciler)
+
+
+@app.object_reconciler(WIDGET, predicates=[op.generation_changed])
+def reconcile_object(widget: Widget) -> op.Result | None:
+    return None
+
+
+@app.every(60, WIDGET)
+def look(widget: Widget) -> None: ...
+
+
+@app.every(60)
+def tick() -> None: ...
+
+
+@app.every(60)  # type: ignore[arg-type]
+def tick_of(widget: Widget) -> None: ...
+
+
+@app.every(60, WIDGET)  # type: ignore[arg-type]
+def look_at_nothing() -> None: ...
+
+
+@app.task
+def poll(stop: op.StopSignal) -> None: ...
+
+
+@app.task(every_replica=True)
+async def poll_everywhere(stop: op.StopSignal) -> None: ...
+
+
+@app.default(WIDGET, failure_policy="Ignore")
+def set_size(widget: Draft) -> None:
+    widget.spec = WidgetSpec(size=3)
+
+
+@app.validate(WIDGET)
+def check(widget: Widget) -> str | None:
+    return None
+
+
+@app.validate(WIDGET, on="update")
+def check_change(old: Widget, new: Widget) -> None: ...
+
+
+@app.validate(WIDGET, on="update")  # type: ignore[arg-type]
+def check_half(new: Widget) -> None: ...
+
+
+@app.validate(WIDGET, on="remove")  # type: ignore[call-overload, untyped-decorator]
+def check_misspelt(new: Widget) -> None: ...
+
+
+@app.convert(OLD, WIDGET, lossless=True)
+def upgrade(old: Gadget, new: Draft) -> None:
+    assert_type(old.spec.color, str)
+
+
+@app.convert(OLD, WIDGET)  # type: ignore[arg-type]
+def downgrade(old: Widget, new: op.MutableObject[OtherSpec]) -> None: ...
+
+
+def watchers(client: ClientLike) -> None:
+    app.watch(WIDGET, WidgetWatcher())
+    app.watch(WIDGET, op.SimpleWatcher(add=make))
+    app.watch(WIDGET, lambda client: op.OpinionatedWatcher(WIDGET, client, add=make))
+    app.watch(WIDGET, op.SimpleWatcher(add=gadget_seen))  # type: ignore[arg-type]
+    app.watch(WIDGET, 3)  # type: ignore[arg-type]
+
+
+def made(config: op.ClientConfig) -> None:
+    assert_type(app.manager(config, metrics=op.Metrics()), op.Manager)
+    assert_type(app.client, ClientLike)
+    assert_type(app.events, op.EventRecorder)
+    assert_type(app.kinds, tuple[op.Kind[Any, Any] | Versions[Any, Any], ...])
+    assert_type(app.crds(service=("a", "b")), list[op.MutableObject])
+    assert_type(app.webhooks, Webhooks)
+    assert_type(app.permissions(), tuple[Permission, ...])
+    # The functions are what they were.
+    assert_type(make(None), int)  # type: ignore[arg-type]
