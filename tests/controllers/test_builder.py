@@ -59,7 +59,7 @@ def nothing(request: object) -> None:
 @pytest.fixture(autouse=True)
 def names_are_given_back() -> Iterator[None]:
     yield
-    gc.collect()
+    gc.collect(1)  # what a test made is young, and a whole collection takes half a second
 
 
 @pytest.fixture
