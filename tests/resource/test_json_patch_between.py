@@ -398,7 +398,7 @@ def test_a_patch_has_no_more_operations_than_an_api_server_takes() -> None:
     assert len(operations(before, after)) == 10_000
 
 
-DEEP = 20_000
+DEEP = 5_000
 
 
 @pytest.mark.parametrize("nested", [lambda inner: {"a": inner}, lambda inner: [inner]])
