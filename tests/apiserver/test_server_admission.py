@@ -192,10 +192,27 @@ def a_refusal_is_told_in_the_words_of_the_webhook(world: World) -> None:
     assert world.map("a", "one")["message"] == f"{denied}: Because"
 
 
+PARSE = "failed to call webhook: couldn't get version/kind; json parse error: "
+NUMBER = "failed to call webhook: json: cannot unmarshal number into Go struct field "
 BROKEN: list[tuple[Any, str]] = [
     (lambda _: (404, "x"), "the server could not find the requested resource"),
     (lambda _: (418, "x"), "the server responded with the status code 418 but did not return more"),
-    (lambda _: (200, "hello"), "couldn't get version/kind; json parse error: "),
+    (
+        lambda _: (200, "hello"),
+        f"{PARSE}json: cannot unmarshal string into Go value of type struct",
+    ),
+    (lambda _: (200, '{"a": 1'), f"{PARSE}unexpected end of JSON input"),
+    (lambda _: (200, "{} x"), f"{PARSE}invalid character 'x' after top-level value"),
+    (
+        lambda _: (200, '{"kind": 3}'),
+        f"{PARSE}json: cannot unmarshal number into Go struct field .",
+    ),
+    (lambda _: (200, "a: ["), "failed to call webhook: yaml: line 1: "),
+    (lambda _: (200, "a: 1"), "received invalid webhook response: webhook response was absent"),
+    (lambda _: (200, "null"), "received invalid webhook response: webhook response was absent"),
+    (lambda _: (200, '{"response": 3}'), f"{NUMBER}AdmissionReview.response of type v1.Admission"),
+    (lambda _: {"allowed": 1}, f"{NUMBER}AdmissionResponse.response.allowed of type bool"),
+    (lambda _: {"uid": 1}, f"{NUMBER}AdmissionResponse.response.uid of type types.UID"),
     (
         lambda _: {"allowed": True, "uid": "x"},
         "received invalid webhook response: expected response",

@@ -13,6 +13,7 @@ import msgspec
 
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, DeleteOptions
 from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import RefusedError, StatusError
 from appsdk_operator.apiserver._webhooks.webhook_client import CallError
 
@@ -160,11 +161,7 @@ def read_response(
         raise CallError(_wrong_kind(kind, version, invocation_of))
     if response is None:
         raise _invalid_response("webhook response was absent")
-    if not isinstance(response, dict) or not isinstance(response.get("allowed", False), bool):
-        raise CallError(
-            "failed to call webhook: json: cannot unmarshal string into Go struct field "
-            "AdmissionResponse.response.allowed of type bool"
-        )
+    _check_types(response, invocation_of.rpartition("/")[2])
     patch = _patch_of(response)
     if invocation_of == f"{_GROUP}/v1":
         uid, given = review["request"]["uid"], response.get("uid") or ""
@@ -188,6 +185,22 @@ def read_response(
         patch=operations,
         warnings=[str(text) for text in warnings] if isinstance(warnings, list) else [],
     )
+
+
+def _check_types(response: Any, version: str) -> None:
+    place, wanted, found = "AdmissionReview.response", f"{version}.AdmissionResponse", response
+    if isinstance(response, dict):
+        place, wanted, found = "AdmissionResponse.response.allowed", "bool", response.get("allowed")
+        if found is None or isinstance(found, bool):
+            place, wanted, found = (
+                "AdmissionResponse.response.uid",
+                "types.UID",
+                response.get("uid"),
+            )
+            if found is None or isinstance(found, str):
+                return
+    why = go_json.mismatch(found, f"struct field {place}", wanted)
+    raise CallError(f"failed to call webhook: {why}")
 
 
 def _check_patch(response: Mapping[str, Any], *, mutating: bool) -> None:

@@ -46,7 +46,7 @@ TOKEN_REQUEST: Final = BodyKind(
 
 
 def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any], list[str]]:
-    """Decode a body in JSON; return the object with its kind, and warnings.
+    """Decode a body in JSON; return the object in the wanted version, and warnings.
 
     Args:
         body: the JSON.
@@ -72,6 +72,8 @@ def read(body: bytes, wanted: BodyKind, validation: str) -> tuple[dict[str, Any]
     if warnings and validation == "Strict":
         why = f"strict decoding error: {', '.join(warnings)}"
         raise bad_request(f"{sent} cannot be handled as a {wanted.kind}: {why}")
+    # Webhooks are asked about it in this version, whichever was sent.
+    made["apiVersion"] = wanted.api_version
     return made, warnings
 
 

@@ -41,10 +41,10 @@ _MESSAGES: Final = {
     "processing the request",
 }
 _AS_SENT: Final = (403, 406, 415)
-_NOT_AN_OBJECT: Final = (
-    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type "
-    'struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
-    '"json:\\"kind,omitempty\\"" }}'
+_NO_KIND: Final = "couldn't get version/kind; json parse error: "
+_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+    '"json:\\"kind,omitempty\\"" }'
 )
 
 
@@ -229,7 +229,7 @@ def _decoded(status: int, body: bytes, kind: str) -> dict[str, Any]:
         answer = _read(body) if body else None
     except ValueError as error:
         if status == 200:
-            raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
+            raise CallError(str(error)) from None
     if status != 200:
         raise CallError(f"{_failure(status, answer, body)}")
     if not body:
@@ -237,7 +237,11 @@ def _decoded(status: int, body: bytes, kind: str) -> dict[str, Any]:
     if answer is None:
         return {}
     if not isinstance(answer, dict):
-        raise CallError(f"{_NOT_AN_OBJECT.format(_go_type(answer))}")
+        raise CallError(_NO_KIND + go_json.mismatch(answer, "value", _TYPE_META))
+    for name in ("apiVersion", "kind"):
+        if not isinstance(answer.get(name) or "", str):
+            why = go_json.mismatch(answer[name], f"struct field .{name}", "string")
+            raise CallError(_NO_KIND + why)
     return answer
 
 
@@ -247,13 +251,15 @@ def _read(body: bytes) -> Any:
     Raises:
         ValueError: it is neither.
     """
-    if body.lstrip().startswith(b"{"):
-        return go_json.decode(body)
+    if not body.lstrip().startswith(b"{"):
+        try:
+            return load_first(go_json.yaml_text(body))[0]
+        except ValueError as error:
+            raise ValueError(f"yaml: {error}") from None
     try:
-        return load_first(go_json.yaml_text(body))[0]
-    except ValueError:
-        # The real server's last attempt is JSON.
         return go_json.decode(body)
+    except ValueError as error:
+        raise ValueError(f"{_NO_KIND}{error}") from None
 
 
 def _failure(status: int, answer: Any, body: bytes) -> str:
@@ -267,11 +273,3 @@ def _failure(status: int, answer: Any, body: bytes) -> str:
     if status >= 500:
         return f'an error on the server ("{text}") has prevented the request from succeeding'
     return f"the server responded with the status code {status} but did not return more information"
-
-
-def _go_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "number"
