@@ -585,6 +585,37 @@ def world(api: Api) -> Iterator[World]:
         hooks.answers.clear()
 
 
+def test_a_connection_is_admitted_and_ends_at_the_node(world: World) -> None:
+    world.admit("Mutating", "m", webhook(world.hooks, "m", rule("pods/*", "CONNECT")))
+    world.admit("Validating", "v", webhook(world.hooks, "v", rule("pods/exec", "CONNECT")))
+    api, pods = world.api, "/api/v1/namespaces/default/pods"
+    containers = [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]
+    spec = {"nodeName": "n", "containers": containers}
+    assert api.create(pods, {"metadata": {"name": "a"}, "spec": spec}).status == 201
+    assert api.create("/api/v1/nodes", {"metadata": {"name": "n"}}).status == 201
+    world.hooks.answers["m"] = patching({"op": "add", "path": "/container", "value": "d"})
+    failed = api.create(f"{pods}/a/exec?command=ls&command=-l&stdin=1&tty=false", {})
+    assert (failed.status, failed["message"]) == (
+        500,
+        "no preferred addresses found; known addresses: []",
+    )
+    (mutating,), (validating,) = world.hooks.requests("m"), world.hooks.requests("v")
+    seen = {"kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "command": ["ls", "-l"]}
+    assert mutating["object"] == seen
+    assert validating["object"] == {**seen, "container": "d"}
+    assert (validating["operation"], validating["subResource"]) == ("CONNECT", "exec")
+    assert validating["options"] is None
+    address = {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}
+    assert api.patch("/api/v1/nodes/n/status", address).status == 200
+    failed = api.create(f"{pods}/a/attach", {})
+    assert failed.status == 500
+    assert failed["message"].startswith('error dialing backend: node "n" has no kubelet')
+    world.hooks.answers["m"] = lambda _: {"allowed": False, "status": {"message": "not now"}}
+    refused = api.create(f"{pods}/none/portforward?ports=80,81", {})
+    assert refused["message"] == 'admission webhook "m.example.com" denied the request: not now'
+    assert world.hooks.requests("m")[-1]["object"]["ports"] == [80, 81]
+
+
 def test_the_garbage_collector_asks_for_what_it_deletes_until_it_may(world: World) -> None:
     owner = world.map("owner", "none")
     refusals = iter(["not yet"])

@@ -544,3 +544,20 @@ def test_a_server_in_memory_has_users_and_roles_too() -> None:
         with pytest.raises(Forbidden, match='User "eve" cannot get'):
             client.get(config_map, "a", namespace="default")
         assert server.api.requests[-1].user == "eve"
+
+
+def test_a_connection_needs_the_right_to_create_it_however_it_begins(
+    as_user: Any, grant: Any, admin: Any
+) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert admin.create(pods, pod).status == 201
+    grant("reader", rule("get", "pods/exec"))
+    reader = as_user("reader")
+    refused = reader.get(f"{pods}/a/exec?command=ls")
+    assert (refused.status, refused["reason"]) == (403, "Forbidden")
+    assert 'cannot create resource "pods/exec" in API group ""' in refused["message"]
+    grant("writer", rule("get create", "pods/exec"))
+    writer = as_user("writer")
+    for reply in (writer.get(f"{pods}/a/exec"), writer.create(f"{pods}/a/exec", {})):
+        assert (reply.status, reply["message"]) == (400, "pod a does not have a host assigned")

@@ -127,12 +127,15 @@ def new_review(
         "object": objects[0],
         "oldObject": objects[1],
         "dryRun": attributes.options.dry_run,
-        "options": {
+        "options": None,
+    }
+    # A connection's options are its object.
+    if reviewed.operation != "CONNECT":
+        request["options"] = {
             "kind": f"{reviewed.operation.capitalize()}Options",
             "apiVersion": "meta.k8s.io/v1",
             **(origin.options if origin is not None else {}),
-        },
-    }
+        }
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 

@@ -197,8 +197,8 @@ class AccessControl:
 
         return guarded
 
-    def check_create(self, user: User, target: Target) -> None:
-        """Refuse an update or apply that creates an object unless ``user`` may create it.
+    def check_create(self, user: User, target: Target, subresource: str = "") -> None:
+        """Refuse a request that creates, unless ``user`` may create the object or subresource.
 
         Raises:
             StatusError: 403.
@@ -210,6 +210,7 @@ class AccessControl:
             group=resource.group,
             version=target.served.version,
             resource=resource.plural,
+            subresource=subresource,
             name=target.name,
             namespace=target.namespace,
         )

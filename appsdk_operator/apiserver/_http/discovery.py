@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from appsdk_operator.apiserver._http.health import CHECKS
+from appsdk_operator.apiserver._registry.pod_connections import CONNECTIONS
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 
 __all__ = ["AGGREGATED", "VERSION", "aggregated", "discover", "roots", "wants_aggregated"]
@@ -47,6 +48,7 @@ _OTHER_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction"),
     "binding": ("", "v1", "Binding"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    **{name: ("", "v1", kind) for name, kind in CONNECTIONS.items()},
 }
 # Resources that the real server stores in another group or version than its first.
 _STORED_AS: Final = {
@@ -212,6 +214,8 @@ def _subresources(served: ServedVersion) -> Iterable[str]:
 def _sub_verbs(subresource: str) -> list[str]:
     if subresource in _ACTIONS:
         return ["create"]
+    if subresource in CONNECTIONS:
+        return ["create", "get"]
     return ["update"] if subresource == "finalize" else list(_SUB_VERBS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 import attrs
 import msgspec
@@ -24,6 +24,11 @@ from appsdk_operator.apiserver._registry import (
 )
 from appsdk_operator.apiserver._registry.apply import APPLY_PATCH
 from appsdk_operator.apiserver._registry.delete_options import delete_options
+from appsdk_operator.apiserver._registry.pod_connections import (
+    CONNECTIONS,
+    check_connection,
+    connection_options,
+)
 from appsdk_operator.apiserver._registry.scale_admission import ScaleAdmission
 from appsdk_operator.apiserver._registry.scale_owners import ScaleOwners
 from appsdk_operator.apiserver._registry.subresource_bodies import (
@@ -319,10 +324,12 @@ class ResourceHandler:
         origin = origins.delete_origin(request.user, request.query, body, request.warnings)
         return attrs.evolve(options, origin=origin)
 
-    async def _admit(self, request: ResourceRequest, obj: dict[str, Any]) -> dict[str, Any]:
-        """Run admission for an object that is posted and not stored."""
+    async def _admit(
+        self, request: ResourceRequest, obj: dict[str, Any], operation: str = "CREATE"
+    ) -> dict[str, Any]:
+        """Run admission for an object that is sent and not stored."""
         attributes = AdmissionAttributes(
-            operation="CREATE",
+            operation=operation,
             target=request.target,
             subresource=request.route.subresource,
             obj=obj,
@@ -347,6 +354,8 @@ class ResourceHandler:
             raise StatusError(404, "the server could not find the requested resource", details={})
         if name == "scale":
             return await self._scale(request)
+        if name in CONNECTIONS:
+            await self._connect(request)
         if name == "token" and request.verb == "create":
             return self._token(request)
         if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
@@ -371,6 +380,17 @@ class ResourceHandler:
         obj = await self._admit(request, obj)
         done = await subresources.action(self._core.writer, request.target, name, obj, options)
         return ResourceResponse(201, done)
+
+    async def _connect(self, request: ResourceRequest) -> NoReturn:
+        if request.verb not in ("create", "get"):
+            raise method_not_allowed()
+        options = connection_options(request.route.subresource, request.query)
+        options = await self._admit(request, options, "CONNECT")
+        if request.verb == "get":
+            # A WebSocket begins with a GET, and does what a POST does.
+            self._access.check_create(request.user, request.target, request.route.subresource)
+        pod = self._core.writer.get(request.target).decode()
+        check_connection(pod, options, self._core.storage.collection("nodes"))
 
     def _token(self, request: ResourceRequest) -> ResourceResponse:
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
+from multidict import MultiMapping
 
 from appsdk_operator.apiserver._http.representations import Representation
 from appsdk_operator.apiserver._registry.write_requests import Target
@@ -22,7 +21,7 @@ class ResourceRequest:
     verb: str
     route: Route
     served: ServedVersion
-    query: Mapping[str, str]
+    query: MultiMapping[str]
     body: bytes = b""
     content_type: str = ""
     representation: Representation

@@ -102,7 +102,7 @@ class AdmissionAttributes:
     """What admission controllers see of a write before it is stored."""
 
     operation: str
-    """``CREATE``, ``UPDATE`` or ``DELETE``."""
+    """``CREATE``, ``UPDATE``, ``DELETE`` or ``CONNECT``."""
     target: Target
     subresource: str = ""
     obj: dict[str, Any] = attrs.field(factory=dict)
