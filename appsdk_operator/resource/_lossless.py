@@ -1,7 +1,15 @@
 """Annotations that carry what a version of a kind cannot hold, and the merge that brings it back.
 
-The annotation on an object of one version has the parts of the same object in another version that
-were lost by the conversion. cluster-api's ``MarshalData`` keeps the whole object the same way.
+The annotation on an object of one version has the fields of the same object in another version that
+were lost by the conversion, and what a conversion back shows in their place::
+
+    {"from": "example.com/v1", "lost": {"spec": {"note": "x"}}, "instead": {"spec": {"note": ""}}}
+
+A field that still shows what is in ``instead`` was not changed meanwhile, and gets its value back.
+An object that could not be converted back has its whole parts there, as cluster-api's
+``MarshalData`` keeps them, and so had all objects in former releases::
+
+    {"apiVersion": "example.com/v1", "spec": {"note": "x", "size": 3}}
 """
 
 from __future__ import annotations
@@ -10,6 +18,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
 from appsdk_operator.resource import _codec, _deep_json
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._renaming import convert
@@ -17,6 +27,7 @@ from appsdk_operator.resource._typed_overlay import overlay
 
 __all__ = [
     "MOST_ANNOTATION_BYTES",
+    "Stash",
     "annotation_bytes",
     "fits",
     "lost_parts",
@@ -31,6 +42,10 @@ __all__ = [
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """The keys and values of all annotations of an object, as API servers accept them."""
 
+_LONG: Final = 32 * 1024
+_DEEPEST: Final = 32
+"""Levels of objects of which the annotation has the fields that differ."""
+
 _HEADER: Final = ("apiVersion", "kind", "metadata")
 
 Parts = dict[str, Any]
@@ -42,8 +57,20 @@ def parts_of(data: Mapping[str, Any]) -> Parts:
     return {name: value for name, value in data.items() if name not in _HEADER}
 
 
-def read_annotation(text: object) -> tuple[str, Parts] | None:
-    """The version and the parts of an annotation; None if it is not one of this kit.
+@attrs.frozen
+class Stash:
+    """The content of an annotation."""
+
+    version: str
+    """The ``apiVersion`` of the fields."""
+    lost: Parts
+    """The fields that were lost; a part that the object did not have is None."""
+    instead: Parts | None
+    """What a conversion back shows in their place; None: :attr:`lost` are whole parts."""
+
+
+def read_annotation(text: object) -> Stash | None:
+    """The content of an annotation; None if it is not one of this kit.
 
     Everybody who may write the object may have changed it.
     """
@@ -53,13 +80,59 @@ def read_annotation(text: object) -> tuple[str, Parts] | None:
         content = _codec.decode(text.encode())
     except (_codec.DecodeError, UnicodeError):
         return None
-    version = content.get("apiVersion") if isinstance(content, dict) else None
-    return (version, parts_of(content)) if isinstance(version, str) else None
+    if not isinstance(content, dict):
+        return None
+    if isinstance(version := content.get("apiVersion"), str):
+        return Stash(version, parts_of(content), None)
+    version, lost, instead = content.get("from"), content.get("lost"), content.get("instead", {})
+    if isinstance(version, str) and isinstance(lost, dict) and isinstance(instead, dict):
+        return Stash(version, parts_of(lost), parts_of(instead))
+    return None
 
 
-def written_annotation(version: str, lost: Parts) -> str:
-    """The text of an annotation; a part that the object did not have is null."""
-    return _codec.encode({"apiVersion": version, **lost}).decode()
+def written_annotation(version: str, lost: Parts, back: Parts | None) -> str:
+    """The text of an annotation.
+
+    Args:
+        version: the ``apiVersion`` of the object.
+        lost: its parts that do not come back; one that it did not have is None.
+        back: the parts that came back; None: it could not be converted back.
+    """
+    whole = _codec.encode({"apiVersion": version, **lost}).decode()
+    if back is None:
+        return whole
+    fields: Parts = {}
+    instead: Parts = {}
+    for name, value in lost.items():
+        other = back.get(name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            fields[name], instead[name] = _differing(value, other)
+        else:
+            fields[name] = value
+            if other is not None:
+                instead[name] = other
+    content = {"from": version, "lost": fields, **({"instead": instead} if instead else {})}
+    text = _codec.encode(content).decode()
+    # Long lists are there twice: once they get near the limit, the whole may be shorter.
+    return whole if len(whole) < len(text) and len(text) > _LONG else text
+
+
+def _differing(
+    before: dict[str, Any], back: dict[str, Any], levels: int = _DEEPEST
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of both that differ, in objects down to some levels; lists are whole."""
+    lost: dict[str, Any] = {}
+    instead: dict[str, Any] = {}
+    for key in {**before, **back}:
+        if key not in back:
+            lost[key] = before[key]
+        elif key not in before:
+            instead[key] = back[key]
+        elif not _equal(one := before[key], other := back[key]):
+            if levels and isinstance(one, dict) and isinstance(other, dict):
+                one, other = _differing(one, other, levels - 1)
+            lost[key], instead[key] = one, other
+    return lost, instead
 
 
 def without_annotation(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -98,8 +171,9 @@ def restored(kept: Parts, known: Parts, new: Parts) -> Parts:
     """The kept parts with the changes from ``known`` to ``new``; the other parts of ``new``.
 
     Args:
-        kept: parts of an annotation: the object as it was in this version.
-        known: what two conversions, to the other version and back, make of ``kept``.
+        kept: parts of an annotation: the object as it was in this version, or the fields of it
+            that were lost.
+        known: what two conversions, to the other version and back, made of ``kept``.
         new: what the conversion makes of the object as it is in the other version.
     """
     made = {name: value for name, value in new.items() if name not in kept}

@@ -349,17 +349,17 @@ class _Step:
             bare = _object(self.source, metadata, _lossless.parts_of(obj.to_dict()))
         made = self.call(bare)
         metadata, parts = made["metadata"], _lossless.parts_of(made)
-        lost = self._lost(bare, metadata, parts)
-        kept = self._kept(bare, text)
-        if kept is not None:
-            merged = self._restored(metadata, parts, kept)
+        lost, back = self._lost(bare, metadata, parts)
+        stash = self._stash(bare, text)
+        if stash is not None:
+            merged = self._restored(metadata, parts, stash)
             if merged is not None:
-                lost_of_merged = self._lost(bare, metadata, merged)
+                lost_of_merged, back_of_merged = self._lost(bare, metadata, merged)
                 # What was written in this version wins over what the annotation has.
                 if lost or not lost_of_merged:
-                    parts, lost = merged, lost_of_merged
+                    parts, lost, back = merged, lost_of_merged, back_of_merged
         if lost:
-            metadata = self._with_annotation(bare, metadata, lost)
+            metadata = self._with_annotation(bare, metadata, lost, back)
         return _object(self.target, metadata, parts)
 
     def call(self, obj: Object) -> dict[str, Any]:
@@ -373,52 +373,64 @@ class _Step:
 
     def _lost(
         self, obj: Object, metadata: Mapping[str, Any], parts: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The parts of ``obj`` that do not come back from its conversion."""
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The parts of ``obj`` that do not come back from its conversion, and all that come."""
         before = _lossless.parts_of(obj.to_dict())
         try:
-            back = self._reversed().call(_object(self.target, metadata, parts))
+            made = self._reversed().call(_object(self.target, metadata, parts))
         except ConversionError:  # it has no counterpart
-            return before
-        return _lossless.lost_parts(self.source, before, _lossless.parts_of(back))
+            return before, None
+        back = _lossless.parts_of(made)
+        return _lossless.lost_parts(self.source, before, back), back
 
-    def _kept(self, obj: Object, text: str | None) -> dict[str, Any] | None:
-        """The parts in the annotation, for the target; None if the annotation is no good."""
+    def _stash(self, obj: Object, text: str | None) -> _lossless.Stash | None:
+        """What the annotation has for the target; None if it is no good."""
         found = _lossless.read_annotation(text)
-        if found is None or found[0] == self.target.api_version:
-            return found and found[1]
-        # They are of a former hub.
-        former = next((kind for kind in self.versions.kinds if kind.api_version == found[0]), None)
+        if found is None or found.version == self.target.api_version:
+            return found
+        # It is of a former hub.
+        former = next((k for k in self.versions.kinds if k.api_version == found.version), None)
         if former is None or former == self.source:
             return None
         try:
             there = self.versions.convert(obj, former).to_dict()
-            whole = {**there, **found[1]}
+            if found.instead is None:
+                whole = {**there, **found.lost}
+            else:
+                parts = _lossless.restored(found.lost, found.instead, _lossless.parts_of(there))
+                whole = {**type_fields(former), "metadata": there["metadata"], **parts}
             whole = {name: value for name, value in whole.items() if value is not None}
             here = self.versions.convert(Object.from_dict(former, whole), self.target)
         except Exception:  # as in _restored
             return None
-        return _lossless.parts_of(here.to_dict())
+        parts = _lossless.parts_of(here.to_dict())
+        return _lossless.Stash(self.target.api_version, parts, None)
 
     def _restored(
-        self, metadata: Mapping[str, Any], new: dict[str, Any], kept: dict[str, Any]
+        self, metadata: Mapping[str, Any], new: dict[str, Any], stash: _lossless.Stash
     ) -> dict[str, Any] | None:
         """The new parts merged with those of the annotation; None if the annotation is no good."""
-        before = {**new, **kept}
-        before = {name: value for name, value in before.items() if value is not None}
+        kept, known = stash.lost, stash.instead
         try:
-            there = self._reversed().call(_object(self.target, metadata, before))
-            known = _lossless.parts_of(self.call(Object.from_dict(self.source, there)))
+            if known is None:
+                before = {**new, **kept}
+                before = {name: value for name, value in before.items() if value is not None}
+                there = self._reversed().call(_object(self.target, metadata, before))
+                known = _lossless.parts_of(self.call(Object.from_dict(self.source, there)))
             merged = _lossless.restored(kept, known, new)
         except Exception:  # whoever may write the object may have written the annotation
             return None
         return merged if _lossless.fits(self.target, merged) else None
 
     def _with_annotation(
-        self, obj: Object, metadata: Mapping[str, Any], lost: dict[str, Any]
+        self,
+        obj: Object,
+        metadata: Mapping[str, Any],
+        lost: dict[str, Any],
+        back: dict[str, Any] | None,
     ) -> dict[str, Any]:
         annotations = dict(metadata.get("annotations") or {})
-        text = _lossless.written_annotation(self.source.api_version, lost)
+        text = _lossless.written_annotation(self.source.api_version, lost, back)
         annotations[self.annotation] = text
         size = _lossless.annotation_bytes(annotations)
         if size > _lossless.MOST_ANNOTATION_BYTES:

@@ -52,13 +52,24 @@ def edited(obj: Object, **spec: Any) -> Object:
     return draft.freeze()
 
 
+def in_former_format(obj: Object, name: str, spec: dict[str, Any]) -> Object:
+    """The object with the annotation of former releases, if it has one: the whole spec."""
+    if name not in obj.annotations:
+        return obj
+    draft = obj.mutable_copy()
+    version = json.loads(obj.annotations[name])["from"]
+    draft.annotations[name] = json.dumps({"apiVersion": version, "spec": spec})
+    return draft.freeze()
+
+
 def test_what_an_older_version_cannot_hold_comes_back() -> None:
     hub = widget(V1, {"size": 3, "range": {"low": 1, "high": 2}, "note": "keep me"})
     old = widgets().convert(hub, V1Alpha1)
     assert old.spec == AlphaSpec("3", "1-2")
     assert json.loads(old.annotations[NAME]) == {
-        "apiVersion": "example.com/v1",
-        "spec": {"size": 3, "range": {"low": 1, "high": 2}, "note": "keep me"},
+        "from": "example.com/v1",
+        "lost": {"spec": {"note": "keep me"}},
+        "instead": {"spec": {"note": ""}},
     }
     assert widgets().convert(old, V1) == hub
 
@@ -132,8 +143,8 @@ def test_a_whole_part_can_be_missing_in_the_older_version() -> None:
     )
     old = versions.convert(hub, OLD)
     assert json.loads(old.annotations[NAME.replace("v1alpha1", "v1")]) == {
-        "apiVersion": "example.com/v2",
-        "status": {"ready": True},
+        "from": "example.com/v2",
+        "lost": {"status": {"ready": True}},
     }
     changed = versions.convert(edited(old, a=2), HUB).to_dict()
     assert (changed["spec"], changed["status"]) == ({"a": 2}, {"ready": True})
@@ -160,6 +171,14 @@ def test_a_whole_part_can_be_missing_in_the_older_version() -> None:
         '{"apiVersion": "example.com/v1", "spec": {"size": "no number"}}',
         '{"apiVersion": "example.com/v1", "spec": 5}',
         '{"apiVersion": "example.com/v1", "spec": {"range": null, "size": [1]}}',
+        '{"from": "example.com/v1"}',
+        '{"from": "example.com/v1", "lost": []}',
+        '{"from": "example.com/v1", "lost": {"spec": 5}}',
+        '{"from": "example.com/v1", "lost": {"spec": {"size": 9}}, "instead": 5}',
+        '{"from": "example.com/v1", "lost": {"spec": {"size": 9}}, "instead": {"spec": 5}}',
+        '{"from": "example.com/v1", "lost": {"spec": {"range": 5}}, "instead": {"spec": {}}}',
+        '{"from": "example.com/v9", "lost": {"spec": {"note": "a"}}}',
+        '{"from": "example.com/v1", "lost": {"metadata": {"name": "b"}, "kind": "Other"}}',
         '{"apiVersion": "example.com/v1", "spec": ' + '{"a":' * 5000 + "1" + "}" * 5001,
     ],
 )
@@ -221,9 +240,12 @@ def test_an_annotation_that_is_too_large_is_refused() -> None:
         widgets().convert(hub, V1Alpha1)
 
 
-def test_an_annotation_survives_another_hub() -> None:
+@pytest.mark.parametrize("is_former", [False, True])
+def test_an_annotation_survives_another_hub(is_former: bool) -> None:
     """v1 was the hub when the annotation was written; now v2 is, and v1 is a spoke."""
     old = widgets().convert(widget(V1, {"size": 3, "note": "keep me"}), V1Alpha1)
+    if is_former:
+        old = in_former_format(old, NAME, {"size": 3, "note": "keep me"})
 
     def straight(old: Object, new: MutableObject) -> None:
         new["spec"] = {"width": int(old.spec.size)}
@@ -268,6 +290,71 @@ def test_spokes_keep_their_annotations_apart() -> None:
     assert changed["spec"] == {"a": 9, "b": 2, "d": 4}
 
 
+def test_the_annotation_has_the_lost_fields_alone_at_any_depth() -> None:
+    def without(old: Object, new: MutableObject) -> None:
+        new["spec"]["template"].pop("secret", None)
+
+    def same(old: Object, new: MutableObject) -> None:
+        new["spec"]["template"].setdefault("mode", "auto")
+
+    versions = Versions(HUB).older(OLD, up=same, down=without, lossless=True)
+    spec = {"image": "a" * 999, "template": {"secret": {"key": 1}, "ports": [1, 2]}}
+    old = versions.convert(widget(HUB, spec), OLD)
+    assert json.loads(old.annotations["example.com/conversion-v1"]) == {
+        "from": "example.com/v2",
+        "lost": {"spec": {"template": {"secret": {"key": 1}}}},
+        "instead": {"spec": {"template": {"mode": "auto"}}},
+    }
+    assert versions.convert(old, HUB)["spec"] == spec
+    draft = old.mutable_copy()
+    draft["spec"]["template"] = {"mode": "manual", "ports": [3]}
+    again = versions.convert(draft.freeze(), HUB)
+    assert again["spec"]["template"] == {"mode": "manual", "ports": [3], "secret": {"key": 1}}
+    draft["spec"]["template"] = {}
+    again = versions.convert(draft.freeze(), HUB)
+    assert again["spec"] == {"image": "a" * 999, "template": {"secret": {"key": 1}}}
+
+
+def test_lists_that_would_be_long_twice_are_there_once() -> None:
+    def numbers(old: Object, new: MutableObject) -> None:
+        new["spec"] = {"ports": [{"name": port["name"]} for port in old["spec"]["ports"]]}
+
+    versions = Versions(HUB).older(OLD, up=numbers, down=numbers, lossless=True)
+    ports = [{"name": f"{'p' * 40}{number}", "number": number} for number in range(2800)]
+    old = versions.convert(widget(HUB, {"ports": ports}), OLD)
+    assert "apiVersion" in json.loads(old.annotations["example.com/conversion-v1"])
+    assert versions.convert(old, HUB)["spec"] == {"ports": ports}
+
+
+def test_a_part_that_was_removed_meanwhile_stays_away() -> None:
+    versions = lossy()
+    old = versions.convert(widget(HUB, {"a": 1, "c": 3}), OLD).mutable_copy()
+    del old["spec"]
+    assert "spec" not in versions.convert(old.freeze(), HUB)
+
+
+@pytest.mark.parametrize(
+    ("lost", "instead", "size", "note"),
+    [
+        ({"note": "kept"}, {"note": ""}, 3, "kept"),
+        ({"note": "kept"}, {"note": "other"}, 3, ""),
+        ({"note": "kept", "size": 9}, {"note": "", "size": 3}, 3, ""),
+        ({"size": 9}, {"size": 3}, 3, ""),
+        ({"size": 9}, {}, 3, ""),
+        ({"size": 9}, {"size": 8}, 3, ""),
+    ],
+)
+def test_an_annotation_that_disagrees_with_the_object_loses(
+    lost: dict[str, Any], instead: dict[str, Any], size: int, note: str
+) -> None:
+    """Somebody has edited it."""
+    text = {"from": "example.com/v1", "lost": {"spec": lost}, "instead": {"spec": instead}}
+    old = widget(V1Alpha1, {"size": "3"}, annotations={NAME: json.dumps(text)})
+    made = widgets().convert(old, V1)
+    assert made.spec == Spec(size=size, note=note)
+    assert not made.annotations
+
+
 specs = st.dictionaries(
     st.sampled_from("abcdx"),
     st.recursive(
@@ -307,6 +394,30 @@ def test_what_an_older_client_writes_is_what_it_reads(
     if not _has_none(spec) and not _has_none(change):
         kept = {name: value for name, value in spec.items() if name not in down}
         assert {k: v for k, v in hub["spec"].items() if k not in down} == kept
+
+
+@given(spec=specs, change=specs, down=subsets)
+def test_an_annotation_has_what_the_older_version_lacks_and_nothing_else(
+    spec: dict[str, Any], change: dict[str, Any], down: str
+) -> None:
+    """And the annotation of former releases, with the whole spec, gives the same object."""
+    versions = lossy("abcdx", down)
+    name = "example.com/conversion-v1"
+    old = versions.convert(widget(HUB, spec), OLD)
+    lost = {field: value for field, value in spec.items() if field not in down}
+    found = json.loads(old.annotations.get(name, "null"))
+    if lost:
+        assert found["lost"] == {"spec": lost}
+    assert (found is None) == (not lost)
+    for fields in (None, change):
+        draft = old.mutable_copy()
+        if fields is not None:
+            draft["spec"] = {field: value for field, value in fields.items() if field in down}
+        new = draft.freeze()
+        one = versions.convert(new, HUB)
+        # With the former one, a client's 1 in place of a true was no change.
+        if "true" not in json.dumps(fields) and "false" not in json.dumps(fields):
+            assert one == versions.convert(in_former_format(new, name, spec), HUB)
 
 
 def _has_none(value: Any) -> bool:
