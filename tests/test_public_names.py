@@ -63,16 +63,18 @@ NAMES = {
     """,
     "project": "FileChange FileOutcome GeneratedFiles",
     "resource": """
-        AnyObject ConversionError Converter DecodeError EncodeError FieldError
-        FieldName FieldPath FieldSelection FieldSelector IntoObject JsonPatch Kind
-        LabelSelection LabelSelector Lines ListPage MergePatch MetadataOnlyError
-        MutableObject OMITTED Object ObjectKey ObjectWrapper OwnerReference Patch
-        PatchError PatchTestFailed ReadOnlyError Scope SelectorError Spoke
-        StrategicMergePatch Undecodable UndecodableEvent Versions WatchEvent
-        WatchEventType WrongKindError apply_json_patch apply_merge_patch as_object
-        convert_parts create_merge_patch custom_resource_definition decode_json
-        decode_list decode_watch_event decode_watch_events dump_yaml encode_json field
-        is_older_version load_yaml parse_time
+        AnyObject ConversionError Converter DecodeError Duration EmbeddedObject
+        EncodeError FieldError FieldName FieldPath FieldSelection FieldSelector Format
+        Immutable IntOrString IntoObject JsonPatch Kind LabelSelection LabelSelector
+        Lines ListPage ListType MapType MergePatch MetadataOnlyError MutableObject
+        OMITTED Object ObjectKey ObjectWrapper OwnerReference Patch PatchError
+        PatchTestFailed PreserveUnknown PrinterColumn Quantity ReadOnlyError Rule
+        Scale Scope SelectorError Spoke StrategicMergePatch Undecodable
+        UndecodableEvent Versions WatchEvent WatchEventType WrongKindError
+        apply_json_patch apply_merge_patch as_object convert_parts create_merge_patch
+        custom_resource_definition decode_json decode_list decode_watch_event
+        decode_watch_events dump_yaml encode_json field is_older_version load_yaml
+        parse_time
     """,
     "runtime": """
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter

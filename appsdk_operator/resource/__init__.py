@@ -33,9 +33,6 @@ from appsdk_operator.resource._codec import members as members
 from appsdk_operator.resource._conversion import IntoObject as IntoObject
 from appsdk_operator.resource._conversion import ObjectWrapper as ObjectWrapper
 from appsdk_operator.resource._conversion import as_object as as_object
-from appsdk_operator.resource._crd import (
-    custom_resource_definition as custom_resource_definition,
-)
 from appsdk_operator.resource._field_errors import OMITTED as OMITTED
 from appsdk_operator.resource._field_errors import FieldError as FieldError
 from appsdk_operator.resource._field_errors import FieldPath as FieldPath
@@ -81,6 +78,21 @@ from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
 from appsdk_operator.resource._patches import apply_json_patch as apply_json_patch
 from appsdk_operator.resource._patches import apply_merge_patch as apply_merge_patch
 from appsdk_operator.resource._patches import create_merge_patch as create_merge_patch
+from appsdk_operator.resource._schema.columns import PrinterColumn as PrinterColumn
+from appsdk_operator.resource._schema.columns import Scale as Scale
+from appsdk_operator.resource._schema.crd import (
+    custom_resource_definition as custom_resource_definition,
+)
+from appsdk_operator.resource._schema.markers import Duration as Duration
+from appsdk_operator.resource._schema.markers import EmbeddedObject as EmbeddedObject
+from appsdk_operator.resource._schema.markers import Format as Format
+from appsdk_operator.resource._schema.markers import Immutable as Immutable
+from appsdk_operator.resource._schema.markers import IntOrString as IntOrString
+from appsdk_operator.resource._schema.markers import ListType as ListType
+from appsdk_operator.resource._schema.markers import MapType as MapType
+from appsdk_operator.resource._schema.markers import PreserveUnknown as PreserveUnknown
+from appsdk_operator.resource._schema.markers import Quantity as Quantity
+from appsdk_operator.resource._schema.markers import Rule as Rule
 from appsdk_operator.resource._selectors import FieldSelection as FieldSelection
 from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
 from appsdk_operator.resource._selectors import LabelSelection as LabelSelection
@@ -129,12 +141,17 @@ __all__ = [
     "ConversionError",
     "Converter",
     "DecodeError",
+    "Duration",
+    "EmbeddedObject",
     "EncodeError",
     "FieldError",
     "FieldName",
     "FieldPath",
     "FieldSelection",
     "FieldSelector",
+    "Format",
+    "Immutable",
+    "IntOrString",
     "IntoObject",
     "JsonPatch",
     "Kind",
@@ -142,6 +159,8 @@ __all__ = [
     "LabelSelector",
     "Lines",
     "ListPage",
+    "ListType",
+    "MapType",
     "MergePatch",
     "MetadataOnlyError",
     "MutableObject",
@@ -152,7 +171,12 @@ __all__ = [
     "Patch",
     "PatchError",
     "PatchTestFailed",
+    "PreserveUnknown",
+    "PrinterColumn",
+    "Quantity",
     "ReadOnlyError",
+    "Rule",
+    "Scale",
     "Scope",
     "SelectorError",
     "Spoke",

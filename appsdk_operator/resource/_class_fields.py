@@ -94,10 +94,12 @@ class ClassField:
 
     def wire_name(self, rename: Any) -> str:
         """The name in JSON; ``rename`` makes it of a name that the class does not give itself."""
+        if rename is None:
+            return self.key
         for marker in marked(self.type)[1]:
             if isinstance(marker, FieldName):
                 return marker.name
-        return self.key if self.is_named or rename is None else str(rename(self.key))
+        return self.key if self.is_named else str(rename(self.key))
 
 
 def marked(view: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeGuard
 
@@ -23,7 +22,6 @@ __all__ = [
     "has_fields",
     "is_pydantic_model",
     "path_and_problem",
-    "schema_hook",
 ]
 
 
@@ -138,27 +136,6 @@ def encode_hook_without_none(value: Any) -> Any:
     if is_pydantic_model(type(value)):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return encode_hook(value)
-
-
-def schema_hook(view: Any) -> dict[str, Any]:
-    """msgspec's ``schema_hook``: the JSON schema of a pydantic model."""
-    if not is_pydantic_model(view):
-        raise NotImplementedError
-    schema: dict[str, Any] = view.model_json_schema(by_alias=True)
-    inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}), ())
-    return inlined
-
-
-def _inlined(schema: Any, types: Mapping[str, Any], above: tuple[str, ...]) -> Any:
-    if isinstance(schema, list):
-        return [_inlined(item, types, above) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    if name in above:
-        raise ValueError(f"{name} contains itself, which no CRD schema can express")
-    made = {key: _inlined(value, types, above) for key, value in schema.items() if key != "$ref"}
-    return {**_inlined(types[name], types, (*above, name)), **made} if name else made
 
 
 def _first_problem(error: ValueError) -> str:

@@ -22,7 +22,7 @@ from appsdk_operator.resource import _codec, _deep_json, _lossless
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import MutableObject, Object, type_fields
 
-__all__ = ["ConversionError", "Converter", "Spoke", "Versions", "convert_parts"]
+__all__ = ["ConversionError", "Converter", "Spoke", "Versions", "checked_warning", "convert_parts"]
 
 _MOST_WARNING_CHARACTERS: Final = 256
 _CHANGEABLE: Final = ("labels", "annotations")
@@ -202,7 +202,7 @@ class Versions(Generic[SpecT_co, StatusT_co]):
             kind=kind,
             to_hub=to_hub,
             from_hub=from_hub,
-            deprecated=_checked_warning(deprecated),
+            deprecated=checked_warning(deprecated),
             served=served,
             annotation=_annotation_name(kind, lossless),
         )
@@ -589,7 +589,12 @@ def _check_flag(name: str, value: object) -> None:
         raise TypeError(f"{name}={value!r}: give True or False")
 
 
-def _checked_warning(text: object) -> str | bool:
+def checked_warning(text: object) -> str | bool:
+    """The deprecation warning of a version, checked.
+
+    Raises:
+        TypeError, ValueError: no API server accepts it.
+    """
     if isinstance(text, bool):
         return text
     if not isinstance(text, str):

@@ -330,7 +330,18 @@ def test_its_schema_has_the_names_of_the_api():
         "lastTransitionTime",
     }
     assert item["required"] == ["type", "status", "reason"]
-    assert "default" not in item["properties"]["lastTransitionTime"]
+    fields = {
+        name: {k: v for k, v in field.items() if k != "description"}
+        for name, field in item["properties"].items()
+    }
+    assert fields["lastTransitionTime"] == {"type": "string", "format": "date-time"}
+    assert fields["observedGeneration"] == {"type": "integer", "format": "int64", "minimum": 0}
+    assert fields["reason"]["maxLength"] == 1024
+    assert fields["type"]["pattern"].startswith("^(")
+    conditions = schema["properties"]["status"]["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    assert crd == custom_resource_definition(GADGET, strict=True), "it is all that is validated"
 
 
 def test_conditions_of_a_typed_status_are_written_once_and_read_whole(client):

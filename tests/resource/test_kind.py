@@ -271,7 +271,7 @@ class Recursive(msgspec.Struct, frozen=True):
     [
         (Outer, r"spec\.items\[\]\.\*\.wrong is of type complex, which has no schema: use text"),
         (Plain, r"spec\.when\.wrong is of type complex"),
-        (Recursive, r"spec\.size is of type type"),
+        (Recursive, r"spec\.more\[\]: Recursive contains itself"),
         (dict[str, complex], r"spec\.\* is of type complex"),
         (Inner | None, r"spec\.wrong is of type complex"),
         (object, "spec is of type object"),

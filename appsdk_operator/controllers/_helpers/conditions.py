@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -19,7 +19,7 @@ from appsdk_operator.controllers._helpers.guarded import (
     uid_guard,
 )
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import Kind, ListType, MutableObject, Object
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -93,30 +93,58 @@ def _unset_if_empty(value: str | msgspec.UnsetType | None) -> str | msgspec.Unse
     return value or msgspec.UNSET
 
 
+_T = TypeVar("_T")
+
+
+def _in_schema(validator: Callable[[object, object, _T], None]) -> Any:
+    """A validator whose demands the annotation of its field says in a schema."""
+    validator.is_in_schema = True  # type: ignore[attr-defined]
+    return validator
+
+
+@ListType.MAP("type")
 @attrs.frozen
 class Condition:
     """One entry of ``status.conditions``, validated as in the API's schema.
 
-    A status class may have several: ``conditions: tuple[Condition, ...] = ()``.
+    A status class may have several: ``conditions: tuple[Condition, ...] = ()``. The schema of the
+    CRD has the limits of ``metav1.Condition``, and each type once.
 
     >>> Condition("Ready", "False", "Waiting", "2 of 3 pods are up").status
     'False'
     """
 
-    type: str = attrs.field(validator=_check_type)
+    type: Annotated[
+        str,
+        msgspec.Meta(extra_json_schema={"maxLength": _MAX_TYPE, "pattern": f"^{_TYPE.pattern}$"}),
+    ] = attrs.field(validator=_in_schema(_check_type))
     """Its type, for example ``Ready``."""
-    status: ConditionStatus = attrs.field(validator=_check_status)
+    status: ConditionStatus = attrs.field(validator=_in_schema(_check_status))
     """``"True"``, ``"False"`` or ``"Unknown"``."""
-    reason: str = attrs.field(validator=_check_reason)
+    reason: Annotated[
+        str,
+        msgspec.Meta(
+            extra_json_schema={
+                "minLength": 1,
+                "maxLength": _MAX_REASON,
+                "pattern": f"^{_REASON.pattern}$",
+            }
+        ),
+    ] = attrs.field(validator=_in_schema(_check_reason))
     """The reason for machines, one word."""
-    message: str = attrs.field(default="", validator=_check_message)
+    message: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": _MAX_MESSAGE})] = (
+        attrs.field(default="", validator=_in_schema(_check_message))
+    )
     """The reason for people."""
     # The API's names, because status classes with conditions read and write them, and the CRD's
     # schema has them. Unset fields are left out.
-    observedGeneration: int | msgspec.UnsetType | None = attrs.field(  # noqa: N815
-        default=msgspec.UNSET, alias="observed_generation", converter=_unset_if_none
-    )
-    lastTransitionTime: str | msgspec.UnsetType = attrs.field(  # noqa: N815
+    observedGeneration: Annotated[  # noqa: N815
+        int | msgspec.UnsetType | None,
+        msgspec.Meta(extra_json_schema={"format": "int64", "minimum": 0, "nullable": False}),
+    ] = attrs.field(default=msgspec.UNSET, alias="observed_generation", converter=_unset_if_none)
+    lastTransitionTime: Annotated[  # noqa: N815
+        str | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"format": "date-time"})
+    ] = attrs.field(
         default=msgspec.UNSET, alias="last_transition_time", converter=_unset_if_empty, eq=False
     )
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Final, TypeAlias, overload
 from urllib.parse import urlsplit
 
-import msgspec
+import attrs
 
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._object import MutableObject
-from appsdk_operator.resource._spec_types import schema_hook
-from appsdk_operator.resource._versions import Spoke, Versions
+from appsdk_operator.resource._schema.columns import PrinterColumn, Scale, column_json, json_path
+from appsdk_operator.resource._schema.schemas import schema_of
+from appsdk_operator.resource._versions import Versions, checked_warning
 
 __all__ = ["custom_resource_definition"]
 
@@ -24,23 +24,8 @@ _CRD = Kind(
     plural="customresourcedefinitions",
     scope=Scope.CLUSTER,
 )
+Column: TypeAlias = PrinterColumn | Mapping[str, Any]
 _PLACEHOLDER: Final = ("default", "webhook-service")
-_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_KEPT = (
-    "type",
-    "format",
-    "description",
-    "default",
-    "enum",
-    "pattern",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "multipleOf",
-)
 
 
 @overload
@@ -49,8 +34,13 @@ def custom_resource_definition(
     *,
     short_names: Sequence[str] = (),
     categories: Sequence[str] = (),
-    printer_columns: Sequence[Mapping[str, Any]] = (),
+    singular: str = "",
+    printer_columns: Sequence[Column] = (),
+    scale: Scale | None = None,
+    selectable_fields: Sequence[str] = (),
+    deprecated: str | bool = False,
     schema: Mapping[str, Any] | None = None,
+    strict: bool = False,
 ) -> MutableObject: ...
 @overload
 def custom_resource_definition(
@@ -58,8 +48,12 @@ def custom_resource_definition(
     *,
     short_names: Sequence[str] = (),
     categories: Sequence[str] = (),
-    printer_columns: Mapping[str, Sequence[Mapping[str, Any]]] = ...,
+    singular: str = "",
+    printer_columns: Mapping[str, Sequence[Column]] = ...,
+    scale: Scale | Mapping[str, Scale] | None = None,
+    selectable_fields: Sequence[str] | Mapping[str, Sequence[str]] = (),
     schema: Mapping[str, Mapping[str, Any]] | None = None,
+    strict: bool = False,
     storage: Kind | None = None,
     service: tuple[str, str] | None = None,
     path: str = "/convert",
@@ -72,8 +66,13 @@ def custom_resource_definition(
     *,
     short_names: Sequence[str] = (),
     categories: Sequence[str] = (),
+    singular: str = "",
     printer_columns: Any = (),
+    scale: Scale | Mapping[str, Scale] | None = None,
+    selectable_fields: Any = (),
+    deprecated: str | bool = False,
     schema: Mapping[str, Any] | None = None,
+    strict: bool = False,
     storage: Kind | None = None,
     service: tuple[str, str] | None = None,
     path: str = "/convert",
@@ -93,10 +92,18 @@ def custom_resource_definition(
             any object.
         short_names: other names for kubectl.
         categories: groups of resources for kubectl, for example ``("all",)``.
-        printer_columns: ``additionalPrinterColumns`` as plain JSON values; with versions a mapping
-            of them by the version's name, ``{"v1": [...]}``.
+        singular: the singular name; default: the kind in lower case.
+        printer_columns: :class:`PrinterColumn`, or ``additionalPrinterColumns`` as plain JSON
+            values; with versions a mapping of them by the version's name, ``{"v1": [...]}``.
+        scale: the scale subresource; default: none. With versions one for all, or a mapping.
+        selectable_fields: paths of fields for field selectors, ``spec.color``; API servers know
+            them from 1.30 on, older ones ignore them. With versions as ``scale``.
+        deprecated: the warning for clients that use the version, True for the API server's own
+            text; default: none. :meth:`Versions.older` has it for its versions.
         schema: an OpenAPI v3 schema to use instead; with versions a mapping of schemas by the
             version's name; versions that are not in it get theirs from the types.
+        strict: whether constraints that no schema can say, such as a validator that is a function,
+            are an error; default False: they are checked where objects are read.
         storage: the version that is stored; default: the hub. For versions only, as all that
             follow.
         service: namespace and name of the conversion webhook's service.
@@ -112,7 +119,8 @@ def custom_resource_definition(
         TypeError: ``kind`` is neither; a schema or columns are not given by version.
         ValueError: the kind is of a built-in group, does not begin with a capital letter as all
             kinds do, or a type has no structural schema; the text names the place. An option does
-            not fit: for a kind without other versions, or for a version that is not there.
+            not fit: for a kind without other versions, or for a version that is not there. With
+            ``strict`` the text names what no schema can say.
 
     >>> crd = custom_resource_definition(Kind(group="example.com", version="v1", kind="Widget"))
     >>> crd.name
@@ -123,6 +131,8 @@ def custom_resource_definition(
     if isinstance(kind, Versions):
         versions, schemas, columns = kind, _by_version(kind, "schema", schema), printer_columns
         columns = _by_version(kind, "printer_columns", columns)
+        if deprecated is not False:
+            raise ValueError("deprecated: give it to Versions.older(…) or newer(…)")
     else:
         check_kind(kind)
         given = [name for name, value in webhook.items() if value != defaults[name]]
@@ -135,6 +145,7 @@ def custom_resource_definition(
         versions = Versions(kind)
         schemas = {} if schema is None else {kind.version: schema}
         columns = {kind.version: printer_columns} if printer_columns else {}
+        deprecated = checked_warning(deprecated)
     hub = versions.hub
     if "." not in hub.group:
         raise ValueError(f"{hub} cannot be a custom resource: give it a group such as example.com")
@@ -151,7 +162,7 @@ def custom_resource_definition(
         "kind": hub.kind,
         "listKind": f"{hub.kind}List",
         "plural": hub.plural,
-        "singular": hub.kind.lower(),
+        "singular": singular or hub.kind.lower(),
     }
     if short_names:
         names["shortNames"] = list(short_names)
@@ -162,7 +173,19 @@ def custom_resource_definition(
         "names": names,
         "scope": hub.scope.value,
         "versions": [
-            _version(one, spoke, one == stored, schemas.get(one.version), columns.get(one.version))
+            _version(
+                one,
+                _Options(
+                    served=spoke is None or spoke.served,
+                    is_stored=one == stored,
+                    deprecated=deprecated if spoke is None else spoke.deprecated,
+                    schema=schemas.get(one.version),
+                    columns=columns.get(one.version) or (),
+                    scale=_of_version(scale, one.version),
+                    selectable=_paths(_of_version(selectable_fields, one.version) or ()),
+                    strict=strict,
+                ),
+            )
             for one, spoke in zip(versions.kinds, (None, *versions.spokes), strict=True)
         ],
     }
@@ -190,35 +213,73 @@ def _by_version(versions: Versions, option: str, given: Any) -> Mapping[str, Any
     return given
 
 
-def _version(
-    kind: Kind,
-    spoke: Spoke | None,
-    is_stored: bool,
-    schema: Mapping[str, Any] | None,
-    columns: Sequence[Mapping[str, Any]] | None,
-) -> dict[str, Any]:
-    if schema is None:
-        schema = {
-            "type": "object",
-            "properties": {
-                "spec": _schema_of(kind.spec, "spec"),
-                "status": _schema_of(kind.status, "status"),
-            },
-        }
+def _of_version(given: Any, version: str) -> Any:
+    return given.get(version) if isinstance(given, Mapping) else given
+
+
+def _paths(given: Any) -> list[str]:
+    if isinstance(given, str):
+        raise TypeError(f"selectable_fields={given!r}: give a list, [{given!r}]")
+    return [json_path("selectable_fields", path) for path in given]
+
+
+@attrs.frozen(kw_only=True)
+class _Options:
+    """The options of one version."""
+
+    served: bool
+    is_stored: bool
+    deprecated: str | bool
+    schema: Mapping[str, Any] | None
+    columns: Sequence[Column]
+    scale: Scale | None
+    selectable: list[str]
+    strict: bool
+
+
+def _version(kind: Kind, options: _Options) -> dict[str, Any]:
+    schema = _schema(kind, strict=options.strict) if options.schema is None else options.schema
     version: dict[str, Any] = {
         "name": kind.version,
-        "served": spoke is None or spoke.served,
-        "storage": is_stored,
+        "served": options.served,
+        "storage": options.is_stored,
         "schema": {"openAPIV3Schema": dict(schema)},
         "subresources": {"status": {}},
     }
-    if spoke is not None and spoke.deprecated:
+    if options.scale is not None:
+        if not isinstance(options.scale, Scale):
+            raise TypeError(f"scale={options.scale!r}: give Scale(…)")
+        version["subresources"]["scale"] = options.scale.as_json()
+    if options.deprecated:
         version["deprecated"] = True
-        if isinstance(spoke.deprecated, str):
-            version["deprecationWarning"] = spoke.deprecated
-    if columns:
-        version["additionalPrinterColumns"] = [dict(column) for column in columns]
+        if isinstance(options.deprecated, str):
+            version["deprecationWarning"] = options.deprecated
+    if options.columns:
+        version["additionalPrinterColumns"] = [
+            column_json(column, schema) for column in options.columns
+        ]
+    if options.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in options.selectable]
     return version
+
+
+def _schema(kind: Kind, *, strict: bool) -> dict[str, Any]:
+    """The schema of a version, from the types of its kind."""
+    lost: list[str] = []
+    spec = schema_of(kind.spec, "spec", rename=kind.rename, lost=lost)
+    status = schema_of(kind.status, "status", rename=kind.rename, lost=lost)
+    if strict and lost:
+        raise ValueError(
+            f"{kind}: no schema can say {'; '.join(lost)}: check it in a validating webhook or a "
+            "Rule, or leave strict out"
+        )
+    made: dict[str, Any] = {"type": "object", "properties": {"spec": spec, "status": status}}
+    if kind.spec is not None and not spec.get("nullable"):
+        if spec.get("required") or "properties" not in spec:
+            made["required"] = ["spec"]
+        else:  # so that a reader always finds one
+            spec["default"] = {}
+    return made
 
 
 def _conversion(service: Any, path: str, port: Any, url: str, ca: bytes) -> dict[str, Any]:
@@ -266,109 +327,3 @@ def _namespace_and_name(service: Any) -> tuple[str, str]:
         raise TypeError(f"service={service!r}: give namespace and name, ('default', 'webhooks')")
     namespace, name = service
     return namespace, name
-
-
-def _schema_of(view: Any, field: str) -> dict[str, Any]:
-    if view is None:
-        return dict(_ANYTHING)
-    try:
-        schema = msgspec.json.schema(view, schema_hook=schema_hook)
-    except TypeError as error:
-        path, part = _without_schema(view, field, (view,)) or (field, view)
-        name = getattr(part, "__qualname__", None) or str(part)
-        raise ValueError(
-            f"{path} is of type {name}, which has no schema: use text, numbers, booleans, lists, "
-            "mappings of text, classes of these, or Any for whatever JSON; or pass schema="
-        ) from error
-    return _structural(schema, schema.get("$defs", {}), field, ())
-
-
-def _without_schema(view: Any, path: str, above: tuple[Any, ...]) -> tuple[str, Any] | None:
-    """The path and type of the innermost part without a schema; None: it is a type of ``above``."""
-    container: Any = get_origin(view)
-    suffix = "" if container in (Union, types.UnionType) else "[]"
-    suffix = ".*" if _is_mapping(container) else suffix
-    parts = [(f"{path}.{name}", part) for name, part in _fields_of(view).items()]
-    parts += [(f"{path}{suffix}", part) for part in get_args(view) if container is not Literal]
-    is_own = True
-    for name, part in parts:
-        try:
-            msgspec.json.schema(part, schema_hook=schema_hook)
-        except (TypeError, ValueError):
-            found = None if part in above else _without_schema(part, name, (*above, part))
-            if found is not None:
-                return found
-            is_own = False
-    return (path, view) if is_own else None
-
-
-def _is_mapping(container: Any) -> bool:
-    return isinstance(container, type) and issubclass(container, Mapping)
-
-
-def _fields_of(view: Any) -> dict[str, Any]:
-    if not isinstance(view, type) or view.__module__ == "builtins":
-        return {}
-    try:
-        return get_type_hints(view, include_extras=True)
-    except (NameError, TypeError):  # a name that is imported for type checkers only
-        return {}
-
-
-def _structural(
-    schema: Mapping[str, Any], types: Mapping[str, Any], path: str, above: tuple[str, ...]
-) -> dict[str, Any]:
-    """``schema`` as a structural schema: references inlined, null as ``nullable``."""
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    if name:
-        if name in above:
-            raise ValueError(f"{path}: {name} contains itself, which no CRD schema can express")
-        inlined = _structural(types[name], types, path, (*above, name))
-        return {**inlined, **{k: v for k, v in schema.items() if k in ("default", "description")}}
-    if "anyOf" in schema:
-        return _union(schema, types, path, above)
-    made = {key: schema[key] for key in _KEPT if key in schema}
-    if not schema.get("type") and "enum" not in schema:
-        # Any: all JSON values.
-        return {**made, "x-kubernetes-preserve-unknown-fields": True}
-    if schema.get("type") == "object":
-        made.pop("default", None)
-        if "properties" in schema:
-            made["properties"] = {
-                key: _structural(value, types, f"{path}.{key}", above)
-                for key, value in schema["properties"].items()
-            }
-            if required := schema.get("required"):
-                made["required"] = list(required)
-        else:
-            values = schema.get("additionalProperties")
-            if isinstance(values, Mapping) and values:
-                made["additionalProperties"] = _structural(values, types, f"{path}.*", above)
-            else:
-                made["x-kubernetes-preserve-unknown-fields"] = True
-    if schema.get("type") == "array":
-        made["items"] = _structural(schema.get("items", {}), types, f"{path}[]", above)
-    if "enum" in schema and "type" not in made:
-        made["type"] = "string" if isinstance(schema["enum"][0], str) else "integer"
-    return made
-
-
-def _union(
-    schema: Mapping[str, Any], types: Mapping[str, Any], path: str, above: tuple[str, ...]
-) -> dict[str, Any]:
-    options = [option for option in schema["anyOf"] if option.get("type") != "null"]
-    is_nullable = len(options) < len(schema["anyOf"])
-    if {option.get("type") for option in options} == {"integer", "string"}:
-        made: dict[str, Any] = {"x-kubernetes-int-or-string": True}
-    elif len(options) == 1:
-        made = _structural(options[0], types, path, above)
-    else:
-        raise ValueError(
-            f"{path} may be of several types, which no CRD schema can express: use one, or pass "
-            "schema="
-        )
-    if is_nullable:
-        made["nullable"] = True
-    if schema.get("default") is not None:
-        made["default"] = schema["default"]
-    return made

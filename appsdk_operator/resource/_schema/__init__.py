@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions, and the schemas that classes become in them."""

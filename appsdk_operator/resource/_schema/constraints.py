@@ -1,0 +1,207 @@
+"""Constraints of values in schemas: validators of attrs, msgspec.Meta, annotated_types, pydantic.
+
+Each is recognised by its attributes, without an import of its library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from appsdk_operator.resource._class_fields import FieldName
+from appsdk_operator.resource._schema.markers import Marker, Rule
+
+__all__ = ["add_constraint", "add_validator", "go_pattern", "merge"]
+
+_NOT_IN_GO: Final = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+")
+_LETTERS: Final = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
+_BOUNDS: Final = {
+    "ge": ("minimum", False),
+    "gt": ("minimum", True),
+    "le": ("maximum", False),
+    "lt": ("maximum", True),
+}
+_COMPARISONS: Final = {">=": "ge", ">": "gt", "<=": "le", "<": "lt"}
+# Of pydantic: they say how a value is read, not which values there are.
+_SILENT: Final = frozenset(
+    {"Strict", "FailFast", "Discriminator", "Unit", "Timezone", "DocInfo", "Doc", "FieldInfo"}
+)
+_LENGTHS: Final = {"string": "Length", "array": "Items", "object": "Properties"}
+
+
+def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Add constraints to a schema; of two limits the narrower one stays."""
+    for name, value in found.items():
+        present = schema.get(name)
+        if name in ("minimum", "maximum") and present is not None:
+            is_narrower = value > present if name == "minimum" else value < present
+            exclusive = "exclusive" + name.capitalize()
+            if not is_narrower and not (value == present and found.get(exclusive)):
+                continue
+            schema.pop(exclusive, None)
+        elif name.startswith("exclusive"):
+            if schema.get(name[9:].lower()) != found[name[9:].lower()]:
+                continue
+        elif present is not None and name.startswith("min"):
+            value = max(value, present)
+        elif present is not None and name.startswith("max"):
+            value = min(value, present)
+        elif name == "pattern" and present is not None:
+            parts = schema.setdefault("allOf", [])
+            parts.append({"pattern": value})
+            continue
+        elif name == "x-kubernetes-validations" and present is not None:
+            value = [*present, *value]
+        schema[name] = value
+
+
+def go_pattern(pattern: str, flags: int, *, at_start: bool, at_end: bool) -> str | None:
+    """A regular expression of Python as one of Go; None if Go has none."""
+    if _NOT_IN_GO.search(pattern) or flags & re.VERBOSE:
+        return None
+    text = pattern.replace(r"\Z", r"\z")
+    letters = "".join(letter for flag, letter in _LETTERS.items() if flags & flag)
+    if (at_start and not text.startswith("^")) or (at_end and not text.endswith(("$", r"\z"))):
+        text = f"{'^' if at_start else ''}(?:{text}){'$' if at_end else ''}"
+    return f"(?{letters}){text}" if letters else text
+
+
+def add_validator(schema: dict[str, Any], validator: Any) -> list[str]:
+    """Add what a validator of attrs demands; returns those that a schema cannot say."""
+    kind = type(validator).__name__
+    if validator is None or getattr(validator, "is_in_schema", False):
+        return []
+    if kind == "_AndValidator":
+        return [text for one in validator._validators for text in add_validator(schema, one)]  # noqa: SLF001
+    if kind == "_OptionalValidator":
+        return add_validator(schema, validator.validator)
+    if kind == "_InstanceOfValidator":  # the type says it
+        return []
+    if kind == "_NumberValidator":
+        operation = _COMPARISONS.get(validator.compare_op)
+        if operation is not None:
+            _bound(schema, operation, validator.bound)
+            return []
+    elif kind == "_MaxLengthValidator":
+        _length(schema, "max", validator.max_length)
+        return []
+    elif kind == "_MinLengthValidator":
+        _length(schema, "min", validator.min_length)
+        return []
+    elif kind == "_MatchesReValidator":
+        how = getattr(validator.match_func, "__name__", "fullmatch")
+        pattern = go_pattern(
+            validator.pattern.pattern,
+            validator.pattern.flags,
+            at_start=how != "search",
+            at_end=how == "fullmatch",
+        )
+        if pattern is not None:
+            merge(schema, {"pattern": pattern})
+            return []
+    elif kind == "_InValidator":
+        options = list(validator.options)
+        if options and all(isinstance(one, (str, int, float)) for one in options):
+            schema["enum"] = options
+            return []
+    elif kind == "_DeepIterable" and schema.get("type") == "array":
+        lost = add_validator(schema["items"], validator.member_validator)
+        return lost + add_validator(schema, validator.iterable_validator)
+    elif kind == "_DeepMapping" and isinstance(schema.get("additionalProperties"), dict):
+        lost = add_validator(schema["additionalProperties"], validator.value_validator)
+        lost += add_validator(schema, validator.mapping_validator)
+        keys = validator.key_validator
+        return lost + ([f"validator {_name(keys)} of keys"] if not _is_type_check(keys) else [])
+    return [f"validator {_name(validator)}"]
+
+
+def _is_type_check(validator: Any) -> bool:
+    return validator is None or type(validator).__name__ == "_InstanceOfValidator"
+
+
+def add_constraint(schema: dict[str, Any], marker: Any) -> list[str]:
+    """Add what one annotation demands; returns what a schema cannot say of it."""
+    if isinstance(marker, Rule):
+        merge(schema, {"x-kubernetes-validations": [marker.as_json()]})
+        return []
+    if isinstance(marker, Marker):
+        merge(schema, marker.schema())
+        return []
+    if isinstance(marker, FieldName | str) or type(marker).__name__ in _SILENT:
+        return []
+    if isinstance(marker, msgspec.Meta):
+        return _meta(schema, marker)
+    if isinstance(marker, Iterable):  # annotated_types.Interval and Len, pydantic's constraints
+        return [text for one in marker for text in add_constraint(schema, one)]
+    known = _limits(schema, marker)
+    general = getattr(marker, "__dict__", {})
+    if not known and "pattern" in general and isinstance(general["pattern"], str | re.Pattern):
+        return _pattern(schema, general["pattern"])
+    if known or type(marker).__name__ == "PydanticGeneralMetadata":
+        return []
+    return [_name(marker)]
+
+
+def _limits(schema: dict[str, Any], marker: Any) -> bool:
+    """Add limits of annotated_types, and of pydantic, whose names are the same."""
+    is_known = False
+    for name in _BOUNDS:
+        if (value := getattr(marker, name, None)) is not None:
+            _bound(schema, name, value)
+            is_known = True
+    for attribute, side in (("min_length", "min"), ("max_length", "max")):
+        if (value := getattr(marker, attribute, None)) is not None:
+            _length(schema, side, value)
+            is_known = True
+    if (value := getattr(marker, "multiple_of", None)) is not None:
+        merge(schema, {"multipleOf": value})
+        is_known = True
+    return is_known
+
+
+def _meta(schema: dict[str, Any], meta: msgspec.Meta) -> list[str]:
+    _limits(schema, meta)
+    if meta.description:
+        schema["description"] = meta.description
+    lost = [] if meta.pattern is None else _pattern(schema, meta.pattern)
+    if meta.extra_json_schema:
+        schema.update(meta.extra_json_schema)
+    return lost
+
+
+def _pattern(schema: dict[str, Any], pattern: Any) -> list[str]:
+    flags = pattern.flags if isinstance(pattern, re.Pattern) else 0
+    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    found = go_pattern(text, flags, at_start=False, at_end=False)
+    if found is None:
+        return [f"pattern {text!r}"]
+    merge(schema, {"pattern": found})
+    return []
+
+
+def _bound(schema: dict[str, Any], name: str, value: Any) -> None:
+    if not isinstance(value, int | float):
+        return
+    field, is_exclusive = _BOUNDS[name]
+    found: dict[str, Any] = {field: value}
+    if is_exclusive:
+        found["exclusive" + field.capitalize()] = True
+    merge(schema, found)
+
+
+def _length(schema: dict[str, Any], side: str, value: int) -> None:
+    what = _LENGTHS.get(str(schema.get("type")))
+    if what is not None:
+        merge(schema, {side + what: value})
+
+
+def _name(value: Any) -> str:
+    if attrs.has(type(value)):
+        return repr(value)
+    inner = getattr(value, "func", None)  # a pydantic validator holds its function
+    named = inner if callable(inner) else value
+    return str(getattr(named, "__qualname__", None) or repr(named))

@@ -1,0 +1,214 @@
+"""Markers in ``Annotated`` and on classes: what a schema says and a Python type does not."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
+
+import attrs
+
+__all__ = [
+    "Duration",
+    "EmbeddedObject",
+    "Format",
+    "Immutable",
+    "IntOrString",
+    "ListType",
+    "MapType",
+    "Marker",
+    "PreserveUnknown",
+    "Quantity",
+    "Rule",
+    "markers_of_class",
+]
+
+_C = TypeVar("_C", bound=type)
+_ATTRIBUTE: Final = "__schema_markers__"
+_QUANTITY: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"
+    r"([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+
+
+class Marker:
+    """A part of a schema, for ``Annotated[…, marker]``, or above a class as ``@marker``."""
+
+    def __call__(self, cls: _C) -> _C:
+        """Mark a class; used as a decorator."""
+        given: object = cls
+        if not isinstance(given, type):
+            raise TypeError(f"{self!r} marks classes and types: write Annotated[…, {self!r}]")
+        own = cls.__dict__.get(_ATTRIBUTE, ())
+        setattr(cls, _ATTRIBUTE, (self, *own))
+        return cls
+
+    def schema(self) -> Mapping[str, Any]:
+        """The fields that it adds to a schema."""
+        return {}
+
+
+def markers_of_class(cls: type) -> tuple[Marker, ...]:
+    """The markers above a class and its bases, those of the bases first."""
+    found: list[Marker] = []
+    for base in reversed(cls.__mro__):
+        found += base.__dict__.get(_ATTRIBUTE, ())
+    return tuple(found)
+
+
+class _Flag(Marker):
+    def __init__(self, name: str, **schema: Any) -> None:
+        self._name = name
+        self._schema = schema
+
+    def schema(self) -> Mapping[str, Any]:
+        return self._schema
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+Immutable: Final = _Flag("Immutable")
+"""A field that keeps its value once it is set: ``Annotated[str, Immutable]``.
+
+It becomes CEL rules, which API servers enforce from 1.25 on; older ones ignore them.
+"""
+
+PreserveUnknown: Final = _Flag("PreserveUnknown", **{"x-kubernetes-preserve-unknown-fields": True})
+"""An object whose unknown fields the API server keeps: ``Annotated[Spec, PreserveUnknown]``."""
+
+EmbeddedObject: Final = _Flag("EmbeddedObject", **{"x-kubernetes-embedded-resource": True})
+"""A whole Kubernetes object within another: ``Annotated[dict[str, Any], EmbeddedObject]``."""
+
+
+@attrs.frozen
+class Format(Marker):
+    """The ``format`` of a text: ``Annotated[str, Format("date-time")]``.
+
+    API servers check, among others, ``date-time``, ``date``, ``duration``, ``byte``, ``ipv4``,
+    ``ipv6``, ``cidr``, ``email``, ``hostname``, ``uri`` and ``uuid``, and ignore others.
+    """
+
+    name: str = attrs.field(validator=attrs.validators.instance_of(str))
+    """The format."""
+
+    def schema(self) -> Mapping[str, Any]:
+        return {"format": self.name}
+
+
+@attrs.frozen
+class _Pattern(Marker):
+    pattern: str
+
+    def schema(self) -> Mapping[str, Any]:
+        return {"pattern": self.pattern, "x-kubernetes-int-or-string": True}
+
+
+IntOrString: TypeAlias = int | str
+"""A whole number or a text, such as ``8080`` or ``"25%"`` (``x-kubernetes-int-or-string``)."""
+
+Quantity: TypeAlias = Annotated[int | str, _Pattern(_QUANTITY)]
+"""An amount as Kubernetes writes it: ``"500Mi"``, ``"100m"``, ``2``."""
+
+Duration: TypeAlias = Annotated[str, Format("duration")]
+"""A time span as text, as Kubernetes writes it: ``"1h30m"``."""
+
+
+@attrs.frozen
+class ListType(Marker):
+    """How server-side apply merges a list, and which items may be twice.
+
+    ``Annotated[list[Port], ListType.MAP("name")]``: each name once, items are merged by it.
+    ``ListType.SET``: each value once. ``ListType.ATOMIC``: the list is replaced as a whole, as
+    without a marker. Above a class ``@ListType.MAP("type")`` holds for all lists of it.
+    """
+
+    type: str = attrs.field(validator=attrs.validators.in_(("atomic", "set", "map")))
+    """``atomic``, ``set`` or ``map``."""
+    keys: tuple[str, ...] = ()
+    """The fields that identify an item of a map, by their names on the wire."""
+
+    @classmethod
+    def MAP(cls, *keys: str) -> ListType:  # noqa: N802 - beside SET and ATOMIC
+        """A list whose items are identified by one field or several.
+
+        Raises:
+            ValueError: no field is given.
+        """
+        if not keys or not all(keys):
+            raise ValueError("ListType.MAP needs the field that identifies an item: MAP('name')")
+        return cls("map", keys)
+
+    SET: ClassVar[ListType]
+    ATOMIC: ClassVar[ListType]
+
+    def schema(self) -> Mapping[str, Any]:
+        made: dict[str, Any] = {"x-kubernetes-list-type": self.type}
+        if self.keys:
+            made["x-kubernetes-list-map-keys"] = list(self.keys)
+        return made
+
+
+class MapType(Marker, enum.Enum):
+    """How server-side apply merges an object or a map: ``Annotated[dict[str, str], …]``."""
+
+    GRANULAR = "granular"
+    """Each field has its owner; so it is without a marker."""
+    ATOMIC = "atomic"
+    """The whole has one owner, who replaces it."""
+
+    def schema(self) -> Mapping[str, Any]:
+        return {"x-kubernetes-map-type": self.value}
+
+
+@attrs.frozen
+class Rule(Marker):
+    """A rule in the Common Expression Language, for a field or above a class.
+
+    ``@Rule("self.max >= self.min", message="max must be at least min")``. Fields have their names
+    on the wire. A rule with ``oldSelf`` is for updates. API servers enforce rules from 1.25 on, and
+    refuse a CRD whose rules could take too long: give texts, lists and maps a largest size.
+
+    Raises:
+        ValueError: the rule is empty, or ``reason`` is none of Kubernetes'.
+    """
+
+    rule: str
+    """The expression, which is true for valid values of ``self``."""
+    message: str = attrs.field(default="", kw_only=True)
+    """The text of the error; default: the API server's own."""
+    message_expression: str = attrs.field(default="", kw_only=True)
+    """An expression that makes the text; from 1.27 on."""
+    reason: str = attrs.field(default="", kw_only=True)
+    """``FieldValueInvalid`` (so it is without), ``FieldValueForbidden``, ``FieldValueRequired`` or
+    ``FieldValueDuplicate``; from 1.28 on."""
+    field_path: str = attrs.field(default="", kw_only=True)
+    """The field that the error names, relative to ``self``, such as ``.max``; from 1.28 on."""
+    optional_old_self: bool = attrs.field(default=False, kw_only=True)
+    """Whether a rule with ``oldSelf`` is for creation, too; from 1.29 on."""
+
+    def __attrs_post_init__(self) -> None:
+        if not str(self.rule or "").strip():
+            raise ValueError(f"Rule({self.rule!r}): give an expression, 'self.max >= self.min'")
+        reasons = ("Invalid", "Forbidden", "Required", "Duplicate")
+        if self.reason and self.reason.removeprefix("FieldValue") not in reasons:
+            raise ValueError(
+                f"reason={self.reason!r}: use one of "
+                f"{', '.join(f'FieldValue{name}' for name in reasons)}"
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """The rule as an entry of ``x-kubernetes-validations``."""
+        fields = {
+            "rule": self.rule,
+            "message": self.message,
+            "messageExpression": self.message_expression,
+            "reason": self.reason,
+            "fieldPath": self.field_path,
+            "optionalOldSelf": self.optional_old_self,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+ListType.SET = ListType("set")
+ListType.ATOMIC = ListType("atomic")

@@ -1,0 +1,296 @@
+"""What classes become in the schema of a CRD."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import attrs
+import msgspec
+import pytest
+
+from appsdk_operator.resource import (
+    FieldName,
+    ListType,
+    MapType,
+    PrinterColumn,
+    Rule,
+    Scale,
+    Versions,
+    custom_resource_definition,
+)
+from appsdk_operator.resource import Kind as AnyKind
+from tests.resource.schema_kinds import CLASSES, AttrsSpec
+
+
+def kind_of(view: Any, **options: Any) -> AnyKind[Any, Any]:
+    return AnyKind(group="example.com", version="v1", kind="Widget", spec=view, **options)
+
+
+def version_of(view: Any, rename: Any = None, **options: Any) -> dict[str, Any]:
+    made = custom_resource_definition(kind_of(view, rename=rename), **options).to_dict()
+    version: dict[str, Any] = made["spec"]["versions"][0]
+    return version
+
+
+def schema_of(view: Any, rename: Any = None, **options: Any) -> dict[str, Any]:
+    whole = version_of(view, rename, **options)["schema"]["openAPIV3Schema"]
+    spec: dict[str, Any] = whole["properties"]["spec"]
+    return spec
+
+
+def test_an_attrs_class_is_a_schema() -> None:
+    made = schema_of(AttrsSpec, "camel")
+    assert made["description"] == "What a widget should be.\n\nAs text."
+    assert made["required"] == ["owner"]
+    rules = made["x-kubernetes-validations"]
+    assert {"rule": "self.maxSize >= self.minSize"}.items() <= rules[-1].items()
+    assert rules[0]["rule"] == "!has(oldSelf.region) || has(self.region)"
+    fields = made["properties"]
+    assert fields["owner"] == {
+        "type": "string",
+        "maxLength": 20,
+        "description": "Who made it.",
+        "x-kubernetes-validations": [
+            {"rule": "self == oldSelf", "message": "the field is immutable"}
+        ],
+    }
+    assert fields["minSize"] == {"type": "integer", "minimum": 0, "default": 1}
+    assert fields["maxSize"] == {
+        "type": "integer",
+        "maximum": 100,
+        "exclusiveMaximum": True,
+        "default": 9,
+    }
+    assert fields["tier"] == {"type": "string", "enum": ["small", "big"], "default": "small"}
+    assert fields["mode"] == {"type": "string", "enum": ["Auto", "Manual"], "default": "Auto"}
+    assert fields["target"] == {"x-kubernetes-int-or-string": True, "default": 80}
+    assert fields["memory"]["x-kubernetes-int-or-string"]
+    assert fields["memory"]["nullable"]
+    assert fields["memory"]["pattern"].startswith(r"^(\+|-)?")
+    assert fields["timeout"] == {"type": "string", "format": "duration", "default": "30s"}
+    assert fields["since"] == {"type": "string", "format": "date-time", "nullable": True}
+    assert fields["color"] == {"type": "string", "pattern": "^(?:[a-z]+)$", "default": "red"}
+    assert fields["labels"]["additionalProperties"] == {"type": "string"}
+    assert fields["weights"]["additionalProperties"]["exclusiveMinimum"]
+    ports = fields["ports"]
+    assert ports["x-kubernetes-list-type"] == "map"
+    assert ports["x-kubernetes-list-map-keys"] == ["name"]
+    assert ports["maxItems"] == 5
+    assert ports["items"]["description"] == "A port of the widget."
+    assert ports["items"]["properties"]["number"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 65535,
+        "default": 80,
+        "description": "The port's number.",
+    }
+    assert fields["tags"]["x-kubernetes-list-type"] == "set"
+    assert fields["template"] == {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+        "nullable": True,
+    }
+    assert fields["extra"]["x-kubernetes-preserve-unknown-fields"]
+    assert fields["anything"] == {"x-kubernetes-preserve-unknown-fields": True}
+    source = fields["source"]
+    assert set(source["properties"]) == {"from", "path", "variable", "isOptional"}
+    assert source["required"] == ["from"]
+    assert source["oneOf"] == [
+        {"properties": {"from": {"enum": ["file"]}}, "required": ["path"]},
+        {"properties": {"from": {"enum": ["env"]}}, "required": ["variable"]},
+    ]
+    assert fields["address"] == {"type": "string", "format": "ipv4", "nullable": True}
+    assert fields["mainPort"]["default"] == {"name": "main", "number": 80}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_other_classes_are_the_same_schema(name: str) -> None:
+    made = schema_of(CLASSES[name], "camel")
+    assert made["description"] == "What a widget should be."
+    assert made["required"] == ["owner"]
+    fields = made["properties"]
+    assert fields["owner"]["maxLength"] == 20
+    assert fields["owner"]["description"] == "Who made it."
+    assert fields["owner"]["x-kubernetes-validations"][0]["rule"] == "self == oldSelf"
+    assert fields["maxSize"]["maximum"] == 100
+    assert fields["maxSize"]["exclusiveMaximum"] is True
+    assert fields["tier"] == {"type": "string", "enum": ["small", "big"], "default": "small"}
+    assert fields["ports"]["maxItems"] == 5
+    assert fields["ports"]["default"] == []
+    number = fields["ports"]["items"]["properties"]["number"]
+    assert number == {"type": "integer", "minimum": 1, "maximum": 65535, "default": 80}
+    assert fields["target"] == {"x-kubernetes-int-or-string": True, "default": 80}
+    assert fields["color"] == {"type": "string", "pattern": "^[a-z]+$", "default": "red"}
+
+
+@attrs.frozen
+class Free:
+    size: int = 0
+
+
+@attrs.frozen
+class Bound:
+    size: int
+
+
+def test_a_spec_is_required_or_has_a_default() -> None:
+    def root(view: Any) -> dict[str, Any]:
+        found: dict[str, Any] = version_of(view)["schema"]["openAPIV3Schema"]
+        return found
+
+    assert root(Bound)["required"] == ["spec"]
+    assert "required" not in root(Free)
+    assert root(Free)["properties"]["spec"]["default"] == {}
+    assert "required" not in root(Bound | None)
+    assert "required" not in root(None)
+
+
+def test_a_named_field_needs_a_kind_that_renames() -> None:
+    @attrs.frozen
+    class Named:
+        pod_ip: Annotated[str, FieldName("podIP")] = ""
+
+    with pytest.raises(ValueError, match=r'spec\.pod_ip has a FieldName.*rename="camel"'):
+        schema_of(Named)
+    assert list(schema_of(Named, "camel")["properties"]) == ["podIP"]
+
+
+def _odd(_: object, __: object, value: int) -> None:
+    if value % 2:
+        raise ValueError("odd")
+
+
+@attrs.frozen
+class Unsaid:
+    size: int = attrs.field(default=0, validator=[attrs.validators.ge(0), _odd])
+    text: str = attrs.field(default="", validator=attrs.validators.matches_re("(?=a)a"))
+    other: int = attrs.field(default=0, validator=attrs.validators.not_(attrs.validators.gt(3)))
+
+    def __attrs_post_init__(self) -> None:
+        pass
+
+
+def test_what_no_schema_can_say_is_named_if_asked_for() -> None:
+    assert schema_of(Unsaid)["properties"]["size"] == {
+        "type": "integer",
+        "minimum": 0,
+        "default": 0,
+    }
+    with pytest.raises(ValueError, match="no schema can say") as refused:
+        schema_of(Unsaid, strict=True)
+    for text in ("spec.size: validator _odd", "spec.text: validator", "spec.other: validator"):
+        assert text in str(refused.value)
+    assert "Unsaid.__attrs_post_init__" in str(refused.value)
+    schema_of(AttrsSpec, "camel", strict=True)
+
+
+class Mixed(enum.Enum):
+    ONE = 1
+    TEXT = "x"
+
+
+@pytest.mark.parametrize(
+    ("view", "schema"),
+    [
+        (Literal[1, 2], {"type": "integer", "enum": [1, 2]}),
+        (Mixed, {"x-kubernetes-int-or-string": True, "enum": [1, "x"]}),
+        (int | float, {"type": "number"}),
+        (Annotated[int | None, msgspec.Meta(ge=1)], {"type": "integer", "minimum": 1}),
+        (Annotated[int, msgspec.Meta(ge=1)] | None, {"type": "integer", "minimum": 1}),
+        (bytes, {"type": "string", "format": "byte"}),
+        (
+            Annotated[dict[str, str], MapType.ATOMIC],
+            {"additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"},
+        ),
+        (
+            Annotated[str, msgspec.Meta(extra_json_schema={"x-kubernetes-int-or-string": True})],
+            {"x-kubernetes-int-or-string": True},
+        ),
+        (tuple[int, int], {"items": {"type": "integer"}, "minItems": 2, "maxItems": 2}),
+        (
+            Annotated[int, Rule("self > 3", message="small", reason="FieldValueInvalid")],
+            {
+                "x-kubernetes-validations": [
+                    {"rule": "self > 3", "message": "small", "reason": "FieldValueInvalid"}
+                ]
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_types_and_what_they_become(view: Any, schema: Mapping[str, Any]) -> None:
+    field = attrs.make_class("Spec", {"it": attrs.field(type=view)}, frozen=True)
+    field.__annotations__ = {"it": view}
+    found = schema_of(field)["properties"]["it"]
+    assert schema.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("view", "text"),
+    [
+        (list[int] | str, "spec.it may be of several types"),
+        (tuple[int, str], "spec.it has items of several types"),
+        (Annotated[list[Free], ListType.MAP("name")], "names no field of its items: use one of"),
+        (Annotated[list[dict[str, str]], ListType.SET], "ListType.SET is for texts and numbers"),
+        (Annotated[int, ListType.SET], "spec.it has a ListType, but is no list"),
+        (None, "spec.it is always null"),
+    ],
+    ids=str,
+)
+def test_what_has_no_schema_is_refused_with_its_path(view: Any, text: str) -> None:
+    made = attrs.make_class("Spec", {"it": attrs.field(type=view)}, frozen=True)
+    made.__annotations__ = {"it": view}
+    with pytest.raises(ValueError) as refused:
+        schema_of(made)
+    assert text in str(refused.value)
+
+
+def test_the_rest_of_a_version_is_options() -> None:
+    version = version_of(
+        AttrsSpec,
+        "camel",
+        printer_columns=[
+            PrinterColumn("Size", ".spec.maxSize"),
+            PrinterColumn("Since", "spec.since", priority=1),
+            PrinterColumn("Age", ".metadata.creationTimestamp"),
+            {"name": "Plain", "type": "string", "jsonPath": ".spec.owner"},
+        ],
+        scale=Scale(replicas="spec.maxSize", selector=".status.selector"),
+        selectable_fields=["spec.color"],
+        deprecated="use v2",
+    )
+    assert version["additionalPrinterColumns"] == [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.maxSize"},
+        {"name": "Since", "type": "date", "jsonPath": ".spec.since", "priority": 1},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Plain", "type": "string", "jsonPath": ".spec.owner"},
+    ]
+    assert version["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.maxSize",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    assert version["selectableFields"] == [{"jsonPath": ".spec.color"}]
+    assert (version["deprecated"], version["deprecationWarning"]) == (True, "use v2")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Scale(replicas=".status.replicas"), r"replicas=.*'\.spec\.…'"),
+        (lambda: PrinterColumn("Size", ".spec.size", type="int"), "use one of integer"),
+        (lambda: Rule(" "), "give an expression"),
+        (lambda: Rule("true", reason="Bad"), "use one of FieldValueInvalid"),
+        (ListType.MAP, "the field that identifies an item"),
+        (
+            lambda: custom_resource_definition(Versions(kind_of(Free)), deprecated=True),  # type: ignore[call-overload]
+            r"Versions\.older",
+        ),
+    ],
+)
+def test_options_are_checked_when_given(make: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        make()
