@@ -312,12 +312,14 @@ def _drop_none_fields(value: Any, plain: Any) -> None:
     pending = [(value, plain)]
     while pending:
         made, found = pending.pop()
+        if is_pydantic_model(type(made)):
+            continue  # its own encoding left them out
         if isinstance(found, list):
             if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
                 made = [getattr(made, name) for name in made.__struct_fields__]
                 found = found[len(found) - len(made) :]
             pending.extend(zip(made, found, strict=True))
-        elif not isinstance(found, dict) or is_pydantic_model(type(made)):
+        elif not isinstance(found, dict):
             continue
         elif isinstance(made, Mapping):
             pending.extend(zip(made.values(), found.values(), strict=True))

@@ -151,3 +151,69 @@ class PydanticData:
 def test_a_class_that_cannot_be_is_refused_with_what_to_use(view: Any, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         Kind(group="example.com", version="v1", kind="Widget", spec=view)
+
+
+# -- Extra fields -----------------------------------------------------------------------------
+
+
+class Open(pydantic.BaseModel, frozen=True, extra="allow"):
+    max_size: int | None = pydantic.Field(default=None, alias="maxSize")
+    ports: tuple[Open, ...] = ()
+    named: dict[str, Open] = pydantic.Field(default_factory=dict)
+    labels: dict[str, str | None] = pydantic.Field(default_factory=dict)
+
+
+class Listed(pydantic.RootModel[list[Open]], frozen=True):
+    """Items alone."""
+
+
+class Chosen(pydantic.BaseModel, frozen=True, extra="allow"):
+    """Says itself what is written."""
+
+    @pydantic.model_serializer
+    def chosen(self) -> dict[str, Any]:
+        return {"chosen": True}
+
+
+FREE = {"note": None, "more": {"a": None, "b": [None]}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FREE,
+        {"ports": [FREE, {}]},
+        {"named": {"a": {"named": {"b": FREE}}, "c": {}}},
+        {"labels": {"a": None}},
+    ],
+)
+def test_a_null_in_an_extra_field_is_data(spec: dict[str, Any]) -> None:
+    kind = kind_of(Open)
+    value = Open.model_validate(spec)
+    written = MutableObject.new(kind, "web", spec=value)["spec"]
+    assert read(Open, written) == value
+
+    def without_defaults(value: Any) -> Any:
+        if isinstance(value, dict):
+            defaults = ("ports", "named", "labels")
+            return {k: without_defaults(v) for k, v in value.items() if k not in defaults or v}
+        return [without_defaults(item) for item in value] if isinstance(value, list) else value
+
+    assert without_defaults(written) == without_defaults(spec)
+    # And in an assignment over what is there.
+    draft = MutableObject(kind, {"metadata": {"name": "web"}, "spec": {"maxSize": 3, "old": None}})
+    draft.spec = draft.spec.model_copy(update={"max_size": 4})
+    assert draft["spec"]["maxSize"] == 4
+    assert draft["spec"]["old"] is None
+    draft.spec = value
+    assert "maxSize" not in draft["spec"]
+    assert "old" not in draft["spec"]
+    assert without_defaults(draft["spec"]) == without_defaults(spec)
+
+
+def test_what_a_model_says_itself_is_written_as_it_says() -> None:
+    listed = Listed([Open.model_validate(FREE)])
+    draft = MutableObject(kind_of(Open), {"a": listed, "b": Chosen.model_validate(FREE)})
+    written = draft.to_dict()
+    assert written["a"][0]["note"] is None
+    assert written["b"] == {"chosen": True}
