@@ -5,7 +5,8 @@ lowest first: :mod:`~appsdk_operator.runtime` (clock, stop signal, work queue, m
 :mod:`~appsdk_operator.resource` (kinds and objects), :mod:`~appsdk_operator.client` (requests to an
 API server), :mod:`~appsdk_operator.cache` (informers and a local copy),
 :mod:`~appsdk_operator.controllers` (reconcilers), :mod:`~appsdk_operator.watchers` (callbacks for
-events), :mod:`~appsdk_operator.manager` (start, stop, leader election, health),
+events), :mod:`~appsdk_operator.webhooks` (defaults, validation, conversion, certificates),
+:mod:`~appsdk_operator.manager` (start, stop, leader election, health),
 :mod:`~appsdk_operator.app` (a whole operator as one value), and :mod:`~appsdk_operator.testing` (an
 API server for tests).
 
@@ -86,7 +87,9 @@ if TYPE_CHECKING:
     from appsdk_operator.resource import ObjectKey as ObjectKey
     from appsdk_operator.resource import ReadOnlyError as ReadOnlyError
     from appsdk_operator.resource import Scope as Scope
+    from appsdk_operator.resource import Versions as Versions
     from appsdk_operator.resource import custom_resource_definition as custom_resource_definition
+    from appsdk_operator.resource import field as field
     from appsdk_operator.resource import kinds as kinds
     from appsdk_operator.runtime import Clock as Clock
     from appsdk_operator.runtime import JSONFormatter as JSONFormatter
@@ -115,6 +118,10 @@ if TYPE_CHECKING:
     from appsdk_operator.watchers import (
         opinionated_retry_dequeue_policy as opinionated_retry_dequeue_policy,
     )
+    from appsdk_operator.webhooks import Denied as Denied
+    from appsdk_operator.webhooks import ManagedCertificates as ManagedCertificates
+    from appsdk_operator.webhooks import WebhookServer as WebhookServer
+    from appsdk_operator.webhooks import webhook_for as webhook_for
 
 _ROOMS = {
     "app": ("App",),
@@ -192,7 +199,9 @@ _ROOMS = {
         "ObjectKey",
         "ReadOnlyError",
         "Scope",
+        "Versions",
         "custom_resource_definition",
+        "field",
     ),
     "runtime": (
         "Clock",
@@ -222,6 +231,12 @@ _ROOMS = {
         "keep_all_retries",
         "never_retry",
         "opinionated_retry_dequeue_policy",
+    ),
+    "webhooks": (
+        "Denied",
+        "ManagedCertificates",
+        "WebhookServer",
+        "webhook_for",
     ),
 }
 _HOMES = {name: f"{__name__}.{room}" for room, names in _ROOMS.items() for name in names}

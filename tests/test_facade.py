@@ -19,9 +19,10 @@ from appsdk_operator import (
     runtime,
     testing,
     watchers,
+    webhooks,
 )
 
-ROOMS = [app, cache, client, controllers, manager, resource, runtime, watchers]
+ROOMS = [app, cache, client, controllers, manager, resource, runtime, watchers, webhooks]
 
 NAMES = [
     "AlreadyExists",
@@ -41,6 +42,7 @@ NAMES = [
     "Controller",
     "ControllerOptions",
     "DecodeError",
+    "Denied",
     "EncodeError",
     "Event",
     "EventHandler",
@@ -63,6 +65,7 @@ NAMES = [
     "LeaderElection",
     "LeadershipLost",
     "ListMap",
+    "ManagedCertificates",
     "Manager",
     "ManagerOptions",
     "ManualClock",
@@ -99,13 +102,16 @@ NAMES = [
     "TenacityRetry",
     "TerminalError",
     "TransportError",
+    "Versions",
     "WatcherCall",
+    "WebhookServer",
     "WorkQueue",
     "__version__",
     "controller_for",
     "create_or_update",
     "custom_resource_definition",
     "drop_managed_fields",
+    "field",
     "finalizing",
     "generation_changed",
     "keep_all_retries",
@@ -118,6 +124,7 @@ NAMES = [
     "set_controller_reference",
     "until",
     "wait_for",
+    "webhook_for",
 ]
 
 
