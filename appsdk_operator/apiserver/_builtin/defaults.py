@@ -162,12 +162,6 @@ def _pod_spec(spec: _Object) -> None:
         spec["serviceAccount"] = spec["serviceAccountName"]
     elif spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"]
-    if spec.get("hostNetwork"):
-        for name in ("containers", "initContainers"):
-            for container in spec.get(name) or ():
-                for port in container.get("ports", ()):
-                    if not port.get("hostPort") and port.get("containerPort"):
-                        port["hostPort"] = port["containerPort"]
 
 
 def _pod(pod: _Object) -> None:
@@ -179,6 +173,10 @@ def _pod(pod: _Object) -> None:
                 requests = resources.setdefault("requests", {})
                 for key, value in resources["limits"].items():
                     requests.setdefault(key, value)
+            # Those in a template stay as they are, until pods are made of it.
+            for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+                if not port.get("hostPort") and port.get("containerPort"):
+                    port["hostPort"] = port["containerPort"]
     spec.setdefault("enableServiceLinks", True)
 
 

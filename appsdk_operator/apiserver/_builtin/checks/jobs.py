@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
-from appsdk_operator.apiserver._values.go_text import parse_integer
+from appsdk_operator.apiserver._values.go_text import go_quote, parse_integer
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = ["cron_job", "job"]
@@ -18,6 +18,8 @@ Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
 
 _MAX_PARALLEL: Final = 100_000
+_MOST_RULES: Final = 20
+_MOST_EXIT_CODES: Final = 255
 _OWN: Final = "batch.kubernetes.io/controller-uid"
 _IMMUTABLE: Final = (
     "completionMode",
@@ -109,12 +111,14 @@ def _job_spec(spec: _Object, at: str) -> Errors:
                 detail = "requires indexed completion mode"
                 yield FieldError.invalid(f"{at}.{name}", spec[name], detail)
     if "podFailurePolicy" in spec:
-        yield from _failures(spec["podFailurePolicy"], f"{at}.podFailurePolicy")
+        yield from _failures(spec, f"{at}.podFailurePolicy")
     if "successPolicy" in spec and mode != "Indexed":
         shown = checks.internal(Rules=spec["successPolicy"].get("rules") or [])
         detail = "requires indexed completion mode"
         yield FieldError.invalid(f"{at}.successPolicy", shown, detail)
-    allowed = ("Failed", "TerminatingOrFailed")
+    allowed: tuple[str, ...] = ("Failed", "TerminatingOrFailed")
+    if "podFailurePolicy" in spec:
+        allowed = ("Failed",)
     path = f"{at}.podReplacementPolicy"
     yield from checks.one_of(spec.get("podReplacementPolicy"), allowed, path)
     made = spec.get("template") or {}
@@ -140,29 +144,77 @@ def _indexed(spec: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{at}.maxFailedIndexes", spec["maxFailedIndexes"], detail)
 
 
-def _failures(policy: _Object, path: str) -> Errors:
-    for index, rule in enumerate(policy.get("rules") or ()):
-        at = f"{path}.rules[{index}]"
-        allowed: tuple[str, ...] = ("Count", "FailIndex", "FailJob", "Ignore")
-        if not rule.get("action"):
-            shown = ", ".join(f'"{name}"' for name in allowed)
-            yield FieldError.required(f"{at}.action", f"valid values: [{shown}]")
-        yield from checks.one_of(rule.get("action"), allowed, f"{at}.action")
-        codes = rule.get("onExitCodes")
-        if codes is not None:
-            allowed = ("In", "NotIn")
-            yield from checks.one_of(codes.get("operator"), allowed, f"{at}.onExitCodes.operator")
-            for number, code in enumerate(codes.get("values") or ()):
-                if codes.get("operator") == "In" and code == 0:
-                    detail = "must not be 0 for the In operator"
-                    yield FieldError.invalid(f"{at}.onExitCodes.values[{number}]", code, detail)
-        given = (codes is not None) + bool(rule.get("onPodConditions"))
-        if not given:
-            text = "specifying one of OnExitCodes and OnPodConditions is required"
-            yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
-        elif given > 1:
-            text = "specifying both OnExitCodes and OnPodConditions is not supported"
-            yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
+def _failures(spec: _Object, path: str) -> Errors:
+    rules = spec["podFailurePolicy"].get("rules") or ()
+    yield from _at_most(_MOST_RULES, rules, f"{path}.rules")
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = {
+        each.get("name")
+        for name in ("containers", "initContainers")
+        for each in pod.get(name) or ()
+    }
+    for index, rule in enumerate(rules):
+        yield from _failure_rule(spec, rule, f"{path}.rules[{index}]", containers)
+
+
+def _failure_rule(spec: _Object, rule: _Object, at: str, containers: set[Any]) -> Errors:
+    action, allowed = rule.get("action"), ("Count", "FailIndex", "FailJob", "Ignore")
+    if not action:
+        yield FieldError.required(f"{at}.action", f"valid values: {_listed(allowed)}")
+    elif action == "FailIndex" and "backoffLimitPerIndex" not in spec:
+        detail = "requires the backoffLimitPerIndex to be set"
+        yield FieldError.invalid(f"{at}.action", action, detail)
+    yield from checks.one_of(action, allowed, f"{at}.action")
+    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
+    if codes is not None:
+        yield from _exit_codes(codes, f"{at}.onExitCodes", containers)
+    yield from _at_most(_MOST_RULES, conditions, f"{at}.onPodConditions")
+    for index, condition in enumerate(conditions):
+        path = f"{at}.onPodConditions[{index}]"
+        yield from checks.key(condition.get("type") or "", f"{path}.type")
+        yield from checks.one_of(
+            condition.get("status"), ("False", "True", "Unknown"), f"{path}.status"
+        )
+    if (codes is None) != (not conditions):
+        return
+    text = "specifying one of OnExitCodes and OnPodConditions is required"
+    if conditions:
+        text = "specifying both OnExitCodes and OnPodConditions is not supported"
+    yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
+
+
+def _exit_codes(codes: _Object, at: str, containers: set[Any]) -> Errors:
+    operator, values = codes.get("operator"), codes.get("values")
+    allowed = ("In", "NotIn")
+    if not operator:
+        yield FieldError.required(f"{at}.operator", f"valid values: {_listed(allowed)}")
+    yield from checks.one_of(operator, allowed, f"{at}.operator")
+    name = codes.get("containerName")
+    if name is not None and name not in containers:
+        detail = "must be one of the container or initContainer names in the pod template"
+        yield FieldError.invalid(f"{at}.containerName", name, detail)
+    if not values:
+        yield FieldError.invalid(f"{at}.values", values, "at least one value is required")
+        return
+    yield from _at_most(_MOST_EXIT_CODES, values, f"{at}.values")
+    for index, code in enumerate(values):
+        path = f"{at}.values[{index}]"
+        if operator == "In" and code == 0:
+            yield FieldError.invalid(path, code, "must not be 0 for the In operator")
+        if code in values[:index]:
+            yield FieldError.duplicate(path, code)
+    if values != sorted(values):
+        yield FieldError.invalid(f"{at}.values", values, "must be ordered")
+
+
+def _at_most(limit: int, found: Sequence[Any], path: str) -> Errors:
+    if len(found) > limit:
+        text = f"Too many: {len(found)}: must have at most {limit} items"
+        yield FieldError("FieldValueTooMany", path, text)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{' '.join(map(go_quote, names))}]"
 
 
 # -- cron jobs -------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ def pod_spec(spec: _Object, at: str) -> Errors:
     yield from _claims(spec.get("resourceClaims") or (), f"{at}.resourceClaims")
     yield from containers(spec, f"{at}.containers", mounted)
     yield from init_containers(spec, f"{at}.initContainers", mounted)
+    if spec.get("hostNetwork"):
+        yield from _ports_of_host(spec.get("containers") or (), f"{at}.containers")
     policies: tuple[str, ...] = ("Always", "OnFailure", "Never")
     yield from checks.one_of(spec.get("restartPolicy"), policies, f"{at}.restartPolicy")
     policies = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -142,6 +144,17 @@ def pod_spec(spec: _Object, at: str) -> Errors:
         yield from quantity(name, value, f"{at}.overhead.limits[{name}]")
     system = (spec.get("os") or {}).get("name")
     yield from checks.one_of(system, ("linux", "windows"), f"{at}.os")
+
+
+def _ports_of_host(found: Any, path: str) -> Errors:
+    """The ports of containers in the node's network, which are filled in where they are absent."""
+    for index, container in enumerate(found):
+        for number, port in enumerate(container.get("ports") or ()):
+            wanted = port.get("hostPort") or 0
+            if wanted and wanted != port.get("containerPort"):
+                detail = "must match `containerPort` when `hostNetwork` is true"
+                at = f"{path}[{index}].ports[{number}].hostPort"
+                yield FieldError.invalid(at, wanted, detail)
 
 
 def _claims(found: Any, path: str) -> Errors:
