@@ -22,7 +22,7 @@ from appsdk_operator.manager import (
     ManagerOptionsDict,
     MetricsServerOptions,
 )
-from appsdk_operator.runtime import JSONFormatter, SafeLogger, get_logger, validation
+from appsdk_operator.runtime import JSONFormatter, SafeLogger, StopSignal, get_logger, validation
 from appsdk_operator.webhooks import WebhookServerOptions
 
 __all__ = ["ENVIRONMENT", "ExitStatus", "RunOptions", "changes_of", "run_program", "start_logging"]
@@ -219,6 +219,7 @@ def run_program(
     *,
     config: ClientConfig | None = None,
     prepare: Callable[[ClientConfig, ManagerOptionsDict], None] | None = None,
+    stop: StopSignal | None = None,
 ) -> ExitStatus:
     """Run the App until SIGINT or SIGTERM; errors are logged.
 
@@ -227,6 +228,7 @@ def run_program(
         options: what the program was told.
         config: the cluster; default: as the options say.
         prepare: called before the manager is made; it may change its options.
+        stop: ends the run, as a signal does.
 
     Returns:
         The status to exit with.
@@ -246,7 +248,7 @@ def run_program(
         return ExitStatus.NOT_STARTED
     _log.info("%s starts, on %s", app.name, config.server)
     try:
-        manager.run(handle_signals=True)
+        manager.run(stop, handle_signals=True)
     except LeadershipLost as error:
         _log.error("%s ends: %s", app.name, error)
         return ExitStatus.LEAD_LOST

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from appsdk_operator.webhooks._install.install import (
         remove_configurations as remove_configurations,
     )
+    from appsdk_operator.webhooks._install.local_clusters import LOCAL_CONTEXTS as LOCAL_CONTEXTS
+    from appsdk_operator.webhooks._install.local_clusters import allowed_context as allowed_context
     from appsdk_operator.webhooks._install.local_clusters import reach_of as reach_of
     from appsdk_operator.webhooks._install.probe import Probe as Probe
     from appsdk_operator.webhooks._rules import Selector as Selector
@@ -140,7 +142,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
 }
 
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
-    "webhooks._install.local_clusters": ("reach_of",),
+    "webhooks._install.local_clusters": ("LOCAL_CONTEXTS", "allowed_context", "reach_of"),
     "webhooks._install.probe": ("Probe",),
 }
 

@@ -23,7 +23,7 @@ from appsdk_operator.cli import _frame
 pytestmark = pytest.mark.programs
 
 PATIENCE = 60.0
-STAYS = {"apiserver"}
+STAYS = {"apiserver", "run"}
 
 
 def crds(folder: Path) -> None:
@@ -32,7 +32,14 @@ def crds(folder: Path) -> None:
     (folder / "crds.yaml").write_text(custom_resource_definition(widget).to_yaml())
 
 
-PREPARED: dict[str, Callable[[Path], None]] = {"apiserver": crds}
+def operator(folder: Path) -> None:
+    """An operator."""
+    (folder / "bucket_operator.py").write_text(
+        'from appsdk_operator import App\n\napp = App("bucket-operator")\n'
+    )
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {"apiserver": crds, "run": operator}
 
 
 def examples() -> list[tuple[str, str]]:

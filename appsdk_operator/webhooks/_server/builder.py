@@ -173,7 +173,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         for handler, rule in self._handlers.values():
             admission = Admission(handler, recover_panic=self._recover_panic, clock=webhooks.clock)
             webhooks.add(rule.path, admission, rule=rule)
-            _log.info("serving a %s webhook of %s at %s", rule.type, self._kind, rule.path)
+            self._say("serving a %s webhook of %s at %s", rule.type, self._kind, rule.path)
         self._is_complete = True
 
     def _add_conversion(self, webhooks: Webhooks, versions: Versions) -> None:
@@ -187,7 +187,12 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
                 f"{_CONVERT} is the path of {shared!r}, and of the conversion webhook: serve that "
                 "one at another path"
             )
-        _log.info("converting %s at %s", versions.hub.qualified_name, _CONVERT)
+        self._say("converting %s at %s", versions.hub.qualified_name, _CONVERT)
+
+    def _say(self, text: str, *args: object) -> None:
+        # Webhooks alone are made for their rules as well, and serve nothing.
+        if not isinstance(self._host, Webhooks):
+            _log.info(text, *args)
 
     def _add(self, kind: Any, handler: Any, path: str | None, options: WebhookRuleOptions) -> Self:
         if kind in self._handlers:

@@ -1,0 +1,282 @@
+"""An operator while it is written: a server whose state stays, and a process that is replaced.
+
+The parent process has the Kubernetes API and watches the files; the operator is a child process
+that it stops and starts again. Between them is a pipe: when the parent closes it, or ends in
+whatever way, the child stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from appsdk_operator.app import (
+    ENVIRONMENT,
+    App,
+    ExitStatus,
+    RunOptions,
+    run_program,
+)
+from appsdk_operator.client import Client, ClientConfig, contexts_of
+from appsdk_operator.runtime import StopSignal, ThreadGroup
+
+__all__ = ["develop", "run_in_dev"]
+
+_EMBEDDED: Final = "embedded"
+_CLUSTER: Final = "cluster"
+_GRACE: Final = 10.0
+"""Seconds that the operator has to end before it is replaced."""
+_OWN_GRACE: Final = 5.0
+"""Seconds of these in which its callbacks have to end."""
+_LOOK: Final = 200
+"""Milliseconds between two looks at whether the operator still runs."""
+
+
+def develop(target: str, options: RunOptions) -> int:
+    """Run ``target``, again after each change of a Python file, until SIGINT or SIGTERM.
+
+    Returns:
+        The status to exit with.
+
+    Raises:
+        click.ClickException: a package is missing.
+    """
+    stopped = threading.Event()
+    with _signals(stopped.set), _server(options) as (where, environment):
+        child = _Child(target, where, {**environment, **_environment(options)})
+        try:
+            _watch(child, target, stopped)
+        finally:
+            child.stop()
+    return ExitStatus.STOPPED
+
+
+@contextlib.contextmanager
+def _server(options: RunOptions) -> Iterator[tuple[str, dict[str, str]]]:
+    """The Kubernetes API, and the environment by which the child finds it."""
+    if options.kubeconfig or options.context:
+        yield _CLUSTER, {}
+        return
+    try:
+        from appsdk_operator.testing import APIServer
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"--dev needs {error.name} for its API server: install the extra 'testing', for "
+            "example with pip install 'appsdk-operator[cli,testing]'; or name a cluster with "
+            "--context"
+        ) from error
+    with tempfile.TemporaryDirectory() as folder, APIServer() as server:
+        kubeconfig = Path(folder) / "kubeconfig"
+        server.write_kubeconfig(kubeconfig)
+        _say(f"a Kubernetes API is on {server.url}; for kubectl: export KUBECONFIG={kubeconfig}")
+        yield _EMBEDDED, {ENVIRONMENT["kubeconfig"]: str(kubeconfig)}
+
+
+def _environment(options: RunOptions) -> dict[str, str]:
+    """The options as environment variables."""
+    found = {}
+    for field, name in ENVIRONMENT.items():
+        value: Any = getattr(options, field)
+        if field == "namespaces" and value is not None:
+            value = ",".join(value) or "*"
+        if value is not None and value != "":
+            found[name] = str(value)
+    return found
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` for SIGINT and SIGTERM."""
+    before = {
+        number: signal.signal(number, lambda *_: stop())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
+    from watchfiles import PythonFilter, watch
+
+    child.start()
+    folders = {Path.cwd()}
+    place = target.partition(":")[0]
+    if place.endswith(".py"):
+        folders.add(Path(place).absolute().parent)
+    for changes in watch(
+        *sorted(folders),
+        watch_filter=PythonFilter(),
+        stop_event=stopped,
+        rust_timeout=_LOOK,
+        yield_on_timeout=True,
+        debounce=400,
+    ):
+        if stopped.is_set():
+            return
+        if changes:
+            names = sorted({os.path.relpath(path) for _, path in changes})
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            _say(f"{names[0]}{more} has changed: starting again")
+            child.stop()
+            child.start()
+        else:
+            child.look()
+
+
+class _Child:
+    """The process of the operator."""
+
+    def __init__(self, target: str, where: str, environment: dict[str, str]) -> None:
+        self._target = target
+        self._where = where
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+
+    def start(self) -> None:
+        """Start it."""
+        ours, theirs = os.pipe()
+        # Ctrl-C in a terminal reaches the child as well, which is not to end by it while it loads.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # The child reads its end; the other one is never written to, but closed.
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this program itself
+                [
+                    sys.executable,
+                    "-m",
+                    "appsdk_operator",
+                    "run",
+                    self._target,
+                    "--in-dev",
+                    f"{ours}:{self._where}",
+                ],
+                env=self._environment,
+                pass_fds=[ours],
+            )
+        except BaseException:
+            os.close(theirs)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+            os.close(ours)
+        self._pipe = theirs
+
+    def look(self) -> None:
+        """Say so once if it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            _say(
+                f"the operator has ended with status {self._process.returncode}: it starts again "
+                "with the next change of a Python file"
+            )
+            self._forget()
+
+    def stop(self) -> None:
+        """Stop it, by force if it takes too long."""
+        if self._process is None:
+            return
+        process = self._process
+        self._close()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            _say(f"the operator has not ended {_GRACE:g} s after its stop: ending it by force")
+            process.kill()
+            process.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._close()
+        self._process = None
+
+    def _close(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+def _say(text: str) -> None:
+    click.secho(f"dev: {text}", err=True, fg="cyan")
+
+
+def run_in_dev(app: App, options: RunOptions, link: str) -> int:
+    """Run the App as the child process.
+
+    Args:
+        app: the App.
+        options: what the parent was told.
+        link: the file descriptor of the pipe to the parent, and where the cluster is.
+
+    Returns:
+        The status to exit with.
+    """
+    descriptor, _, where = link.partition(":")
+    stop = StopSignal()
+    with _stopped_at_end_of(int(descriptor), stop):
+        return run_program(
+            app,
+            options,
+            prepare=lambda config, changes: _prepare(app, options, where, config, changes),
+            stop=stop,
+        )
+
+
+def _prepare(app: App, options: RunOptions, where: str, config: ClientConfig, changes: Any) -> None:
+    """Install what the App needs in a cluster for development."""
+    from appsdk_operator.testing import install_crds
+    from appsdk_operator.webhooks import LOCAL_CONTEXTS, DevelopmentServer, allowed_context
+
+    is_embedded = where == _EMBEDDED
+    if not is_embedded:
+        known = contexts_of(config.server, options.kubeconfig or None)
+        allowed_context(known, LOCAL_CONTEXTS, config.server)
+    with Client(config) as client:
+        install_crds(client, app.crds())
+    changes.setdefault("graceful_shutdown_timeout", _OWN_GRACE)
+    # One process; and after a restart it would wait for the Lease of the one before.
+    if not options.leader_election:
+        changes["leader_election"] = None
+    if app.webhooks.paths:
+        changes["webhook_server"] = DevelopmentServer(
+            config,
+            app.name,
+            host="127.0.0.1" if is_embedded else "",
+            unsafe_any_cluster=is_embedded,
+            take_over=True,
+        )
+
+
+@contextlib.contextmanager
+def _stopped_at_end_of(descriptor: int, stop: StopSignal) -> Iterator[None]:
+    """Set ``stop`` when the other end of the pipe is closed."""
+    ours, theirs = os.pipe()
+    threads = ThreadGroup("dev")
+
+    def follow() -> None:
+        with selectors.DefaultSelector() as selector:
+            for each in (descriptor, ours):
+                selector.register(each, selectors.EVENT_READ)
+            selector.select()
+        stop.set()
+
+    threads.start("parent", follow)
+    try:
+        yield
+    finally:
+        os.close(theirs)
+        threads.join()
+        os.close(ours)
+        os.close(descriptor)

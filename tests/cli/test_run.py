@@ -1,0 +1,156 @@
+"""``appsdk-operator run``: a program in a pod, and in development."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds
+from appsdk_operator.testing import APIServer
+
+pytestmark = pytest.mark.programs
+
+BUCKET = Kind(group="example.com", version="v1", kind="Bucket")
+OPERATOR = """\
+from appsdk_operator import App, Kind
+from appsdk_operator.webhooks import Denied
+
+app = App("bucket-operator", leader_election=True)
+BUCKET = Kind(group="example.com", version="v1", kind="Bucket")
+
+@app.on_add(BUCKET)
+def made(bucket):
+    print("made", bucket.name, flush=True)
+
+@app.on_sync(BUCKET)
+def kept(bucket):
+    print("kept", bucket.name, flush=True)
+
+@app.validate(BUCKET)
+def check(bucket):
+    if bucket.name == "bad":
+        raise Denied("no such name")
+"""
+EMPTY = 'from appsdk_operator import App\napp = App("bucket-operator")\n'
+
+
+class Program:
+    """A program whose lines are read one by one."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    def wait_for(self, *texts: str) -> str:
+        """Read until each text was in a line; returns the last of them."""
+        assert self.process.stdout is not None
+        missing = set(texts)
+        for line in self.process.stdout:
+            self.lines.append(line)
+            missing -= {text for text in missing if text in line}
+            if not missing:
+                return line
+        raise AssertionError(f"it ended without {missing}: {''.join(self.lines)}")
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        out, _ = self.process.communicate(timeout=60)
+        self.lines.append(out)
+        return self.process.returncode
+
+
+@contextmanager
+def started(folder: Path, *arguments: str, **environ: str) -> Iterator[Program]:
+    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "appsdk_operator", "run", *arguments],
+        cwd=folder,
+        env={**kept, "HOME": str(folder), **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        program = Program(process)
+        try:
+            yield program
+        finally:
+            process.kill()
+
+
+def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "buckets.py"
+    file.write_text(OPERATOR)
+    with started(tmp_path, "buckets:app", "--dev") as program:
+        line = program.wait_for("KUBECONFIG=")
+        config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
+        program.wait_for("bucket-operator works")
+        with Client(config) as client:
+            client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
+            program.wait_for("made a")
+            file.write_text("this is no Python")
+            program.wait_for("has changed: starting again")
+            program.wait_for("buckets cannot be imported")
+            program.wait_for("ended with status 2")
+            file.write_text(OPERATOR.replace('"kept"', '"still there:"'))
+            program.wait_for("still there: a", "bucket-operator works")
+            with pytest.raises(Exception, match="no such name"):
+                client.create(MutableObject.new(BUCKET, "bad", namespace="default", spec={}))
+        assert program.end() == 0
+    assert "bucket-operator has stopped" in program.lines[-1]
+
+
+def test_a_killed_parent_takes_the_operator_along(tmp_path: Path) -> None:
+    (tmp_path / "buckets.py").write_text(EMPTY)
+    with started(tmp_path, "buckets.py", "--dev") as program:
+        program.wait_for("bucket-operator works")
+        # The child has the pipe of the output, too: its end shows that both have ended.
+        assert program.end(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_it_runs_on_the_cluster_of_a_kubeconfig(tmp_path: Path) -> None:
+    (tmp_path / "buckets.py").write_text(EMPTY)
+    with APIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        with started(tmp_path, "buckets:app", "--kubeconfig", "kubeconfig", "-A") as program:
+            program.wait_for("bucket-operator works")
+            assert program.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nothing:app"], "there is no module nothing"),
+        (["buckets:app", "-n", "a", "-A"], "-n and -A"),
+        (["buckets:app", "--log-level", "loud"], "loud"),
+        (["buckets:app", "--kubeconfig", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_what_cannot_be_used_is_status_2(tmp_path: Path, arguments: list[str], text: str) -> None:
+    (tmp_path / "buckets.py").write_text(OPERATOR)
+    with started(tmp_path, *arguments) as program:
+        out, _ = program.process.communicate(timeout=60)
+    assert program.process.returncode == 2, out
+    assert text in out
+    assert "Traceback" not in out
+
+
+def test_in_development_a_cluster_that_is_not_for_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "buckets.py").write_text(OPERATOR)
+    with APIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        kubeconfig = str(tmp_path / "kubeconfig")
+        with started(tmp_path, "buckets:app", "--dev", "--kubeconfig", kubeconfig) as program:
+            program.wait_for("does not look like a cluster for development")
+            program.wait_for("ended with status 2")
+            assert program.end() == 0
+        with Client(server.client_config()) as client:
+            assert not list(client.list(kinds.apiextensions.v1.CustomResourceDefinition))
