@@ -61,7 +61,7 @@ NAMES = {
         ProfileServer ProfileServerOptions ReadyRunnable Runnable RunnableGroup SHARDS_LABEL
         Shards TLSOptions WarmUpRunnable elector_config
     """,
-    "project": "FileChange FileOutcome GeneratedFiles",
+    "project": "FileChange FileOutcome Finding GeneratedFiles breaking_changes",
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject
         EncodeError FieldError FieldName FieldPath FieldSelection FieldSelector Format

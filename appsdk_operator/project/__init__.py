@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
+    from appsdk_operator.project._compatibility import Finding as Finding
+    from appsdk_operator.project._compatibility import breaking_changes as breaking_changes
     from appsdk_operator.project._files import FileChange as FileChange
     from appsdk_operator.project._files import FileOutcome as FileOutcome
     from appsdk_operator.project._files import GeneratedFiles as GeneratedFiles
 
 _MODULES: dict[str, tuple[str, ...]] = {
+    "project._compatibility": ("Finding", "breaking_changes"),
     "project._files": ("FileChange", "FileOutcome", "GeneratedFiles"),
 }
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import click
 import pytest
 
@@ -39,7 +40,29 @@ def operator(folder: Path) -> None:
     )
 
 
-PREPARED: dict[str, Callable[[Path], None]] = {"apiserver": crds, "run": operator}
+def app_and_release(folder: Path) -> None:
+    """An App, and its CRDs as they were released."""
+    lines = (
+        "import attrs",
+        "from appsdk_operator import App, Kind, custom_resource_definition",
+        "@attrs.frozen",
+        "class Spec:",
+        "    size: int = 0",
+        "WIDGET = Kind(group='example.com', version='v1', kind='Widget', spec=Spec)",
+        "app = App('widgets')",
+        "app.own(WIDGET)",
+    )
+    (folder / "operator_app.py").write_text("\n".join(lines))
+    spec = attrs.make_class("Spec", {"size": attrs.field(default=0, type=int)}, frozen=True)
+    widget = Kind(group="example.com", version="v1", kind="Widget", spec=spec)
+    (folder / "released.yaml").write_text(custom_resource_definition(widget).to_yaml())
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {
+    "apiserver": crds,
+    "crds": app_and_release,
+    "run": operator,
+}
 
 
 def examples() -> list[tuple[str, str]]:

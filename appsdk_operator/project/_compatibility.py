@@ -1,0 +1,413 @@
+"""What a new CustomResourceDefinition would break of an old one: stored objects, or clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from appsdk_operator.resource import MutableObject, Object
+
+__all__ = ["Finding", "breaking_changes"]
+
+Breaks: TypeAlias = Literal["stored objects", "clients"]
+
+_OBJECTS: Final = ("stored objects",)
+_CLIENTS: Final = ("clients",)
+_BOTH: Final = ("stored objects", "clients")
+_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_RULES: Final = "x-kubernetes-validations"
+_LOWEST: Final = ("minLength", "minItems", "minProperties")
+_HIGHEST: Final = ("maxLength", "maxItems", "maxProperties")
+_JUNCTORS: Final = ("allOf", "anyOf", "oneOf", "not")
+_WIDER: Final = (
+    ("integer", "number"),
+    ("integer", "int-or-string"),
+    ("string", "int-or-string"),
+)
+# Formats that API servers check; others are notes.
+_FORMATS: Final = frozenset(
+    {
+        *("byte", "cidr", "date", "date-time", "datetime", "duration", "email", "hostname"),
+        *("ipv4", "ipv6", "mac", "uri", "uuid", "uuid3", "uuid4", "uuid5"),
+    }
+)
+_NEW_VERSION: Final = "make it in a new version, and convert between the two"
+
+
+@attrs.frozen
+class Finding:
+    """One change of a CustomResourceDefinition that breaks something."""
+
+    crd: str
+    """The CRD's name."""
+    version: str
+    """The version; ``""`` if it is of all."""
+    path: str
+    """The field, such as ``spec.ports[].name``, or the part of the CRD; items of a list are
+    ``[]``, values of a map ``.*``."""
+    change: str
+    """What changed."""
+    breaks: tuple[Breaks, ...]
+    """``stored objects``: some may no longer be valid, or lose fields. ``clients``: programs that
+    read or write in the old form may fail."""
+    remedy: str
+    """What to do instead."""
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.crd, self.version, self.path) if part)
+        return f"{place}: {self.change}, which breaks {' and '.join(self.breaks)}: {self.remedy}"
+
+
+def breaking_changes(
+    old: Mapping[str, Any] | Object, new: Mapping[str, Any] | Object
+) -> list[Finding]:
+    """The changes from one CRD to another that break stored objects or clients.
+
+    Versions are compared by name. Wider types and limits, new optional fields and new versions
+    break nothing. Rules and patterns are compared as texts: a changed one counts as narrower.
+
+    Args:
+        old: the CustomResourceDefinition as it was released, in ``apiextensions.k8s.io/v1``.
+        new: the one that would replace it.
+
+    Returns:
+        The findings in the order of the old CRD; none if nothing breaks.
+
+    Raises:
+        ValueError: one is no CustomResourceDefinition of ``v1``.
+
+    >>> from appsdk_operator.resource import Kind, custom_resource_definition
+    >>> widget = Kind(group="example.com", version="v1", kind="Widget")
+    >>> crd = custom_resource_definition(widget)
+    >>> breaking_changes(crd, crd)
+    []
+    """
+    before, after = _plain(old, "old"), _plain(new, "new")
+    name = str(before.get("metadata", {}).get("name", ""))
+    return [attrs.evolve(finding, crd=name) for finding in _whole(before["spec"], after["spec"])]
+
+
+def _plain(crd: Mapping[str, Any] | Object, what: str) -> Mapping[str, Any]:
+    found: Any = crd.to_dict() if isinstance(crd, Object | MutableObject) else crd
+    if (
+        not isinstance(found, Mapping)
+        or found.get("kind") != "CustomResourceDefinition"
+        or found.get("apiVersion") != "apiextensions.k8s.io/v1"
+        or not isinstance(found.get("spec"), Mapping)
+    ):
+        raise ValueError(
+            f"{what} is no CustomResourceDefinition of apiextensions.k8s.io/v1: give the whole "
+            "object"
+        )
+    return found
+
+
+def _finding(
+    path: str, change: str, breaks: tuple[Any, ...], remedy: str, version: str = ""
+) -> Finding:
+    return Finding("", version, path, change, breaks, remedy)
+
+
+# -- The CRD ---------------------------------------------------------------------------------
+
+
+def _whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
+    for path, before, after in (
+        ("group", old["group"], new["group"]),
+        ("names.plural", old["names"]["plural"], new["names"]["plural"]),
+        ("names.kind", old["names"]["kind"], new["names"]["kind"]),
+        ("scope", old["scope"], new["scope"]),
+    ):
+        if before != after:
+            yield _finding(
+                path,
+                f"changed from {before} to {after}",
+                _BOTH,
+                "API servers refuse that: make a new kind, and move the objects",
+            )
+    yield from _names(old["names"], new["names"])
+    present = {version["name"]: version for version in new["versions"]}
+    for version in old["versions"]:
+        name = version["name"]
+        if name not in present:
+            yield from _removed(version)
+        else:
+            for finding in _version(version, present[name]):
+                yield attrs.evolve(finding, version=name)
+    is_converted = _strategy(old) == "Webhook"
+    if is_converted and _strategy(new) != "Webhook" and len(new["versions"]) > 1:
+        yield _finding(
+            "conversion",
+            "the conversion webhook is gone, and there are several versions",
+            _BOTH,
+            "keep it until one version is left and all objects are stored in it",
+        )
+
+
+def _strategy(spec: Mapping[str, Any]) -> str:
+    return str((spec.get("conversion") or {}).get("strategy") or "None")
+
+
+def _names(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
+    known = {new.get("singular") or str(new["kind"]).lower(), *new.get("shortNames", ())}
+    former = [old.get("singular") or str(old["kind"]).lower(), *old.get("shortNames", ())]
+    for name in former:
+        if name not in known:
+            yield _finding(
+                "names", f"the name {name!r} is gone", _CLIENTS, "keep it as a short name"
+            )
+    for name in old.get("categories", ()):
+        if name not in new.get("categories", ()):
+            yield _finding("names", f"the category {name!r} is gone", _CLIENTS, "keep it")
+
+
+def _removed(version: Mapping[str, Any]) -> Iterator[Finding]:
+    name = version["name"]
+    if version.get("storage"):
+        yield _finding(
+            "",
+            "the version in which objects are stored is gone",
+            _BOTH,
+            "keep it with served: false until every object was written in another version and "
+            "status.storedVersions has it no more",
+            name,
+        )
+    elif version.get("served"):
+        yield _finding(
+            "",
+            "the version is gone",
+            _BOTH,
+            "serve it, deprecated, for some releases; then keep it with served: false until "
+            "status.storedVersions has it no more",
+            name,
+        )
+    else:
+        yield _finding(
+            "",
+            "the version is gone",
+            _OBJECTS,
+            "keep it until status.storedVersions has it no more",
+            name,
+        )
+
+
+def _version(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
+    if old.get("served") and not new.get("served"):
+        yield _finding(
+            "", "the version is no longer served", _CLIENTS, "serve it, deprecated, for longer"
+        )
+    before, after = old.get("subresources") or {}, new.get("subresources") or {}
+    for name in ("status", "scale"):
+        if name in before and name not in after:
+            yield _finding(f"subresources.{name}", "it is gone", _CLIENTS, "keep it")
+        elif name == "status" and name not in before and name in after:
+            yield _finding(
+                "subresources.status",
+                "it is new, so that writes of the object leave the status as it is",
+                _CLIENTS,
+                _NEW_VERSION,
+            )
+    if before.get("scale") and after.get("scale") and before["scale"] != after["scale"]:
+        yield _finding("subresources.scale", "its paths changed", _CLIENTS, "keep the paths")
+    kept = {one["jsonPath"] for one in new.get("selectableFields", ())}
+    for one in old.get("selectableFields", ()):
+        if one["jsonPath"] not in kept:
+            path = f"selectableFields {one['jsonPath']}"
+            yield _finding(path, "it is gone", _CLIENTS, "keep it")
+    yield from _schema(_root(old), _root(new), "")
+
+
+def _root(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return found
+
+
+# -- Schemas ---------------------------------------------------------------------------------
+
+
+def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    before, after = _type(old), _type(new)
+    if before != after:
+        is_wider = after == "anything" or (before, after) in _WIDER
+        yield _finding(
+            path,
+            f"its type changed from {before} to {after}",
+            _CLIENTS if is_wider else _BOTH,
+            f"add a field of the other type beside it, or {_NEW_VERSION}",
+        )
+        if not is_wider:
+            return
+    yield from _values(old, new, path)
+    yield from _limits(old, new, path)
+    yield from _rules(old, new, path)
+    yield from _merging(old, new, path)
+    yield from _fields(old, new, path)
+    if isinstance(old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
+        yield from _schema(old["items"], new["items"], f"{path}[]")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if schema.get(_INT_OR_STRING):
+        return "int-or-string"
+    return str(schema.get("type") or "anything")
+
+
+def _values(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    if old.get("nullable") and not new.get("nullable"):
+        yield _finding(path, "it may no longer be null", _BOTH, "keep nullable: true")
+    if "enum" in new:
+        if "enum" not in old:
+            yield _finding(
+                path, f"only {_shown(new['enum'])} are valid now", _BOTH, "allow the others, too"
+            )
+        elif gone := [value for value in old["enum"] if value not in new["enum"]]:
+            yield _finding(
+                path,
+                f"{_shown(gone)} {'is' if len(gone) == 1 else 'are'} no longer valid",
+                _BOTH,
+                f"keep the values, deprecated, or {_NEW_VERSION}",
+            )
+    if "default" in old and old["default"] != new.get("default"):
+        change = (
+            f"changed from {_shown([old['default']])} to {_shown([new['default']])}"
+            if ("default" in new)
+            else "is gone"
+        )
+        yield _finding(
+            path,
+            f"its default {change}",
+            _CLIENTS,
+            "keep it: what is stored without the field is read with the new default",
+        )
+    if new.get("format") in _FORMATS and new.get("format") != old.get("format"):
+        yield _finding(
+            path, f"its format must be {new['format']} now", _BOTH, "leave the format as it was"
+        )
+
+
+def _shown(values: Sequence[Any]) -> str:
+    return ", ".join(repr(value) if isinstance(value, str) else str(value) for value in values)
+
+
+def _limits(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    for name in (*_LOWEST, "minimum"):
+        if name in new and (name not in old or new[name] > old[name]):
+            yield _narrower(old, new, path, name)
+        elif name == "minimum" and name in new and _gets_exclusive(old, new, name):
+            yield _narrower(old, new, path, "exclusiveMinimum")
+    for name in (*_HIGHEST, "maximum"):
+        if name in new and (name not in old or new[name] < old[name]):
+            yield _narrower(old, new, path, name)
+        elif name == "maximum" and name in new and _gets_exclusive(old, new, name):
+            yield _narrower(old, new, path, "exclusiveMaximum")
+    step, former = new.get("multipleOf"), old.get("multipleOf")
+    if step and step != former and (not former or former % step):
+        yield _narrower(old, new, path, "multipleOf")
+    for name in ("pattern", *_JUNCTORS):
+        if name in new and new[name] != old.get(name):
+            yield _narrower(old, new, path, name)
+    if new.get("x-kubernetes-embedded-resource") and not old.get("x-kubernetes-embedded-resource"):
+        yield _finding(path, "it must be a whole Kubernetes object now", _BOTH, _NEW_VERSION)
+
+
+def _gets_exclusive(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
+    flag = f"exclusive{name.capitalize()}"
+    return new[name] == old.get(name) and bool(new.get(flag)) and not old.get(flag)
+
+
+def _narrower(old: Mapping[str, Any], new: Mapping[str, Any], path: str, name: str) -> Finding:
+    is_long = name in _JUNCTORS
+    was = f" (it was {old[name]})" if name in old and not is_long else ""
+    what = f"{name} changed" if is_long else f"{name} is {new[name]} now{was}"
+    return _finding(
+        path, what, _BOTH, "leave it as it was, or check it for new objects alone, in a webhook"
+    )
+
+
+def _rules(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    known = {rule.get("rule") for rule in old.get(_RULES) or ()}
+    for rule in new.get(_RULES) or ():
+        text = str(rule.get("rule"))
+        if text not in known:
+            # A rule about the former state is not for objects that nobody changes.
+            breaks = _CLIENTS if "oldSelf" in text else _BOTH
+            yield _finding(
+                path, f"the rule {text!r} is new", breaks, "let it hold for new objects alone"
+            )
+
+
+def _merging(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    before = old.get("x-kubernetes-list-type") or "atomic"
+    after = new.get("x-kubernetes-list-type") or "atomic"
+    is_list = "items" in old and "items" in new
+    keys = "x-kubernetes-list-map-keys"
+    if is_list and before != after:
+        yield _finding(
+            path,
+            f"its list type changed from {before} to {after}",
+            _CLIENTS if after == "atomic" else _BOTH,
+            "keep it: items that are there twice are refused, and server-side apply has other "
+            "owners",
+        )
+    elif is_list and after == "map" and old.get(keys) != new.get(keys):
+        yield _finding(
+            path,
+            f"its keys changed from {_shown(old.get(keys, []))} to {_shown(new.get(keys, []))}",
+            _BOTH,
+            "keep the keys",
+        )
+    before = old.get("x-kubernetes-map-type") or "granular"
+    after = new.get("x-kubernetes-map-type") or "granular"
+    if before != after:
+        yield _finding(path, f"its map type changed from {before} to {after}", _CLIENTS, "keep it")
+
+
+def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    fields, known = old.get("properties") or {}, new.get("properties") or {}
+    values, any_value = _map_values(old), _map_values(new)
+    is_open = bool(new.get(_OPEN))
+    for name, schema in fields.items():
+        inner = f"{path}.{name}" if path else str(name)
+        if name in known:
+            yield from _schema(schema, known[name], inner)
+        elif any_value is not None:
+            yield from _schema(schema, any_value, inner)
+        elif not is_open:
+            yield _finding(
+                inner,
+                "the field is gone: its value is dropped at the next write",
+                _BOTH,
+                f"keep it, deprecated in its description, or {_NEW_VERSION}",
+            )
+    if values is not None and any_value is not None:
+        yield from _schema(values, any_value, f"{path}.*")
+    elif values is not None and not is_open:
+        yield _finding(path, "it is no map any more: other keys are dropped", _BOTH, _NEW_VERSION)
+    if old.get(_OPEN) and not is_open and any_value is None:
+        yield _finding(
+            path,
+            "unknown fields are dropped now",
+            _BOTH,
+            f"keep {_OPEN}, or name all fields that are used",
+        )
+    for name in new.get("required") or ():
+        if _is_needed(new, name) and not _is_needed(old, name):
+            inner = f"{path}.{name}" if path else str(name)
+            what = "a new field that is required" if name not in fields else "it is required now"
+            yield _finding(inner, what, _BOTH, "give it a default, or leave it optional")
+
+
+def _map_values(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = schema.get("additionalProperties")
+    if found is True:
+        return {_OPEN: True}
+    return found if isinstance(found, Mapping) else None
+
+
+def _is_needed(schema: Mapping[str, Any], name: str) -> bool:
+    """Whether an object without the field is refused."""
+    inner = (schema.get("properties") or {}).get(name) or {}
+    return name in (schema.get("required") or ()) and "default" not in inner
