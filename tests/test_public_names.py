@@ -85,7 +85,7 @@ NAMES = {
         is_operator_name random_of settle system_clock user_traceback
     """,
     "testing": """
-        APIServer BrokenPromise Call ControlPlane ControlPlaneError Entry Fault
+        APIServer Access BrokenPromise Call ControlPlane ControlPlaneError Entry Fault
         FaultProxy FaultRule FaultSchedule Journal LoggedRequest MemoryServer
         MemoryView ModelServer Process Promise Replica Simulation Step World
         check_converged check_conversion check_exclusion check_object_order

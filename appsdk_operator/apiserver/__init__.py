@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
+    from appsdk_operator.apiserver._auth.access_table import Access as Access
+    from appsdk_operator.apiserver._auth.access_table import AccessTable as AccessTable
     from appsdk_operator.apiserver._authority import Authority as Authority
     from appsdk_operator.apiserver._authority import private_pem as private_pem
     from appsdk_operator.apiserver._fault_rules import FaultRule as FaultRule
@@ -37,10 +39,15 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver._server import APIServer as APIServer
     from appsdk_operator.apiserver._values.routes import Route as Route
     from appsdk_operator.apiserver._values.routes import parse_path as parse_path
+    from appsdk_operator.apiserver._values.routes import selected_name as selected_name
     from appsdk_operator.apiserver._values.routes import verb_of as verb_of
     from appsdk_operator.apiserver._values.status import StatusError as StatusError
 
 _MODULES = {
+    "apiserver._auth.access_table": (
+        "Access",
+        "AccessTable",
+    ),
     "apiserver._authority": (
         "Authority",
         "private_pem",
@@ -74,6 +81,7 @@ _MODULES = {
     "apiserver._values.routes": (
         "Route",
         "parse_path",
+        "selected_name",
         "verb_of",
     ),
     "apiserver._values.status": ("StatusError",),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar, final
 
+from appsdk_operator.apiserver._auth.access_table import Access
 from appsdk_operator.apiserver._authority import Authority
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule, When
@@ -415,6 +416,28 @@ class APIServer:
     def requests(self) -> list[LoggedRequest]:
         """The last requests, oldest first."""
         return self._call(lambda: list(self._faults.log))
+
+    def accesses(self, user: str | None = None) -> list[Access]:
+        """Who asked for what: the authorized requests so far, merged, as a role would allow them.
+
+        In contrast to :attr:`requests` no access is ever dropped. Of more than 1000 objects of one
+        resource the names are, which counts as "any".
+
+        Args:
+            user: only those of this user; default: of all users.
+
+        >>> from appsdk_operator import Client, kinds
+        >>> with APIServer() as server:
+        ...     with Client(server.client_config(token=server.token_for("jane"))) as client:
+        ...         found = client.list_page(kinds.core.v1.Pod, namespace="default")
+        ...     [(each.verb, each.resource, each.namespace) for each in server.accesses("jane")]
+        [('list', 'pods', 'default')]
+        """
+        return self._call(lambda: self._access.accesses.read(user))
+
+    def clear_accesses(self) -> None:
+        """Forget the accesses so far."""
+        self._call(self._access.accesses.clear)
 
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
         """All stored objects of a kind, ordered by namespace and name."""

@@ -24,6 +24,7 @@ from appsdk_operator._lazy import homes, loader
 if TYPE_CHECKING:
     from appsdk_operator.app._app import App as App
     from appsdk_operator.app._permission import Permission as Permission
+    from appsdk_operator.app._permission import merged as merged
     from appsdk_operator.app._run import ENVIRONMENT as ENVIRONMENT
     from appsdk_operator.app._run import ExitStatus as ExitStatus
     from appsdk_operator.app._run import RunOptions as RunOptions
@@ -38,6 +39,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
 
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
+    "app._permission": ("merged",),
     "app._run": ("ENVIRONMENT", "run_program", "start_logging"),
 }
 

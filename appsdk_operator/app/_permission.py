@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -38,23 +38,29 @@ class Permission:
     {'apiGroups': [''], 'resources': ['pods'], 'verbs': ['list', 'get']}
     """
 
-    groups: tuple[str, ...] = attrs.field(converter=_texts)
+    groups: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The API groups; ``""`` is the core group."""
-    resources: tuple[str, ...] = attrs.field(converter=_texts)
+    resources: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The plurals of the resources, with their subresources: ``pods``, ``pods/status``."""
     verbs: tuple[str, ...] = attrs.field(converter=_texts)
     """The verbs: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``."""
     names: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    """The names of the objects; empty: any. The verbs ``list`` and ``create`` are for all names."""
+    """The names of the objects; empty: any. ``create`` and ``deletecollection`` are for all names;
+    ``list`` and ``watch`` are allowed with a field selector for one of the names only."""
     namespace: str | None = None
-    """The only namespace in which it is needed. None: everywhere the app works, and for objects
-    without a namespace."""
+    """The only namespace in which it is needed; ``""``: that of the operator's own pods. None:
+    everywhere the app works, and for objects without a namespace."""
+    paths: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    """The paths of requests for no resource, such as ``/metrics``, in place of groups and
+    resources."""
     reasons: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """Why the operator needs it, a phrase each."""
 
     @property
     def rule(self) -> dict[str, Any]:
         """The rule of a Role or ClusterRole, as JSON values."""
+        if self.paths:
+            return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
         found: dict[str, Any] = {
             "apiGroups": list(self.groups),
             "resources": list(self.resources),
@@ -70,25 +76,33 @@ def merged(permissions: Iterable[Permission]) -> tuple[Permission, ...]:
 
     The order is that of namespace, group, resource and names; that of verbs is the usual one.
     """
-    found: dict[tuple[str, str, str, tuple[str, ...]], tuple[dict[str, None], dict[str, None]]] = {}
-    namespaces: Mapping[str, str | None] = {
-        each.namespace or "": each.namespace for each in permissions
-    }
+    found: dict[_Key, tuple[dict[str, None], dict[str, None]]] = {}
     for each in permissions:
-        for group in each.groups:
-            for resource in each.resources:
-                key = each.namespace or "", group, resource, tuple(sorted(each.names))
-                verbs, reasons = found.setdefault(key, ({}, {}))
-                verbs.update(dict.fromkeys(each.verbs))
-                reasons.update(dict.fromkeys(each.reasons))
+        place = () if each.namespace is None else (each.namespace,)
+        names = tuple(sorted(each.names))
+        keys = [(place, "", path, names, True) for path in each.paths]
+        keys += [
+            (place, group, resource, names, False)
+            for group in each.groups
+            for resource in each.resources
+        ]
+        for key in keys:
+            verbs, reasons = found.setdefault(key, ({}, {}))
+            verbs.update(dict.fromkeys(each.verbs))
+            reasons.update(dict.fromkeys(each.reasons))
     return tuple(
         Permission(
-            groups=[group],
-            resources=[resource],
+            groups=() if is_path else [group],
+            resources=() if is_path else [resource],
+            paths=[resource] if is_path else (),
             verbs=sorted(verbs, key=_verb_order),
             names=names,
-            namespace=namespaces[namespace],
+            namespace=place[0] if place else None,
             reasons=reasons,
         )
-        for (namespace, group, resource, names), (verbs, reasons) in sorted(found.items())
+        for (place, group, resource, names, is_path), (verbs, reasons) in sorted(found.items())
     )
+
+
+_Key = tuple[tuple[str, ...], str, str, tuple[str, ...], bool]
+"""Namespace, group, resource or path, names, and whether it is a path."""

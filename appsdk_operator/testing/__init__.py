@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
+    from appsdk_operator.apiserver import Access as Access
     from appsdk_operator.apiserver import APIServer as APIServer
     from appsdk_operator.apiserver import FaultRule as FaultRule
     from appsdk_operator.apiserver import FaultSchedule as FaultSchedule
@@ -83,7 +84,7 @@ _MODULES = {
     "testing._world.promises": ("Promise",),
     "testing._proxy.proxy": ("FaultProxy",),
     "testing._running": ("running",),
-    "apiserver": ("APIServer", "FaultRule", "FaultSchedule", "LoggedRequest"),
+    "apiserver": ("APIServer", "Access", "FaultRule", "FaultSchedule", "LoggedRequest"),
     "testing._simulation.simulation": ("Call", "Process", "Simulation"),
     "testing._broken_promise": ("BrokenPromise",),
     "testing._world.journal": ("Entry", "Journal"),

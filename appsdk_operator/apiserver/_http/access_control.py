@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from appsdk_operator.apiserver._auth.access_table import AccessTable
 from appsdk_operator.apiserver._auth.authentication import (
     Authenticator,
     certificate_user,
@@ -32,14 +33,13 @@ from appsdk_operator.apiserver._auth.reviews import Reviews
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._registry.write_requests import Change, Target
-from appsdk_operator.apiserver._values.routes import Route
+from appsdk_operator.apiserver._values.routes import Route, selected_name, verb_of
 from appsdk_operator.apiserver._values.users import (
     ADMIN,
     User,
     service_account_groups,
     service_account_of,
 )
-from appsdk_operator.resource import FieldSelector, SelectorError
 
 __all__ = ["AccessControl"]
 
@@ -78,6 +78,8 @@ class AccessControl:
         self._update_users()
         self._impersonation = Impersonation()
         self.authorizer: Authorizer = AllowAll()
+        self.accesses: AccessTable = AccessTable()
+        """The authorized requests. For use in the server's event loop only."""
         self.escalation: EscalationCheck | None = None
         roles: RBACAuthorizer | None = None
         if authorizer is not None:
@@ -149,12 +151,15 @@ class AccessControl:
         request.user = user.username
         other = impersonated_user(request.headers)
         if other is None and isinstance(self.authorizer, AllowAll):
+            self._note(user, request, route, watch=watch)
             return user
         attributes: RequestAttributes = RequestAttributes.of(
             user, request.method, request.path, route, watch=watch
         )
         if attributes.verb in ("list", "watch"):
-            attributes = attrs.evolve(attributes, name=_selected_name(request))
+            attributes = attrs.evolve(
+                attributes, name=selected_name(request.query.get("fieldSelector", ""))
+            )
         if other is not None:
             user = self._impersonation.user(other, attributes, self.authorizer)
             request.user = user.username
@@ -162,7 +167,41 @@ class AccessControl:
         decision = check(self.authorizer, attributes)
         if not decision.allowed:
             raise forbidden_error(attributes, decision)
+        self._note(user, request, route, watch=watch)
         return user
+
+    def _note(self, user: User, request: HttpRequest, route: Route | None, *, watch: bool) -> None:
+        if route is None:
+            self.accesses.note(user.username, request.method.lower(), path=request.path)
+            return
+        verb = verb_of(request.method, route, watch=watch)
+        if verb:
+            self.accesses.note(
+                user.username,
+                verb,
+                group=route.group,
+                resource=route.plural,
+                subresource=route.subresource,
+                namespace=route.namespace,
+                name=route.name
+                or (
+                    selected_name(request.query.get("fieldSelector", ""))
+                    if verb in ("list", "watch")
+                    else ""
+                ),
+            )
+
+    def note_creation(self, user: User, target: Target, name: str) -> None:
+        """Note that ``user`` may create, or has created, the object of this name."""
+        resource = target.served.resource
+        self.accesses.note(
+            user.username,
+            "create",
+            group=resource.group,
+            resource=resource.plural,
+            namespace=target.namespace,
+            name=name,
+        )
 
     # -- writes ------------------------------------------------------------------------------
 
@@ -180,17 +219,17 @@ class AccessControl:
         """Wrap a change of an object in the authorization checks for ``user``."""
         resource = target.served.resource
         escalation = self.escalation
-        if isinstance(self.authorizer, AllowAll) or not (
-            resource.strategy.create_on_update or resource.group == RBAC_GROUP
-        ):
+        checks_grants = escalation is not None and resource.group == RBAC_GROUP
+        if not checks_grants and not resource.strategy.create_on_update:
             return change
 
         async def guarded(old: dict[str, Any]) -> dict[str, Any]:
-            before = copy.deepcopy(old)
+            is_new = not old
+            before = copy.deepcopy(old) if checks_grants else None
             new = await change(old)
-            if not before:
+            if is_new:
                 self.check_create(user, target)
-            if escalation is not None and resource.group == RBAC_GROUP:
+            if escalation is not None and checks_grants:
                 place = (resource.plural, target.namespace, target.name)
                 escalation.check(user, *place, new, before or None)
             return new
@@ -217,6 +256,7 @@ class AccessControl:
         decision = check(self.authorizer, attributes)
         if not decision.allowed:
             raise forbidden_error(attributes, decision)
+        self.note_creation(user, target, target.name)
 
 
 def _by_certificate(request: HttpRequest) -> User | None:
@@ -228,16 +268,3 @@ def _by_certificate(request: HttpRequest) -> User | None:
     if not certificate:
         return None
     return certificate_user(certificate, secured.getpeercert(binary_form=True) or b"")
-
-
-def _selected_name(request: HttpRequest) -> str:
-    """The name that a list selects, which authorization by ``resourceNames`` checks."""
-    text = request.query.get("fieldSelector", "")
-    if not text:
-        return ""
-    try:
-        terms = FieldSelector.parse(text).terms
-    except SelectorError:
-        return ""
-    found = [t.value for t in terms if t.path == "metadata.name" and not t.negated]
-    return found[0] if found else ""

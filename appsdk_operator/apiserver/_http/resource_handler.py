@@ -200,6 +200,7 @@ class ResourceHandler:
         self._access.check_grant(request.user, request.target, obj)
         options = attrs.evolve(options, origin=_origin(request))
         result = await self._core.writer.create(request.target, obj, options)
+        self._access.note_creation(request.user, request.target, result.obj["metadata"]["name"])
         return self._write_response(request, result)
 
     async def _update(self, request: ResourceRequest) -> ResourceResponse:

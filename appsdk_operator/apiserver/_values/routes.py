@@ -6,7 +6,9 @@ from urllib.parse import unquote
 
 import attrs
 
-__all__ = ["Route", "parse_path", "verb_of"]
+from appsdk_operator.resource import FieldSelector, SelectorError
+
+__all__ = ["Route", "parse_path", "selected_name", "verb_of"]
 
 
 @attrs.frozen(kw_only=True)
@@ -72,3 +74,15 @@ def verb_of(method: str, route: Route, *, watch: bool) -> str:
             return "delete" if route.name else "deletecollection"
         case _:
             return ""
+
+
+def selected_name(field_selector: str) -> str:
+    """The name that a list selects, which authorization by ``resourceNames`` checks."""
+    if not field_selector:
+        return ""
+    try:
+        terms = FieldSelector.parse(field_selector).terms
+    except SelectorError:
+        return ""
+    found = [t.value for t in terms if t.path == "metadata.name" and not t.negated]
+    return found[0] if found else ""

@@ -11,6 +11,7 @@ from typing import Final, TypeVar, final
 from urllib.parse import parse_qs, urlsplit
 
 from appsdk_operator.apiserver import (
+    AccessTable,
     Authority,
     ConnectionCut,
     FaultRule,
@@ -22,6 +23,7 @@ from appsdk_operator.apiserver import (
     fault_error,
     object_name_in,
     parse_path,
+    selected_name,
     send_paced,
     verb_of,
     wait_for_release,
@@ -58,6 +60,7 @@ class HTTPRelay:
         assert parts.hostname is not None
         is_tls = parts.scheme == "https"
         self.faults = Faults(log_size=_LOG_SIZE)
+        self.accesses = AccessTable()
         self.authority = Authority(clock.time()) if is_tls else None
         self._name = config.tls_server_name or parts.hostname
         self._address = (parts.hostname, parts.port or (443 if is_tls else 80))
@@ -161,6 +164,7 @@ class _RelayedConnection:
         def log_status(status: int) -> None:
             statuses.append(status)
             faults.log.append(_logged(head, facts, status, loop.time() - began, rules))
+            _note_access(self._relay.accesses, head, facts, status)
 
         try:
             await self._apply_faults(rules, facts, head, body, log_status)
@@ -423,6 +427,30 @@ def _logged(
         duration=duration,
         fault=", ".join(map(repr, rules)),
     )
+
+
+def _note_access(
+    accesses: AccessTable, head: MessageHead, facts: RequestFacts | None, status: int
+) -> None:
+    """Note what a role has to allow for a request with this answer."""
+    if status == 401:
+        return
+    target = urlsplit(head.start[1])
+    user = head.get("Impersonate-User")
+    if facts is None:
+        accesses.note(user, head.start[0].lower(), path=target.path)
+        return
+    if not facts.verb:
+        return
+    place = {"group": facts.group, "resource": facts.plural, "subresource": facts.subresource}
+    name = facts.name if facts.verb != "create" or facts.subresource else ""
+    if facts.verb in ("list", "watch"):
+        name = selected_name(parse_qs(target.query).get("fieldSelector", [""])[0])
+    accesses.note(user, facts.verb, namespace=facts.namespace, name=name, **place)
+    # An update or patch that creates the object needs both verbs.
+    creates = facts.verb == "create" or (facts.verb in ("update", "patch") and status == 201)
+    if creates and facts.name and not facts.subresource:
+        accesses.note(user, "create", namespace=facts.namespace, name=facts.name, **place)
 
 
 def _facts_of(head: MessageHead, body: bytes) -> RequestFacts | None:

@@ -20,7 +20,7 @@ from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._proxy.tcp import Address, ConnectionPair, NetworkFaults, cancel_all
 
 if TYPE_CHECKING:
-    from appsdk_operator.apiserver import LoggedRequest
+    from appsdk_operator.apiserver import Access, LoggedRequest
     from appsdk_operator.testing._proxy.http_relay import HTTPRelay
 
 __all__ = ["FaultProxy"]
@@ -326,6 +326,34 @@ class FaultProxy:
             return list(relay.faults.log)
 
         return self._call(read)
+
+    def accesses(self) -> list[Access]:
+        """What the requests so far were for, merged, as :meth:`APIServer.accesses`.
+
+        The user is empty, or the impersonated one: credentials name nobody to a proxy.
+
+        Raises:
+            ValueError: the target is an address, where the proxy sees no requests.
+        """
+        relay = self._require_relay()
+
+        async def read() -> list[Access]:
+            return relay.accesses.read()
+
+        return self._call(read)
+
+    def clear_accesses(self) -> None:
+        """Forget the accesses so far.
+
+        Raises:
+            ValueError: the target is an address, where the proxy sees no requests.
+        """
+        relay = self._require_relay()
+
+        async def clear() -> None:
+            relay.accesses.clear()
+
+        self._call(clear)
 
     @property
     def connections(self) -> int:
