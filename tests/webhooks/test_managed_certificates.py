@@ -422,6 +422,9 @@ def test_mistakes_are_named() -> None:
         managed(None, inject=["widgets"])
     with pytest.raises(TypeError, match="give a list of pairs"):
         managed(None, inject="widgets")
+    for single in [(Validating, "a"), MutableObject.new(Validating, "a")]:
+        with pytest.raises(TypeError, match="give a list of them"):
+            managed(None, inject=single)
     with pytest.raises(TypeError, match="is no client"):
         managed(object())
     with pytest.raises(ValueError, match=r"namespace of Service and Secret is not known"):

@@ -722,6 +722,10 @@ def _pem(content: Content) -> bytes:
 def _targets(inject: object) -> tuple[CertificateTarget, ...]:
     if isinstance(inject, (str, bytes)) or not isinstance(inject, Iterable):
         raise TypeError(f"inject={inject!r}: give a list of pairs of kind and name")
+    if isinstance(inject, (tuple, Object, MutableObject)) and any(
+        isinstance(each, (str, Kind)) for each in inject
+    ):
+        raise TypeError("inject is a single pair or object: give a list of them, inject=[…]")
     return tuple(dict.fromkeys(as_target(each) for each in inject))
 
 
