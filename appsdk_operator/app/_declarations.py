@@ -53,6 +53,11 @@ class Owned:
         """The kind, or its hub version."""
         return self.kind.hub if isinstance(self.kind, Versions) else self.kind
 
+    @property
+    def kinds(self) -> tuple[Kind[Any, Any], ...]:
+        """The kind in all its versions."""
+        return self.kind.kinds if isinstance(self.kind, Versions) else (self.kind,)
+
 
 @attrs.frozen(kw_only=True)
 class Handler:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from appsdk_operator.app._declarations import Converter, Declarations, Owned, is_builtin
 from appsdk_operator.resource import Kind, MutableObject, Versions, custom_resource_definition
 
-__all__ = ["crds_of", "owned_kinds"]
+__all__ = ["conversions", "crds_of", "owned_kinds"]
 
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
@@ -23,8 +23,7 @@ def owned_kinds(declared: Declarations) -> list[Owned]:
     foreign = {each.kind.qualified_name for each in declared.uses if each.is_foreign}
     seen: dict[str, list[Kind[Any, Any]]] = {}
     for owned in declared.owned:
-        kinds = owned.kind.kinds if isinstance(owned.kind, Versions) else (owned.kind,)
-        seen[owned.hub.qualified_name] = list(kinds)
+        seen[owned.hub.qualified_name] = list(owned.kinds)
     converted = [kind for each in declared.converters for kind in (each.source, each.target)]
     for kind in (*declared.handled, *converted):
         name = kind.qualified_name
@@ -126,6 +125,3 @@ def conversions(declared: Declarations) -> list[Versions[Any, Any]]:
         for each in owned_kinds(declared)
         if isinstance(each.kind, Versions) and each.kind.spokes
     ]
-
-
-__all__ += ["conversions"]

@@ -50,6 +50,8 @@ class Permission:
     namespace: str | None = None
     """The only namespace in which it is needed; ``""``: that of the operator's own pods. None:
     everywhere the app works, and for objects without a namespace."""
+    is_cluster_wide: bool = False
+    """Whether it is known that the objects have no namespace, so that a Role cannot allow it."""
     paths: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The paths of requests for no resource, such as ``/metrics``, in place of groups and
     resources."""
@@ -77,6 +79,7 @@ def merged(permissions: Iterable[Permission]) -> tuple[Permission, ...]:
     The order is that of namespace, group, resource and names; that of verbs is the usual one.
     """
     found: dict[_Key, tuple[dict[str, None], dict[str, None]]] = {}
+    cluster_wide: set[_Key] = set()
     for each in permissions:
         place = () if each.namespace is None else (each.namespace,)
         names = tuple(sorted(each.names))
@@ -87,20 +90,30 @@ def merged(permissions: Iterable[Permission]) -> tuple[Permission, ...]:
             for resource in each.resources
         ]
         for key in keys:
+            if each.is_cluster_wide:
+                cluster_wide.add(key)
             verbs, reasons = found.setdefault(key, ({}, {}))
             verbs.update(dict.fromkeys(each.verbs))
             reasons.update(dict.fromkeys(each.reasons))
     return tuple(
-        Permission(
-            groups=() if is_path else [group],
-            resources=() if is_path else [resource],
-            paths=[resource] if is_path else (),
-            verbs=sorted(verbs, key=_verb_order),
-            names=names,
-            namespace=place[0] if place else None,
-            reasons=reasons,
-        )
-        for (place, group, resource, names, is_path), (verbs, reasons) in sorted(found.items())
+        _of_key(key, verbs, reasons, is_cluster_wide=key in cluster_wide)
+        for key, (verbs, reasons) in sorted(found.items())
+    )
+
+
+def _of_key(
+    key: _Key, verbs: Iterable[str], reasons: Iterable[str], *, is_cluster_wide: bool
+) -> Permission:
+    place, group, resource, names, is_path = key
+    return Permission(
+        groups=() if is_path else [group],
+        resources=() if is_path else [resource],
+        paths=[resource] if is_path else (),
+        verbs=sorted(verbs, key=_verb_order),
+        names=names,
+        namespace=place[0] if place else None,
+        is_cluster_wide=is_cluster_wide,
+        reasons=reasons,
     )
 
 

@@ -2,61 +2,219 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from appsdk_operator.app._declarations import Declarations, Handler, Use
+from appsdk_operator.app._declarations import (
+    Declarations,
+    Handler,
+    Reconciling,
+    Timer,
+    Use,
+    Watched,
+)
+from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._permission import Permission, merged
 from appsdk_operator.manager import ManagerOptions
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.webhooks import ManagedCertificates
 
 __all__ = ["permissions_of"]
+
+_POD: Final = ""
+"""The namespace of the operator's pods."""
+_FOLLOW: Final = ("list", "watch")
+_MANAGE: Final = ("get", "create", "update", "patch", "delete")
+_LEASES: Final = kinds.coordination.v1.Lease
+_EVENTS: Final = kinds.events.v1.Event
+_LEGACY_EVENTS: Final = kinds.core.v1.Event
 
 
 def permissions_of(
     name: str, declared: Declarations, options: ManagerOptions
 ) -> tuple[Permission, ...]:
-    """The permissions of an app of this name with these options, merged and in order."""
-    return merged([*_of_handlers(declared), *_of_uses(declared), *_of_options(name, options)])
+    """The permissions of an app of this name with these options, merged and in order.
+
+    Raises:
+        ValueError: the declarations do not fit together.
+    """
+    found = merged(
+        [
+            *_of_watchers(declared),
+            *_of_reconcilers(declared),
+            *_of_timers(declared),
+            *_of_status(declared),
+            *_of_uses(declared),
+            *_of_events(name, declared, options),
+            *_of_election(name, options),
+            *_of_webhooks(declared, options),
+            *_of_metrics(options),
+        ]
+    )
+    if options.cache is not None and options.cache.namespaces:
+        return found
+    return tuple(each for each in found if not any(_covers(other, each) for other in found))
 
 
-def _of_handlers(declared: Declarations) -> Iterator[Permission]:
-    for kind in declared.handled:
-        yield _permission(kind, ("get", "list", "watch"), "its functions get their events")
+def _covers(wide: Permission, narrow: Permission) -> bool:
+    """Whether a permission everywhere makes another one needless."""
+    return (
+        wide.namespace is None
+        and narrow.namespace is not None
+        and (wide.groups, wide.resources) == (narrow.groups, narrow.resources)
+        and wide.names in ((), narrow.names)
+        and set(wide.verbs) >= set(narrow.verbs)
+    )
+
+
+def _of_watchers(declared: Declarations) -> Iterator[Permission]:
     for each in declared.watching:
-        if isinstance(each, Handler):
-            yield _permission(each.kind, ("get", "patch"), "its watcher writes finalizers")
+        yield _on(each.kind, _FOLLOW, f"watchers get the events of {each.kind.plural}")
+        if isinstance(each, Handler) or _has_finalizer(each):
+            verbs = ("get", "patch")
+            yield _on(each.kind, verbs, f"a watcher has a finalizer on {each.kind.plural}")
+
+
+def _has_finalizer(watched: Watched) -> bool:
+    return getattr(watched.target, "finalizer_lifecycle", None) is not None
+
+
+def _of_reconcilers(declared: Declarations) -> Iterator[Permission]:
+    for each in declared.reconciling:
+        yield from _of_reconciler(each)
+
+
+def _of_reconciler(declared: Reconciling) -> Iterator[Permission]:
+    kind, name = declared.kind, declared.name
+    yield _on(kind, _FOLLOW, f"reconciler {name} gets the events of {kind.plural}")
+    for other in declared.watches:
+        yield _on(other, _FOLLOW, f"reconciler {name} gets the events of {other.plural}")
+    for owned in declared.owns:
+        yield _on(owned, _FOLLOW, f"reconciler {name} gets the events of {owned.plural}")
+        yield _on(owned, _MANAGE, f"reconciler {name} makes {owned.plural}")
+    if declared.owns:
+        # What OwnerReferencesPermissionEnforcement asks for, for blockOwnerDeletion.
+        reason = f"what reconciler {name} makes refers to its owner"
+        yield _on(kind, ("update",), reason, subresource="finalizers")
+
+
+def _of_timers(declared: Declarations) -> Iterator[Permission]:
+    for each in declared.timers:
+        if each.kind is not None:
+            reason = f"timer {each.name} is called for each of the {each.kind.plural}"
+            yield _on(each.kind, _FOLLOW, reason)
+
+
+def _of_status(declared: Declarations) -> Iterator[Permission]:
+    """For the app's own kinds, whose status nobody else writes."""
+    own = {each.hub.qualified_name for each in owned_kinds(declared)}
+    handled: list[Handler | Watched | Reconciling | Timer] = [
+        *declared.watching,
+        *declared.reconciling,
+        *declared.timers,
+    ]
+    for each in handled:
+        kind = each.kind
+        if kind is not None and kind.qualified_name in own:
+            reason = f"its functions write the status of {kind.plural}"
+            yield _on(kind, ("get", "update", "patch"), reason, subresource="status")
 
 
 def _of_uses(declared: Declarations) -> Iterator[Permission]:
     for use in declared.uses:
-        yield from _of_use(use)
+        if use.verbs:
+            yield _of_use(use)
 
 
-def _of_use(use: Use) -> Iterator[Permission]:
+def _of_use(use: Use) -> Permission:
     plural = use.kind.plural
-    if use.verbs:
-        yield Permission(
-            groups=[use.kind.group],
-            resources=[plural, *(f"{plural}/{each}" for each in use.subresources)],
-            verbs=use.verbs,
-            names=use.names,
-            namespace=use.namespace,
-            reasons=[use.reason] if use.reason else [],
-        )
+    return Permission(
+        groups=[use.kind.group],
+        resources=[plural, *(f"{plural}/{each}" for each in use.subresources)],
+        verbs=use.verbs,
+        names=use.names,
+        namespace=use.namespace,
+        is_cluster_wide=not use.kind.is_namespaced,
+        reasons=[use.reason] if use.reason else [],
+    )
 
 
-def _of_options(name: str, options: ManagerOptions) -> Iterator[Permission]:
+def _of_events(name: str, declared: Declarations, options: ManagerOptions) -> Iterator[Permission]:
+    legacy = options.events is not None and options.events.legacy
+    kind = _LEGACY_EVENTS if legacy else _EVENTS
+    verbs = ("create", "patch")
+    yield _on(kind, verbs, f"Events of {name} about what it handles")
+    if any(not each.is_namespaced for each in declared.handled):
+        # Where the API wants those about objects without a namespace.
+        place = "default" if legacy else "kube-system"
+        yield _on(kind, verbs, f"Events of {name} about objects of no namespace", namespace=place)
     election = options.leader_election
     if election is not None:
-        yield Permission(
-            groups=["coordination.k8s.io"],
-            resources=["leases"],
-            verbs=["get", "create", "update"],
-            namespace=election.namespace,
-            reasons=[f"the leader election of {name}"],
-        )
+        place = _POD if election.namespace is None else election.namespace
+        yield _on(kind, verbs, f"Events about who leads {name}", namespace=place)
 
 
-def _permission(kind: Kind[Any, Any], verbs: Iterable[str], reason: str) -> Permission:
-    return Permission(groups=[kind.group], resources=[kind.plural], verbs=verbs, reasons=[reason])
+def _of_election(name: str, options: ManagerOptions) -> Iterator[Permission]:
+    election = options.leader_election
+    if election is None:
+        return
+    place = _POD if election.namespace is None else election.namespace
+    reason = f"the leader election of {name}"
+    yield _on(_LEASES, ("get", "update"), reason, names=[election.id], namespace=place)
+    # The name of what is created is not known to RBAC.
+    yield _on(_LEASES, ("create",), reason, namespace=place)
+
+
+def _of_webhooks(declared: Declarations, options: ManagerOptions) -> Iterator[Permission]:
+    is_served = declared.defaulters or declared.validators or declared.webhooks
+    has_conversions = any(len(each.kinds) > 1 for each in owned_kinds(declared))
+    certificates = getattr(options.webhook_server, "certificates", None)
+    if not (is_served or has_conversions) or not isinstance(certificates, ManagedCertificates):
+        return
+    for rule in certificates.role_rules():
+        reason = "its Secret has the certificates of the webhooks"
+        yield _of_rule(rule, reason, namespace=certificates.namespace)
+    for rule in certificates.cluster_role_rules():
+        reason = "it gives them the authority of the webhooks' certificates"
+        yield _of_rule(rule, reason, is_cluster_wide=True)
+
+
+def _of_rule(rule: Mapping[str, Any], reason: str, **where: Any) -> Permission:
+    return Permission(
+        groups=rule["apiGroups"],
+        resources=rule["resources"],
+        verbs=rule["verbs"],
+        names=rule.get("resourceNames", ()),
+        reasons=[reason],
+        **where,
+    )
+
+
+def _of_metrics(options: ManagerOptions) -> Iterator[Permission]:
+    if options.metrics_server is None or options.metrics_server.filter_provider is None:
+        return
+    for kind in (
+        kinds.authentication.v1.TokenReview,
+        kinds.authorization.v1.SubjectAccessReview,
+    ):
+        yield _on(kind, ("create",), "it asks who may read the metrics")
+
+
+def _on(
+    kind: Kind[Any, Any],
+    verbs: Iterable[str],
+    reason: str,
+    *,
+    subresource: str = "",
+    names: Iterable[str] = (),
+    namespace: str | None = None,
+) -> Permission:
+    return Permission(
+        groups=[kind.group],
+        resources=[f"{kind.plural}/{subresource}" if subresource else kind.plural],
+        verbs=verbs,
+        names=names,
+        namespace=namespace,
+        is_cluster_wide=not kind.is_namespaced,
+        reasons=[reason],
+    )

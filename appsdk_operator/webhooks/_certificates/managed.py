@@ -388,6 +388,11 @@ class ManagedCertificates:
             self._wants_rotation = True
         self._wake()
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the Service and of the Secret."""
+        return self._service[0]
+
     def role_rules(self) -> list[dict[str, Any]]:
         """The rules that the account needs in the namespace, as those of a Role."""
         rules: list[dict[str, Any]] = [
