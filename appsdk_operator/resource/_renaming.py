@@ -75,7 +75,9 @@ class Renamed:
         """
         plan = _plan(self.view, self.style)
         try:
-            return msgspec.convert(plan.read(value), self.view, dec_hook=decode_hook)
+            read = plan.reader
+            plain = value if read is None else read(value)
+            return msgspec.convert(plain, self.view, dec_hook=decode_hook)
         except RecursionError:
             raise
         except (msgspec.ValidationError, TypeError, ValueError) as error:
@@ -114,10 +116,11 @@ def convert(value: Any, view: Any) -> Any:
 class _Plan:
     """How the keys of one value are translated; the value is of one of several types."""
 
-    __slots__ = ("fields", "forbids", "hidden", "is_needed", "items", "places", "values")
+    __slots__ = ("fields", "forbids", "hidden", "is_needed", "items", "places", "table", "values")
 
     def __init__(self) -> None:
         self.fields: dict[str, tuple[str, _Plan]] = {}
+        self.table: dict[str, tuple[str, Callable[[Any], Any] | None]] = {}
         # Keys of the class that are not on the wire: there they would be unknown fields.
         self.hidden: frozenset[str] = frozenset()
         self.forbids = False
@@ -128,40 +131,55 @@ class _Plan:
 
     def read(self, value: Any) -> Any:
         """A copy of plain values with the keys that the class knows."""
-        if not self.is_needed:
-            return value
-        if isinstance(value, dict):
+        if type(value) is dict:
             return self._read_object(value)
-        if isinstance(value, list):
-            items = self.items
+        if type(value) is list:
             if self.places:
-                more = [None] * (len(value) - len(self.places))
-                return [
-                    item if plan is None else plan.read(item)
-                    for item, plan in zip(value, (*self.places, *more), strict=False)
-                ]
-            return value if items is None else [items.read(item) for item in value]
+                readers: list[Any] = [plan.reader or _as_it_is for plan in self.places]
+                readers += [_as_it_is] * (len(value) - len(readers))
+                return [read(item) for item, read in zip(value, readers, strict=False)]
+            items = self.items
+            read = None if items is None else items.reader
+            return value if read is None else [read(item) for item in value]
         return value
 
     def _read_object(self, value: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        fields, hidden, values = self.fields, self.hidden, self.values
+        table = self.table
         for key, item in value.items():
-            known = fields.get(key)
-            if known is not None:
-                name, plan = known
-                found[name] = plan.read(item) if plan.is_needed else item
-            elif key in hidden:
-                if self.forbids:
-                    found[key + _HIDDEN] = item
+            known = table.get(key)
+            if known is None:
+                self._add_unknown(found, key, item)
             else:
-                found[key] = item if values is None else values.read(item)
+                name, read = known
+                found[name] = item if read is None else read(item)
         return found
+
+    def _add_unknown(self, found: dict[str, Any], key: str, item: Any) -> None:
+        if key in self.hidden:
+            if self.forbids:
+                found[key + _HIDDEN] = item
+        else:
+            read = None if self.values is None else self.values.reader
+            found[key] = item if read is None else read(item)
+
+    @property
+    def reader(self) -> Callable[[Any], Any] | None:
+        """:meth:`read`; None if values stay as they are."""
+        return self.read if self.is_needed else None
+
+    def prepare(self) -> None:
+        """Fill the table, once it is known of all plans whether they are needed."""
+        self.table = {wire: (name, plan.reader) for wire, (name, plan) in self.fields.items()}
 
     def children(self) -> list[_Plan]:
         plans = [plan for _, plan in self.fields.values()]
         plans += [plan for plan in (self.values, self.items) if plan is not None]
         return [*plans, *self.places]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 @functools.cache
@@ -182,6 +200,8 @@ def _plan(view: Any, style: str) -> _Plan:
                 plan.hidden or any(child.is_needed for child in plan.children())
             ):
                 plan.is_needed = is_changing = True
+    for plan in plans.values():
+        plan.prepare()
     return root
 
 
