@@ -334,12 +334,15 @@ async def renamed(typed: TypedObject, version: str) -> TypedObject | None:
     await Waiting()
     if version not in _SPECS:
         return None
-    spec = dict((typed.value or {}).get("spec") or {})
-    for name in ("title", "text"):
-        if name in spec:
-            text = spec.pop(name)
-            spec["title" if version == "old" else "text"] = text
-    return TypedObject({"spec": spec} if spec else {}, _OTHER_SHAPES[version], version)
+    value = dict(typed.value or {})
+    # An empty spec stays: who applied it owns it in each version.
+    if value.get("spec"):
+        spec = value["spec"] = dict(value["spec"])
+        for name in ("title", "text"):
+            if name in spec:
+                text = spec.pop(name)
+                spec["title" if version == "old" else "text"] = text
+    return TypedObject(value, _OTHER_SHAPES[version], version)
 
 
 def finished(work: Coroutine[Any, Any, Any]) -> Any:
