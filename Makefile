@@ -13,7 +13,7 @@ CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/byteco
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench demo test check format soak clean coverage test-lowest fidelity webhooks control-plane hunt dist
+.PHONY: bench demo test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -54,6 +54,10 @@ webhooks: $(READY)
 # export KUBEBUILDER_ASSETS=$(make -s control-plane)
 control-plane:
 	@hack/control-plane/build.sh
+
+# Builds helm once, into the user's cache folder, and prints where; the tests of charts need it.
+helm:
+	@hack/helm/build.sh
 
 # Measures the kit beside its peers and writes docs/performance.md; with ARGS, such as ARGS=--quick,
 # it only prints. It has a virtual environment of its own, for the peers.

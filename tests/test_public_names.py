@@ -61,7 +61,10 @@ NAMES = {
         ProfileServer ProfileServerOptions ReadyRunnable Runnable RunnableGroup SHARDS_LABEL
         Shards TLSOptions WarmUpRunnable elector_config
     """,
-    "project": "FileChange FileOutcome Finding GeneratedFiles breaking_changes",
+    "project": """
+        FileChange FileOutcome Finding GeneratedFiles ManifestOptions breaking_changes helm_chart
+        manifests
+    """,
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject
         EncodeError FieldError FieldName FieldPath FieldSelection FieldSelector Format

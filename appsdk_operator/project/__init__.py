@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from appsdk_operator.project._files import FileChange as FileChange
     from appsdk_operator.project._files import FileOutcome as FileOutcome
     from appsdk_operator.project._files import GeneratedFiles as GeneratedFiles
+    from appsdk_operator.project._manifests.manifests import helm_chart as helm_chart
+    from appsdk_operator.project._manifests.manifests import manifests as manifests
+    from appsdk_operator.project._manifests.options import ManifestOptions as ManifestOptions
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "project._compatibility": ("Finding", "breaking_changes"),
     "project._files": ("FileChange", "FileOutcome", "GeneratedFiles"),
+    "project._manifests.manifests": ("helm_chart", "manifests"),
+    "project._manifests.options": ("ManifestOptions",),
 }
 
 _HOMES = homes(_MODULES)

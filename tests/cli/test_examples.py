@@ -61,6 +61,7 @@ def app_and_release(folder: Path) -> None:
 PREPARED: dict[str, Callable[[Path], None]] = {
     "apiserver": crds,
     "crds": app_and_release,
+    "manifests": operator,
     "run": operator,
 }
 

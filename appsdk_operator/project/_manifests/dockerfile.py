@@ -1,0 +1,65 @@
+"""The Dockerfile of an operator."""
+
+from __future__ import annotations
+
+from appsdk_operator.project._manifests.values import Deployed
+
+__all__ = ["dockerfile", "dockerignore"]
+
+_TEXT = """\
+# docker build --file deploy/Dockerfile --tag {image} .
+ARG PYTHON={python}
+# Any image with this version of Python does for the second stage: it needs no shell and no pip.
+ARG RUNTIME=python:${{PYTHON}}-slim
+
+FROM python:${{PYTHON}}-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /source
+{copies}
+# What runs in the container must not compile: its file system is read-only.
+RUN python -m compileall -q -j 0 /app
+
+FROM ${{RUNTIME}}
+ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /app
+COPY --from=build /app /app
+USER {user}:{user}
+ENTRYPOINT ["python", "-m", "appsdk_operator"]
+CMD ["run", "{target}"]
+"""
+_PACKAGE = """\
+COPY . .
+RUN python -m pip install --target /app . 'appsdk-operator[cli]'"""
+_FILE = """\
+RUN python -m pip install --target /app 'appsdk-operator[cli]'
+COPY {folder} /app/{folder}"""
+_IGNORED = """\
+**/.git
+**/.venv*
+**/__pycache__
+**/.*_cache
+**/*.egg-info
+**/tests
+build
+deploy
+dist
+"""
+_USER = 65532
+
+
+def dockerfile(deployed: Deployed) -> str:
+    """A build in two stages: the second has Python and the operator, and runs as nobody."""
+    place = deployed.target.partition(":")[0]
+    copies = _FILE.format(folder=place) if place.endswith(".py") else _PACKAGE
+    return _TEXT.format(
+        image=deployed.options.image or f"{deployed.name}:latest",
+        python=deployed.options.python,
+        copies=copies,
+        user=_USER,
+        target=deployed.target,
+    )
+
+
+def dockerignore() -> str:
+    """What is not sent to the build."""
+    return _IGNORED

@@ -1,0 +1,97 @@
+"""What manifests say beyond what an App does: a frozen value, checked when it is made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+import attrs
+
+from appsdk_operator.runtime import validation
+
+__all__ = ["ManifestOptions"]
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_CERTIFICATES: Final = ("cert-manager", "managed", "secret")
+
+
+def _label(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value)
+    if value and not _LABEL.fullmatch(value):
+        raise ValueError(
+            f"{field.name}={value!r}: use lower-case letters, digits and '-', at most 63"
+        )
+
+
+def _text(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value)
+
+
+def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value)
+    if value and not _IMAGE.fullmatch(value):
+        raise ValueError(f"{field.name}={value!r} is no image: write it as in 'team/buckets:1.2'")
+
+
+def _count(least: int) -> Any:
+    def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+        validation.check_count(field.name, value)
+        if value < least:
+            raise ValueError(f"{field.name}={value}: use {least} or more")
+
+    return check
+
+
+def _replicas(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None:
+        _count(1)(_, field, value)
+
+
+@attrs.frozen(kw_only=True)
+class ManifestOptions:
+    """How an App is deployed: what its declarations do not say.
+
+    >>> ManifestOptions(replicas=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: replicas=0: use 1 or more
+    """
+
+    target: str = attrs.field(default="", validator=_text)
+    """What ``appsdk-operator run`` gets in the container: ``module:app``, or a file relative to
+    the folder of the image, ``/app``. Default: the App's name as a module, ``bucket_operator``."""
+    image: str = attrs.field(default="", validator=_image)
+    """The image; default: the App's name, with the tag ``latest``."""
+    namespace: str = attrs.field(default="", validator=_label)
+    """The namespace of the operator itself; default: the App's name."""
+    replicas: int | None = attrs.field(default=None, validator=_replicas)
+    """How many pods; default: 2 with leader election, otherwise 1."""
+    leader_election: bool | None = None
+    """Whether one replica works at a time; default: as the App says, and with more than one
+    replica True."""
+    objects: int = attrs.field(default=10_000, validator=_count(0))
+    """The objects that its informers hold, for the memory limit; default 10,000."""
+    object_size: int = attrs.field(default=2_000, validator=_count(0))
+    """Their size, in bytes of JSON; default 2,000."""
+    extra_memory: int = attrs.field(default=64, validator=_count(0))
+    """MiB for what the App's own functions import and keep; default 64."""
+    cpu: str = attrs.field(default="100m", validator=_text)
+    """The CPU that is requested, a quantity; default ``100m``. There is no limit: it would slow the
+    operator down while the node is idle."""
+    priority_class: str = attrs.field(default="", validator=_text)
+    """The PriorityClass of the pods; default: none."""
+    certificates: Literal["", "cert-manager", "managed", "secret"] = ""
+    """Where the webhooks' certificate is from: ``cert-manager``; ``managed``: the App's
+    ManagedCertificates; ``secret``: a Secret that you fill. Default: ``managed`` if the App's
+    options have ManagedCertificates, else ``cert-manager``."""
+    monitoring_namespace: str = attrs.field(default="monitoring", validator=_label)
+    """The namespace that may scrape the metrics; default ``monitoring``."""
+    python: str = attrs.field(default="3.13", validator=_text)
+    """The version of Python in the image; default 3.13."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.certificates and self.certificates not in _CERTIFICATES:
+            raise ValueError(f"certificates={self.certificates!r}: use {', '.join(_CERTIFICATES)}")
+        if self.leader_election is not None:
+            validation.check_flag("leader_election", self.leader_election)

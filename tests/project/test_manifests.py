@@ -1,0 +1,343 @@
+"""Manifests as texts: what they say about an App, without a server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appsdk_operator import kinds
+from appsdk_operator.app import App
+from appsdk_operator.cli._commands import run as run_command
+from appsdk_operator.manager import HealthServerOptions, MetricsServerOptions, TLSOptions
+from appsdk_operator.project import ManifestOptions, helm_chart, manifests
+from appsdk_operator.project._manifests.memory import memory_limit
+from appsdk_operator.project._manifests.tree import document
+from appsdk_operator.resource import load_yaml
+from appsdk_operator.webhooks import ManagedCertificates, WebhookServerOptions
+from tests.project.operators import BUCKET, elected_elsewhere, full, nothing, small
+
+DOCS = Path(__file__).parents[2] / "docs"
+Objects = dict[tuple[str, str, str], dict[str, Any]]
+
+
+def objects(texts: Mapping[str, str], folder: str = "base/") -> Objects:
+    """The objects of a folder by kind, namespace and name."""
+    found: Objects = {}
+    for path, text in texts.items():
+        if path.startswith(folder) and not path.endswith("kustomization.yaml"):
+            for each in yaml.safe_load_all(text):
+                meta = each["metadata"]
+                key = each["kind"], meta.get("namespace", ""), meta["name"]
+                assert key not in found
+                found[key] = each
+    return found
+
+
+def deployment(app: App, **options: Any) -> dict[str, Any]:
+    """The Deployment of an App."""
+    texts = manifests(app, ManifestOptions(**options))
+    found: dict[str, Any] = yaml.safe_load(texts["base/deployment.yaml"])
+    return found
+
+
+def container(app: App, **options: Any) -> dict[str, Any]:
+    """The container of an App's pods."""
+    (found,) = deployment(app, **options)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def role(app: App, key: tuple[str, str, str], **options: Any) -> list[dict[str, Any]]:
+    """The rules of a role."""
+    found = objects(manifests(app, ManifestOptions(**options)))[key]
+    return list(found["rules"])
+
+
+def test_equal_apps_have_equal_texts() -> None:
+    program = (
+        "from tests.project.operators import full\n"
+        "from appsdk_operator.project import helm_chart, manifests\n"
+        "print(manifests(full()), helm_chart(full()))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            cwd=DOCS.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(seen) == 1
+    assert seen.pop().strip() == f"{manifests(full())} {helm_chart(full())}"
+
+
+def test_the_memory_limit_is_that_of_the_performance_page() -> None:
+    text = (DOCS / "performance.md").read_text()
+    row = r"^\| (\d+) (Mi|Gi) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|"
+    rows = re.findall(row, text, re.MULTILINE)
+    assert len(rows) == 5
+    for number, unit, *counts in rows:
+        limit = int(number) * (1024 if unit == "Gi" else 1)
+        for count, size in zip(counts, (500, 2_000, 10_000), strict=True):
+            assert 0.95 * limit - 32 <= memory_limit(int(count.replace(",", "")), size)
+            assert memory_limit(int(count.replace(",", "")), size) <= 1.08 * limit + 32
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**5), st.integers(1, 10**6))
+def test_more_objects_never_need_less_memory(objects: int, size: int, more: int) -> None:
+    assert memory_limit(objects, size) <= memory_limit(objects + more, size)
+
+
+def test_the_arguments_are_those_of_the_run_command() -> None:
+    arguments = container(full(), target="buckets.app:app")["args"]
+    assert arguments[:2] == ["run", "buckets.app:app"]
+    context = run_command.command.make_context("run", arguments[1:])
+    assert context.params["metrics_address"] == ":8080"
+    assert context.params["probe_address"] == ":8081"
+    assert context.params["webhook_address"] == ":9443"
+    assert context.params["leader_election"] is True
+    for changed in (["--log-level=debug"], ["--log-format=text"]):
+        assert isinstance(run_command.command.make_context("run", ["x", *changed]), click.Context)
+
+
+def test_a_development_overlay_changes_the_arguments_that_it_means() -> None:
+    overlay = yaml.safe_load(manifests(small())["overlays/development/kustomization.yaml"])
+    arguments = container(small())["args"]
+    for operation in yaml.safe_load(overlay["patches"][0]["patch"])[1:]:
+        index = int(operation["path"].rpartition("/")[2])
+        assert arguments[index].partition("=")[0] == operation["value"].partition("=")[0]
+
+
+def test_probes_ask_the_paths_of_the_app() -> None:
+    health = HealthServerOptions(readiness_path="/ready", liveness_path="/live", check_timeout=2.5)
+    found = container(App("probed", health_server=health))
+    assert found["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "probes"}
+    assert found["livenessProbe"]["httpGet"] == {"path": "/live", "port": "probes"}
+    assert found["livenessProbe"]["timeoutSeconds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("timeout", "grace"), [(30.0, 40), (12.5, 23), (0, 10), (None, 300), (-1, 300)]
+)
+def test_a_pod_may_take_as_long_to_end_as_the_app(timeout: float | None, grace: int) -> None:
+    found = deployment(App("slow", graceful_shutdown_timeout=timeout))
+    assert found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == grace
+
+
+def test_without_election_there_is_one_pod_at_a_time() -> None:
+    spec = deployment(small())["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert "--leader-election" not in container(small())["args"]
+    assert "base/disruption_budget.yaml" not in manifests(small())
+
+
+def test_several_replicas_elect_a_leader_and_may_write_its_lease() -> None:
+    spec = deployment(small(), replicas=3)["spec"]
+    assert spec["replicas"] == 3
+    assert spec["strategy"]["type"] == "RollingUpdate"
+    assert "--leader-election" in container(small(), replicas=3)["args"]
+    rules = role(small(), ("Role", "small-operator", "small-operator"), replicas=3)
+    assert [rule["resources"] for rule in rules] == [["leases"]]
+    assert "base/disruption_budget.yaml" in manifests(small(), ManifestOptions(replicas=3))
+
+
+def test_replicas_without_election_are_what_the_user_asked_for() -> None:
+    arguments = container(full(), replicas=3, leader_election=False)["args"]
+    assert "--leader-election" not in arguments
+    assert "--no-leader-election" in arguments
+
+
+def test_the_lease_may_be_written_where_it_is() -> None:
+    rules = role(elected_elsewhere(), ("Role", "leases", "lease-operator"))
+    assert [rule["resources"] for rule in rules] == [["leases"]]
+    own = role(full(), ("Role", "bucket-operator", "bucket-operator"))
+    assert [rule["resources"] for rule in own] == [["leases"]]
+
+
+def test_each_permission_is_in_one_role_with_its_reasons() -> None:
+    app = full()
+    texts = manifests(app)
+    found = objects(texts)
+    rules = found["ClusterRole", "", "bucket-operator"]["rules"]
+    for permission in app.permissions():
+        if permission.namespace is None and permission.resources != ("leases",):
+            assert permission.rule in rules
+        for reason in permission.reasons:
+            assert f"# {reason}\n" in texts["base/role.yaml"]
+    assert found["Role", "backups", "bucket-operator"]["rules"][0]["resources"] == ["configmaps"]
+    (subject,) = found["RoleBinding", "backups", "bucket-operator"]["subjects"]
+    assert subject["namespace"] == "bucket-operator"
+
+
+def test_an_app_of_some_namespaces_has_roles_there_alone() -> None:
+    app = App("small", namespaces=["red", "green"])
+    app.on_add(BUCKET)(nothing)
+    app.uses(kinds.core.v1.Node)
+    found = objects(manifests(app))
+    for namespace in ("red", "green"):
+        (rule,) = found["Role", namespace, "small"]["rules"]
+        assert rule["resources"] == ["buckets"]
+        assert ("RoleBinding", namespace, "small") in found
+    (rule,) = found["ClusterRole", "", "small"]["rules"]
+    assert rule["resources"] == ["nodes"]
+
+
+def test_whoever_may_view_or_edit_may_do_so_with_the_kinds() -> None:
+    found = objects(manifests(full()))
+    view = found["ClusterRole", "", "bucket-operator-view"]
+    edit = found["ClusterRole", "", "bucket-operator-edit"]
+    assert view["rules"][0]["resources"] == ["buckets", "regions"]
+    assert "create" not in view["rules"][0]["verbs"]
+    assert "create" in edit["rules"][0]["verbs"]
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    assert view["metadata"]["labels"][f"{prefix}view"] == "true"
+    assert edit["metadata"]["labels"][f"{prefix}edit"] == "true"
+    assert edit["metadata"]["labels"][f"{prefix}admin"] == "true"
+
+
+def test_cert_manager_injects_into_all_that_calls_the_operator() -> None:
+    found = objects(manifests(full()))
+    name = "bucket-operator/bucket-operator-webhooks"
+    for key in (
+        ("ValidatingWebhookConfiguration", "", "bucket-operator"),
+        ("MutatingWebhookConfiguration", "", "bucket-operator"),
+        ("CustomResourceDefinition", "", "buckets.example.com"),
+    ):
+        assert found[key]["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] == name
+    region = found["CustomResourceDefinition", "", "regions.example.com"]
+    assert "annotations" not in region["metadata"]
+    certificate = found["Certificate", "bucket-operator", "bucket-operator-webhooks"]
+    assert "bucket-operator-webhooks.bucket-operator.svc" in certificate["spec"]["dnsNames"]
+    pod = found["Deployment", "bucket-operator", "bucket-operator"]["spec"]["template"]["spec"]
+    assert pod["volumes"][1]["secret"]["secretName"] == certificate["spec"]["secretName"]
+
+
+def test_managed_certificates_may_do_what_they_say_they_need() -> None:
+    found = objects(manifests(full(), ManifestOptions(certificates="managed")))
+    certificates = ManagedCertificates(
+        "bucket-operator-webhooks",
+        "bucket-operator-webhooks-tls",
+        namespace="bucket-operator",
+        inject=[
+            (kinds.admissionregistration.v1.MutatingWebhookConfiguration, "bucket-operator"),
+            (kinds.admissionregistration.v1.ValidatingWebhookConfiguration, "bucket-operator"),
+            (kinds.apiextensions.v1.CustomResourceDefinition, "buckets.example.com"),
+        ],
+    )
+    for rules, key in (
+        (certificates.role_rules(), ("Role", "bucket-operator", "bucket-operator")),
+        (certificates.cluster_role_rules(), ("ClusterRole", "", "bucket-operator")),
+    ):
+        for rule in rules:
+            assert rule in found[key]["rules"]
+    certificates.close()
+    assert not any(key[0] == "Certificate" for key in found)
+    pod = found["Deployment", "bucket-operator", "bucket-operator"]["spec"]["template"]["spec"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
+
+
+def test_an_app_with_managed_certificates_needs_no_cert_manager() -> None:
+    certificates = ManagedCertificates("hooks", "hooks-tls", namespace="buckets")
+    app = full(webhook_server=WebhookServerOptions(certificates=certificates))
+    assert "base/certificate.yaml" not in manifests(app)
+    certificates.close()
+
+
+def test_certificates_are_mounted_where_the_app_reads_them() -> None:
+    tls = TLSOptions(cert_file="/run/tls/tls.crt", key_file="/run/tls/tls.key")
+    app = full(webhook_server=WebhookServerOptions(tls=tls))
+    assert container(app)["volumeMounts"][1]["mountPath"] == "/run/tls"
+
+
+def test_without_webhooks_nothing_listens_for_them() -> None:
+    found = objects(manifests(small()))
+    assert not any("Webhook" in kind or kind == "Certificate" for kind, *_ in found)
+    assert "webhooks" not in manifests(small())["base/deployment.yaml"]
+
+
+def test_alerts_are_of_metrics_that_there_are() -> None:
+    texts = manifests(full(), ManifestOptions(certificates="managed"))
+    rules = yaml.safe_load(texts["components/monitoring/prometheus_rule.yaml"])
+    alerts = rules["spec"]["groups"][0]["rules"]
+    assert len(alerts) == len({alert["alert"] for alert in alerts}) == 9
+    documented = (DOCS / "observability.md").read_text()
+    for alert in alerts:
+        for metric in re.findall(r"([a-z_]{3,})\{", alert["expr"]):
+            assert metric == "up" or f"`{metric}`" in documented
+        for label in re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"]):
+            assert re.search(rf"by \([^)]*\b{label}\b", alert["expr"]), alert
+
+
+def test_prometheus_speaks_to_the_metrics_server_as_the_app_wants() -> None:
+    app = App("small", metrics_server=MetricsServerOptions(tls=TLSOptions()))
+    text = manifests(app)["components/monitoring/service_monitor.yaml"]
+    (endpoint,) = yaml.safe_load(text)["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+
+
+def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
+    text = manifests(full(), ManifestOptions(target="buckets:app"))["Dockerfile"]
+    build, final = re.split(r"^FROM .*\n", text, flags=re.MULTILINE)[1:]
+    assert "pip install --target /app . 'appsdk-operator[cli]'" in build
+    assert "RUN" not in final
+    assert "USER 65532:65532" in final
+    for name in ("ENTRYPOINT", "CMD"):
+        (form,) = re.findall(rf"^{name} (.*)$", final, re.MULTILINE)
+        assert isinstance(yaml.safe_load(form), list)
+    context = deployment(full())["spec"]["template"]["spec"]["securityContext"]
+    assert context["runAsUser"] == 65532
+
+
+def test_a_file_is_copied_into_the_image_where_the_command_looks_for_it() -> None:
+    text = manifests(small(), ManifestOptions(target="operators/small.py:app"))["Dockerfile"]
+    assert "COPY operators/small.py /app/operators/small.py" in text
+    assert 'CMD ["run", "operators/small.py:app"]' in text
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"replicas": 0}, "replicas=0: use 1 or more"),
+        ({"namespace": "No_Label"}, "lower-case letters"),
+        ({"image": "two words"}, "is no image"),
+        ({"certificates": "own"}, "use cert-manager, managed, secret"),
+        ({"object_size": -1}, "use 0 or more"),
+    ],
+)
+def test_an_option_that_no_server_takes_is_refused(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        ManifestOptions(**options)
+
+
+TEXTS = st.text(max_size=20) | st.sampled_from(
+    ["{{ x }}", "a: b", "# c", "- d", "yes", "1e3", "two\nlines", "ends\n", " pad", "tab\there\n"]
+)
+# Names of fields and labels.
+KEYS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "Zs"]), max_size=20)
+TREES = st.recursive(
+    TEXTS | st.integers() | st.booleans() | st.none(),
+    lambda inner: (
+        st.lists(inner.filter(lambda each: not isinstance(each, list)), max_size=3)
+        | st.dictionaries(KEYS, inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=25)
+@given(st.dictionaries(KEYS, TREES, min_size=1, max_size=4))
+def test_yaml_is_read_as_it_was_meant(tree: dict[str, Any]) -> None:
+    assert load_yaml(document(tree)) == [tree]
