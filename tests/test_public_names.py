@@ -68,10 +68,10 @@ NAMES = {
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject
         EncodeError FieldError FieldName FieldPath FieldSelection FieldSelector Format
-        Immutable IntOrString IntoObject JsonPatch Kind LabelSelection LabelSelector
+        Immutable Int32 Int64 IntOrString IntoObject JsonPatch Kind LabelSelection LabelSelector
         Lines ListPage ListType MapType MergePatch MetadataOnlyError MutableObject
         OMITTED Object ObjectKey ObjectWrapper OwnerReference Patch PatchError
-        PatchTestFailed PreserveUnknown PrinterColumn Quantity ReadOnlyError Rule
+        PatchTestFailed PreserveUnknown PrinterColumn Quantity ReadOnlyError Rule Schema Time
         Scale Scope SelectorError Spoke StrategicMergePatch Undecodable
         UndecodableEvent Versions WatchEvent WatchEventType WrongKindError
         apply_json_patch apply_merge_patch as_object convert_parts create_merge_patch

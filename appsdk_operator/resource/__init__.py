@@ -87,12 +87,16 @@ from appsdk_operator.resource._schema.markers import Duration as Duration
 from appsdk_operator.resource._schema.markers import EmbeddedObject as EmbeddedObject
 from appsdk_operator.resource._schema.markers import Format as Format
 from appsdk_operator.resource._schema.markers import Immutable as Immutable
+from appsdk_operator.resource._schema.markers import Int32 as Int32
+from appsdk_operator.resource._schema.markers import Int64 as Int64
 from appsdk_operator.resource._schema.markers import IntOrString as IntOrString
 from appsdk_operator.resource._schema.markers import ListType as ListType
 from appsdk_operator.resource._schema.markers import MapType as MapType
 from appsdk_operator.resource._schema.markers import PreserveUnknown as PreserveUnknown
 from appsdk_operator.resource._schema.markers import Quantity as Quantity
 from appsdk_operator.resource._schema.markers import Rule as Rule
+from appsdk_operator.resource._schema.markers import Schema as Schema
+from appsdk_operator.resource._schema.markers import Time as Time
 from appsdk_operator.resource._selectors import FieldSelection as FieldSelection
 from appsdk_operator.resource._selectors import FieldSelector as FieldSelector
 from appsdk_operator.resource._selectors import LabelSelection as LabelSelection
@@ -151,6 +155,8 @@ __all__ = [
     "FieldSelector",
     "Format",
     "Immutable",
+    "Int32",
+    "Int64",
     "IntOrString",
     "IntoObject",
     "JsonPatch",
@@ -177,10 +183,12 @@ __all__ = [
     "ReadOnlyError",
     "Rule",
     "Scale",
+    "Schema",
     "Scope",
     "SelectorError",
     "Spoke",
     "StrategicMergePatch",
+    "Time",
     "Undecodable",
     "UndecodableEvent",
     "Versions",

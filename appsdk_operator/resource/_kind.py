@@ -216,16 +216,35 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         return path
 
     @overload
-    def typed(self, *, spec: type[SpecT], status: type[StatusT]) -> Kind[SpecT, StatusT]: ...
+    def typed(
+        self, *, spec: type[SpecT], status: type[StatusT], rename: Literal["camel"] | None = None
+    ) -> Kind[SpecT, StatusT]: ...
     @overload
-    def typed(self, *, spec: type[SpecT], status: None = None) -> Kind[SpecT, StatusT_co]: ...
+    def typed(
+        self, *, spec: type[SpecT], status: None = None, rename: Literal["camel"] | None = None
+    ) -> Kind[SpecT, StatusT_co]: ...
     @overload
-    def typed(self, *, spec: None = None, status: type[StatusT]) -> Kind[SpecT_co, StatusT]: ...
+    def typed(
+        self, *, spec: None = None, status: type[StatusT], rename: Literal["camel"] | None = None
+    ) -> Kind[SpecT_co, StatusT]: ...
     @overload
-    def typed(self, *, spec: None = None, status: None = None) -> Kind[SpecT_co, StatusT_co]: ...
-    def typed(self, *, spec: Any = None, status: Any = None) -> Kind[Any, Any]:
-        """The same kind, read with other types of spec and status."""
-        return attrs.evolve(self, spec=spec or self.spec, status=status or self.status)
+    def typed(
+        self, *, spec: None = None, status: None = None, rename: Literal["camel"] | None = None
+    ) -> Kind[SpecT_co, StatusT_co]: ...
+    def typed(self, *, spec: Any = None, status: Any = None, rename: Any = None) -> Kind[Any, Any]:
+        """The same kind, read with other types of spec and status.
+
+        Args:
+            spec: the type of the spec; default: that of this kind.
+            status: the type of the status; default: that of this kind.
+            rename: how the fields of these types are called on the wire; default: as this kind.
+        """
+        return attrs.evolve(
+            self,
+            spec=spec or self.spec,
+            status=status or self.status,
+            rename=rename or self.rename,
+        )
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.version}" + (f".{self.group}" if self.group else "")

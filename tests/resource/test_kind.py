@@ -13,7 +13,7 @@ import pytest
 import urllib3.util
 from hypothesis import given, settings
 
-from appsdk_operator.resource import Kind, Scope, custom_resource_definition
+from appsdk_operator.resource import Kind, Object, Scope, custom_resource_definition, kinds
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 POD = Kind(group="", version="v1", kind="Pod")
@@ -305,3 +305,14 @@ def test_an_instance_is_no_type_of_spec_or_status(what: str) -> None:
         Kind(group="", version="v1", kind="Node", **wanted)
     with pytest.raises(TypeError, match=said):
         WIDGET.typed(**wanted)
+
+
+def test_a_kind_can_be_typed_by_classes_with_names_in_pythons_spelling() -> None:
+    @attrs.frozen
+    class Spec:
+        max_size: int
+
+    typed = kinds.apps.v1.Deployment.typed(spec=Spec, rename="camel")
+    found = Object.from_dict(typed, {"metadata": {"name": "web"}, "spec": {"maxSize": 3}})
+    assert found.spec == Spec(max_size=3)
+    assert typed.typed(status=Spec).rename == "camel"

@@ -12,11 +12,15 @@ import pytest
 
 from appsdk_operator.resource import (
     FieldName,
+    Int32,
+    Int64,
     ListType,
     MapType,
     PrinterColumn,
     Rule,
     Scale,
+    Schema,
+    Time,
     Versions,
     custom_resource_definition,
 )
@@ -294,3 +298,27 @@ def test_the_rest_of_a_version_is_options() -> None:
 def test_options_are_checked_when_given(make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make()
+
+
+def test_schema_says_what_no_other_marker_says() -> None:
+    @Schema(minProperties=1, not_={"required": ["name"]})
+    @attrs.frozen
+    class Spec:
+        name: Annotated[str, Schema(pattern="^a", maxLength=3)] = ""
+        count: Int32 = 1
+        big: Int64 = 1
+        since: Annotated[Time | None, Schema(nullable=True)] = None
+
+    spec = schema_of(Spec)
+    assert spec["minProperties"] == 1
+    assert spec["not"] == {"required": ["name"]}
+    fields = spec["properties"]
+    assert fields["name"] == {"type": "string", "pattern": "^a", "maxLength": 3, "default": ""}
+    assert fields["count"] == {"type": "integer", "format": "int32", "default": 1}
+    assert fields["big"]["format"] == "int64"
+    assert fields["since"] == {"type": "string", "format": "date-time", "nullable": True}
+
+
+def test_an_empty_schema_marker_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"give parts of a schema, Schema\(maxLength=63\)"):
+        Schema()

@@ -13,6 +13,8 @@ __all__ = [
     "EmbeddedObject",
     "Format",
     "Immutable",
+    "Int32",
+    "Int64",
     "IntOrString",
     "ListType",
     "MapType",
@@ -20,6 +22,8 @@ __all__ = [
     "PreserveUnknown",
     "Quantity",
     "Rule",
+    "Schema",
+    "Time",
     "markers_of_class",
 ]
 
@@ -104,11 +108,46 @@ class _Pattern(Marker):
         return {"pattern": self.pattern, "x-kubernetes-int-or-string": True}
 
 
+class Schema(Marker):
+    """Parts of a schema by their names in OpenAPI, for what no other annotation says.
+
+    API servers check them; reading an object does not. ``Annotated[str, Schema(maxLength=63)]``,
+    or above a class ``@Schema(minProperties=1)``. A part that Python keeps for itself ends with an
+    underscore: ``not_``.
+
+    Args:
+        **parts: plain JSON values, such as ``pattern``, ``minItems``, ``oneOf``, ``nullable``.
+
+    Raises:
+        ValueError: there is none.
+    """
+
+    def __init__(self, **parts: Any) -> None:
+        if not parts:
+            raise ValueError("Schema() says nothing: give parts of a schema, Schema(maxLength=63)")
+        self._parts = {name.rstrip("_"): value for name, value in parts.items()}
+
+    def schema(self) -> Mapping[str, Any]:
+        return self._parts
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{name}={value!r}' for name, value in self._parts.items())})"
+
+
 IntOrString: TypeAlias = int | str
 """A whole number or a text, such as ``8080`` or ``"25%"`` (``x-kubernetes-int-or-string``)."""
 
 Quantity: TypeAlias = Annotated[int | str, _Pattern(_QUANTITY)]
 """An amount as Kubernetes writes it: ``"500Mi"``, ``"100m"``, ``2``."""
+
+Int32: TypeAlias = Annotated[int, Format("int32")]
+"""A whole number of 32 bits; API servers refuse larger ones."""
+
+Int64: TypeAlias = Annotated[int, Format("int64")]
+"""A whole number of 64 bits; API servers refuse larger ones."""
+
+Time: TypeAlias = Annotated[str, Format("date-time")]
+"""A time as the API has it, ``"2026-01-31T12:00:00Z"``; ``datetime`` is decoded instead."""
 
 Duration: TypeAlias = Annotated[str, Format("duration")]
 """A time span as text, as Kubernetes writes it: ``"1h30m"``."""
