@@ -23,6 +23,8 @@ from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.app._app import App as App
+    from appsdk_operator.app._app import handled_kinds as handled_kinds
+    from appsdk_operator.app._app import observed_manager as observed_manager
     from appsdk_operator.app._permission import Permission as Permission
     from appsdk_operator.app._permission import merged as merged
     from appsdk_operator.app._run import ENVIRONMENT as ENVIRONMENT
@@ -40,6 +42,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
     "app._permission": ("merged",),
+    "app._app": ("handled_kinds", "observed_manager"),
     "app._run": ("ENVIRONMENT", "run_program", "start_logging"),
 }
 

@@ -101,6 +101,7 @@ __all__ = ["App", "AppOptionsDict"]
 
 _log: Final = get_logger("appsdk_operator.app")
 
+Observe: TypeAlias = Callable[[Any, Kind[Any, Any]], Any]
 R = TypeVar("R")
 T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
 EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], Iterable[Request]]
@@ -908,7 +909,7 @@ class App:
         self,
         server: ClientConfig | ClientLike,
         options: ManagerOptionsDict,
-        observe: Callable[[Any, Kind[Any, Any]], Any] | None = None,
+        observe: Observe | None = None,
     ) -> Manager:
         self._is_in_use = True
         assembly = Assembly(
@@ -1012,6 +1013,28 @@ class App:
 
     def _check_webhooks(self, **declared: Any) -> None:
         add_webhooks(Webhooks(metrics=Metrics()), Declarations(**declared))
+
+
+def handled_kinds(app: App) -> tuple[Kind[Any, Any], ...]:
+    """The kinds that functions of the App handle, in the order of their declaration."""
+    return tuple(app._declared.handled)  # noqa: SLF001 - of this module
+
+
+def observed_manager(
+    app: App,
+    server: ClientConfig | ClientLike,
+    observe: Observe,
+    **options: Unpack[ManagerOptionsDict],
+) -> Manager:
+    """The App's manager, with each of its watchers and reconcilers wrapped by ``observe``.
+
+    Args:
+        app: the App.
+        server: as for :meth:`App.manager`.
+        observe: returns the wrapper, given the watcher or reconciler and its kind.
+        options: as for :meth:`App.manager`.
+    """
+    return app._assembled(server, options, observe)  # noqa: SLF001 - of this module
 
 
 _HANDLING = (Handler, Watched, Reconciling, Timer, Defaulter, Validator)

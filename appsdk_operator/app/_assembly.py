@@ -119,7 +119,7 @@ class Assembly:
     options: ManagerOptions
     watchers: WatcherOptions
     observe: Observe
-    """Wraps each watcher and reconciler, given the kind that it is called for."""
+    """Wraps each watcher and reconciler, but no timer, given the kind that it is called for."""
 
 
 def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Manager, AppManager]:
@@ -287,9 +287,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
         return again
 
     reconcile = as_reconciler(manager.client, declared.kind, call)
-    builder.for_(declared.kind, predicates=[_IS_NEW]).complete(
-        assembly.observe(reconcile, declared.kind)
-    )
+    builder.for_(declared.kind, predicates=[_IS_NEW]).complete(reconcile)
 
 
 _FOREVER: Final = 1e9

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from appsdk_operator.app import App
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.histories import Step, histories, play
 from appsdk_operator.testing._world.promises import (
     FinalizerChecker,
@@ -169,8 +171,8 @@ class _OperatorCheck:
 
 
 def check_operator(
-    make: Callable[[Replica], Any],
-    kind: Kind,
+    make: Callable[[Replica], Any] | App,
+    kind: Kind | None = None,
     *,
     specs: SearchStrategy[Any] | None = None,
     statuses: SearchStrategy[Any] | None = None,
@@ -204,7 +206,8 @@ def check_operator(
         make: makes the operator of a process, see :class:`World`; called for each process, so that
             the operator's memory is lost in a crash. State outside of the cluster survives crashes
             and must be new for each history: keep it in ``replica.world.elsewhere``.
-        kind: the kind that the operator manages.
+            Or the operator as an :class:`~appsdk_operator.app.App`.
+        kind: the kind that the operator manages; default: the first that the App handles.
         specs: the specs of objects; default: from the kind's schema, see :func:`specs`. Give them
             where the schema says too little, for example that a string is a quantity.
         statuses: the statuses that other clients write; default: none.
@@ -237,6 +240,12 @@ def check_operator(
         ValueError: ``leader_election`` for an operator with its own ``run``, a malformed finalizer,
             or the server refused all specs.
     """
+    if isinstance(make, App):
+        kind = kind or kind_of(make)
+        crds = [*definitions_of(make), *crds]
+        make, leader_election = maker_of(make, leader_election=leader_election), False
+    if kind is None:
+        raise TypeError("give check_operator(make, kind) the kind that the operator manages")
     case = _OperatorCheck(
         make=make,
         kind=kind,

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, final
 import attrs
 
 from appsdk_operator.apiserver import FaultRule, Route, parse_path
+from appsdk_operator.app import App
 from appsdk_operator.client import Client, ClientConfig, ConnectionLost, MergePatch, NotFound
 from appsdk_operator.resource import (
     Kind,
@@ -26,6 +27,7 @@ from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._memory.connection import MemoryConnection
 from appsdk_operator.testing._memory.server import MemoryServer
+from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.journal import Entry, Journal, story_of
 from appsdk_operator.testing._world.recording import CallRecorder, recorded
 from appsdk_operator.testing._world.runnable import as_runnable
@@ -73,13 +75,16 @@ class World:
 
     Args:
         kind: the kind that the operator manages; its CRD is installed unless it is a built-in kind.
-        make: makes the operator of a replica, again after each crash and restart: a watcher or a
-            reconciler, or several, called in that order for each event; or an object with
-            ``run(stop)`` that uses ``replica.clock`` and ``replica.config`` or ``replica.client``.
+            Or the operator as an :class:`~appsdk_operator.app.App`: then it is the first kind that
+            the App handles, and the CRDs are the App's.
+        make: an App, for another one of its kinds; or what makes the operator of a replica, again
+            after each crash and restart: a watcher or a reconciler, or several, called in that
+            order for each event; or an object with ``run(stop)`` that uses ``replica.clock`` and
+            ``replica.config`` or ``replica.client``.
         replicas: the number of replicas; default 1.
         leader_election: whether the watchers or reconcilers that ``make`` returns run on the
             leader only; default: on all replicas. A manager that ``make`` returns has its own
-            ``leader_election=``.
+            ``leader_election=``; that of an App stays.
         seed: of jitter, uids, and the choice of the next thread; default 0: threads go on in the
             order in which they became ready.
         crds: further CustomResourceDefinitions, or the one of ``kind``.
@@ -87,8 +92,8 @@ class World:
 
     def __init__(
         self,
-        kind: Kind,
-        make: Callable[[Replica], Any],
+        kind: Kind | App,
+        make: Callable[[Replica], Any] | App | None = None,
         *,
         replicas: int = 1,
         leader_election: bool = False,
@@ -96,7 +101,15 @@ class World:
         crds: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         """See the class."""
-        self.kind = kind
+        if isinstance(kind, App):
+            app, kind = kind, kind_of(kind)
+            make = app
+        if isinstance(make, App):
+            crds = [*definitions_of(make), *crds]
+            make, leader_election = maker_of(make, leader_election=leader_election), False
+        if make is None:
+            raise TypeError("give World(kind, make) what makes the operator, or an App")
+        self.kind: Kind = kind
         self.clock: ManualClock = ManualClock(seed=seed)
         self.journal: Journal = Journal()
         self.fates: list[str] = []

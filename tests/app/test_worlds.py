@@ -1,0 +1,137 @@
+"""An App in a World, and in the property test of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator import kinds
+from appsdk_operator.app import App
+from appsdk_operator.client import AlreadyExists, NotFound
+from appsdk_operator.controllers import Request, set_controller_reference
+from appsdk_operator.manager import LeaderElection, MetricsServerOptions
+from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.testing import BrokenPromise, World, check_operator
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+
+
+@attrs.frozen
+class BucketSpec:
+    """What a user wants."""
+
+    size: int = 0
+
+
+BUCKET = Kind(group="example.com", version="v1", kind="Bucket", spec=BucketSpec)
+
+
+def storage_operator(storage: Callable[[], dict[str, int]], **options: Any) -> App:
+    """Keeps the buckets' sizes outside of the cluster."""
+    app = App("bucket-operator", **options)
+
+    @app.on_add(BUCKET)
+    @app.on_sync(BUCKET)
+    def make(bucket: Object[BucketSpec]) -> None:
+        storage()[bucket.uid] = bucket.spec.size
+
+    @app.on_update(BUCKET)
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        storage()[new.uid] = new.spec.size
+
+    @app.on_delete(BUCKET)
+    def remove(bucket: Object[BucketSpec]) -> None:
+        storage().pop(bucket.uid, None)
+
+    return app
+
+
+def test_a_world_runs_an_app_with_its_first_kind_and_its_crds() -> None:
+    storage: dict[str, int] = {}
+    app = storage_operator(lambda: storage)
+    calls: list[str] = []
+    app.every(3600, BUCKET)(lambda bucket: calls.append(bucket.name))
+    with World(app) as world:
+        assert world.kind == BUCKET
+        world.create("a", {"size": 3})
+        world.settle()
+        assert list(storage.values()) == [3]
+        world.run(2 * 3600)
+        assert calls == ["a"] * 3
+        world.delete("a")
+        world.settle()
+    assert storage == {}
+
+
+def test_a_world_elects_a_leader_among_the_replicas_of_an_app_and_opens_no_port() -> None:
+    storage: dict[str, int] = {}
+    app = storage_operator(
+        lambda: storage,
+        leader_election=LeaderElection(id="buckets", release_on_cancel=True),
+        metrics_server=MetricsServerOptions(address="192.0.2.1:1"),
+    )
+    app.validate(BUCKET)(lambda bucket: None)
+    with World(BUCKET, app, replicas=2) as world:
+        world.create("a", {"size": 3})
+        world.settle()
+        assert list(storage.values()) == [3]
+        world.crash(0)
+        world.create("b", {"size": 4})
+        world.settle()
+        assert sorted(storage.values()) == [3, 4]
+
+
+def test_the_promises_of_an_app_are_checked() -> None:
+    storage: dict[str, int] = {}  # by uid, which differ in all histories
+    app = storage_operator(lambda: storage)
+
+    def is_stored(world: World) -> None:
+        for bucket in world.client.list(BUCKET):
+            assert storage.get(bucket.uid) == bucket.spec.size
+
+    check_operator(
+        app,
+        at_rest=is_stored,
+        cleaned_up=lambda _, bucket: bucket.uid not in storage,
+        max_examples=5,
+        seed=1,
+    )
+
+
+def test_an_app_that_forgets_what_it_made_is_found_out() -> None:
+    app = App("bucket-operator")
+
+    @app.reconciler(BUCKET, owns=[CONFIG_MAP])
+    def reconcile(request: Request) -> None:
+        try:
+            bucket = app.live_client.get(BUCKET, request.name, namespace=request.namespace)
+        except NotFound:
+            return
+        draft = MutableObject.new(CONFIG_MAP, request.name, namespace=request.namespace)
+        draft["data"] = {"size": str(bucket.spec.size)}
+        set_controller_reference(bucket, draft)
+        try:
+            app.client.create(draft)
+        except AlreadyExists:
+            return  # although the size may be another one
+
+    def shows_its_size(world: World) -> None:
+        for bucket in world.client.list(BUCKET):
+            made = world.client.get(CONFIG_MAP, bucket.name, namespace=bucket.namespace)
+            assert made["data"]["size"] == str(bucket.spec.size)
+
+    replay = ["create a {}", "wait 0", 'spec a {"size": 1}']
+    with pytest.raises(BrokenPromise, match=r"reconciles a: creates configmaps a \(409\)"):
+        check_operator(app, BUCKET, at_rest=shows_its_size, replay=replay)
+
+
+def test_a_world_needs_a_kind_or_an_app() -> None:
+    with pytest.raises(ValueError, match="handles no kind"):
+        World(App("empty"))
+    with pytest.raises(TypeError, match="or an App"):
+        World(BUCKET)
+    with pytest.raises(TypeError, match="the kind"):
+        check_operator(lambda replica: None)
