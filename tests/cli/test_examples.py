@@ -18,7 +18,7 @@ import attrs
 import click
 import pytest
 
-from appsdk_operator import Kind, custom_resource_definition
+from appsdk_operator import Kind, cli, custom_resource_definition
 from appsdk_operator.cli import _frame
 
 pytestmark = pytest.mark.programs
@@ -58,11 +58,19 @@ def app_and_release(folder: Path) -> None:
     (folder / "released.yaml").write_text(custom_resource_definition(widget).to_yaml())
 
 
+def project(folder: Path) -> None:
+    """A project with a kind."""
+    words = "init bucket-operator --group storage.example.com --kind Bucket -o"
+    assert cli.main([*words.split(), str(folder)]) == 0
+
+
 PREPARED: dict[str, Callable[[Path], None]] = {
+    "add": project,
     "apiserver": crds,
     "crds": app_and_release,
     "manifests": operator,
     "run": operator,
+    "update": project,
 }
 
 

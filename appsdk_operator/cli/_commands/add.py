@@ -1,0 +1,37 @@
+"""Add a kind, a webhook or a controller to a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appsdk_operator.cli import _frame
+
+
+@_frame.command(
+    "add",
+    examples=(
+        "appsdk-operator add kind Volume --version v1",
+        "appsdk-operator add webhook Bucket",
+        "appsdk-operator add controller Deployment",
+    ),
+)
+@click.argument("part", type=click.Choice(["kind", "webhook", "controller"]))
+@click.argument("kind")
+@click.option("--version", default="v1alpha1", help="Version of a new kind.")
+def command(part: Any, kind: str, version: str) -> int:
+    """Add a kind, a webhook or a controller for KIND to the project in the current folder.
+
+    \b
+    kind        typed classes, a reconciler, and their tests
+    webhook     defaults and validation for a kind of the project
+    controller  a reconciler for a kind of the project or of Kubernetes
+
+    What you edited stays: new lines of the scaffold are merged into your files. The exit status is
+    1 if that is not possible for a file; the new text is beside it then, as NAME.new.
+    """
+    from appsdk_operator.cli._scaffold.project import change
+
+    return change(Path(), lambda answers: answers.added(kind, part, version))

@@ -1,0 +1,49 @@
+"""Make the project of a new operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from appsdk_operator.cli import _frame
+
+
+@_frame.command(
+    "init",
+    examples=(
+        "appsdk-operator init bucket-operator --group storage.example.com --kind Bucket",
+        "appsdk-operator init bucket-operator --group storage.example.com",
+    ),
+)
+@click.argument("name")
+@click.option("--group", required=True, help="API group of its kinds, such as storage.example.com.")
+@click.option("--kind", help="A first kind, such as Bucket; 'add kind' adds others.")
+@click.option("--version", default="v1alpha1", help="Version of that kind.")
+@click.option("-o", "--output", metavar="FOLDER", help="Folder of the project; default: its name.")
+def command(name: str, group: str, kind: str | None, version: str, output: str | None) -> int:
+    """Make the project of an operator in the folder NAME.
+
+    It has a package with an App, a typed kind and its reconciler, tests with a property test, a
+    Dockerfile, a workflow of GitHub Actions and a page of documentation. Its checks pass as it is.
+
+    The folder may have files already: none is overwritten.
+    """
+    from appsdk_operator.cli._scaffold.answers import Answers
+    from appsdk_operator.cli._scaffold.project import checked, write
+
+    folder = Path(output or name)
+    if checked(Answers.load, folder) is not None:
+        raise click.ClickException(
+            f"{folder} has a project already: use 'appsdk-operator add' and 'update' there"
+        )
+    answers = checked(Answers, name, group)
+    if kind is not None and answers is not None:
+        answers = checked(answers.added, kind, "kind", version)
+    assert answers is not None
+    status = write(folder, answers)
+    click.echo(
+        f"\ncd {folder}, install it with: pip install -e . --group dev, and test it with: pytest\n"
+        "README.md says how to run it and what to do next"
+    )
+    return status

@@ -1,0 +1,30 @@
+"""Bring a project to the current templates."""
+
+from __future__ import annotations
+
+import click
+
+from appsdk_operator.cli import _frame
+
+
+@_frame.command(
+    "update",
+    examples=("appsdk-operator update", "appsdk-operator update --check"),
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file is not current.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written.")
+def command(check: bool, dry_run: bool) -> int:
+    """Bring the project in the current folder to the templates of this version of the kit.
+
+    What you edited stays: what changed in the templates is merged into your files. The exit status
+    is 1 if that is not possible for a file; the new text is beside it then, as NAME.new. Take over
+    what you want, and delete it.
+    """
+    from pathlib import Path
+
+    from appsdk_operator.cli._output import Output
+    from appsdk_operator.cli._scaffold.project import answers_of
+    from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
+
+    texts = texts_of(answers_of(Path()))
+    return Output(".", check=check, dry_run=dry_run).deliver(texts, GENERATOR)

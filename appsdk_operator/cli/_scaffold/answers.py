@@ -1,0 +1,198 @@
+"""What a project was made with: its name, its group, and what was added."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import attrs
+
+from appsdk_operator.resource import kinds
+from appsdk_operator.runtime import check_operator_name
+
+__all__ = ["PARTS", "Answers", "Part", "Resource"]
+
+Part = Literal["kind", "webhook", "controller"]
+PARTS: Final[tuple[Part, ...]] = ("kind", "webhook", "controller")
+_FILE: Final = ".appsdk-operator/scaffold.json"
+_VERSION: Final = 1
+
+
+def _parts(given: Iterable[str]) -> tuple[Part, ...]:
+    """Parts in their usual order.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    wanted = set(given)
+    if not wanted <= set(PARTS):
+        raise ValueError(f"{sorted(wanted)}: there are {', '.join(PARTS)}")
+    return tuple(each for each in PARTS if each in wanted)
+
+
+@attrs.frozen
+class Resource:
+    """A kind of which the project has something."""
+
+    kind: str
+    """Such as ``Bucket``."""
+    version: str
+    """Such as ``v1alpha1``."""
+    parts: tuple[Part, ...] = attrs.field(converter=_parts)
+    """What the project has of it."""
+    builtin: str = ""
+    """Where a kind of Kubernetes is in :mod:`appsdk_operator.kinds`: ``apps.v1.Deployment``."""
+
+    def has(self, part: Part) -> bool:
+        """Whether the project has this of it."""
+        return part in self.parts
+
+    @property
+    def module(self) -> str:
+        """The name of its module: ``ephemeral_volume_claim``."""
+        return _snake(self.kind)
+
+    @property
+    def constant(self) -> str:
+        """The name of its Kind: ``EPHEMERAL_VOLUME_CLAIM``."""
+        return self.module.upper()
+
+
+@attrs.frozen
+class Answers:
+    """What a project was made with; written beside it, so that it can be made again.
+
+    Raises:
+        ValueError: a name cannot be used; the text says which do.
+    """
+
+    name: str
+    group: str
+    resources: tuple[Resource, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Check each name."""
+        check_operator_name(self.name)
+        package = self.package
+        if (
+            not package.isidentifier()
+            or keyword.iskeyword(package)
+            or package in (*sys.stdlib_module_names, "appsdk_operator", "tests", "docs", "deploy")
+        ):
+            raise ValueError(
+                f"{self.name!r} gives the package {package!r}, which cannot be imported: give "
+                "another name, such as bucket-operator"
+            )
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", self.group) or "." not in self.group:
+            raise ValueError(
+                f"group={self.group!r}: give a name of DNS with a dot, such as storage.example.com"
+            )
+        for resource in self.resources:
+            _check_kind(resource, package)
+
+    @property
+    def package(self) -> str:
+        """The name of the Python package."""
+        return self.name.replace("-", "_")
+
+    def resource(self, kind: str) -> Resource | None:
+        """What the project has of a kind."""
+        return next((each for each in self.resources if each.kind == kind), None)
+
+    def added(self, kind: str, part: Part, version: str = "v1alpha1") -> Self:
+        """The answers of the same project with one part more.
+
+        Raises:
+            ValueError: the project has it already, or has not what it needs.
+        """
+        present = self.resource(kind)
+        if present is not None and present.has(part):
+            raise ValueError(f"the project has a {part} of {kind} already")
+        if part == "kind":
+            if present is not None:
+                raise ValueError(f"{kind} is a kind of Kubernetes: give another name")
+            return attrs.evolve(self, resources=(*self.resources, Resource(kind, version, (part,))))
+        if present is None and part == "controller":
+            builtin = _builtin(kind)
+            present = Resource(kind, builtin.split(".")[1], (), builtin)
+        if present is None or (part == "webhook" and not present.has("kind")):
+            raise ValueError(
+                f"the project has no kind {kind}: add it first, with "
+                f"appsdk-operator add kind {kind}"
+            )
+        others = {each.kind: each for each in self.resources}
+        others[kind] = attrs.evolve(present, parts=(*present.parts, part))
+        return attrs.evolve(self, resources=tuple(others.values()))
+
+    def save(self, folder: Path) -> None:
+        """Write them into the project."""
+        path = folder / _FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"format": _VERSION, **attrs.asdict(self)}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Those of a project; None if there is none.
+
+        Raises:
+            ValueError: the file cannot be used.
+        """
+        path = folder / _FILE
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != _VERSION:
+                raise ValueError("it is of another version of the kit: upgrade appsdk-operator")
+            resources = tuple(Resource(**each) for each in content["resources"])
+            return cls(content["name"], content["group"], resources)
+        except FileNotFoundError:
+            return None
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def _check_kind(resource: Resource, package: str) -> None:
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,40}", resource.kind):
+        raise ValueError(
+            f"kind={resource.kind!r}: give a name in camel case of at most 41 letters and digits, "
+            "such as Bucket"
+        )
+    if not re.fullmatch(r"v[1-9]\d*((alpha|beta)[1-9]\d*)?", resource.version):
+        raise ValueError(f"version={resource.version!r}: give one such as v1alpha1, v1beta1 or v1")
+    if resource.module in ("app", package) or keyword.iskeyword(resource.module):
+        raise ValueError(
+            f"kind={resource.kind!r}: its module would hide another; give another name"
+        )
+
+
+def _builtin(kind: str) -> str:
+    """Where a kind of Kubernetes is.
+
+    Raises:
+        ValueError: there is no such kind, or it cannot be watched.
+    """
+    found = {
+        (each.kind.group, each.kind.version): each.kind
+        for each in kinds.builtin_kinds()
+        if each.kind.kind == kind and "watch" in each.verbs
+    }
+    stable = [place for place in found if re.fullmatch(r"v\d+", place[1])] or list(found)
+    # Events are in two groups; the older one is a copy.
+    stable.sort(key=lambda place: (place[0] == "", place))
+    if not stable:
+        raise ValueError(
+            f"neither the project nor Kubernetes has a kind {kind}: add it first, with "
+            f"appsdk-operator add kind {kind}"
+        )
+    group, version = stable[0]
+    return f"{(group or 'core').partition('.')[0]}.{version}.{kind}"
+
+
+def _snake(name: str) -> str:
+    """``HTTPRoute`` → ``http_route``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,193 @@
+"""The project that init makes: what is in it, what add and update do to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appsdk_operator import cli
+
+INIT = ["init", "bucket-operator", "--group", "storage.example.com", "--kind", "Bucket"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one kind; the current folder."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(INIT) == 0
+    project = tmp_path / "bucket-operator"
+    monkeypatch.chdir(project)
+    return project
+
+
+def files(folder: Path) -> set[str]:
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {path.as_posix() for path in paths if path.parts[0] != ".appsdk-operator"}
+
+
+def test_init_makes_a_whole_project(folder: Path) -> None:
+    assert files(folder) == {
+        ".dockerignore",
+        ".github/workflows/ci.yaml",
+        ".gitignore",
+        "Dockerfile",
+        "README.md",
+        "bucket_operator/__init__.py",
+        "bucket_operator/__main__.py",
+        "bucket_operator/app.py",
+        "bucket_operator/bucket.py",
+        "docs/index.md",
+        "pyproject.toml",
+        "tests/conftest.py",
+        "tests/test_app.py",
+        "tests/test_bucket.py",
+    }
+    for name in files(folder):
+        text = (folder / name).read_text()
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+        assert "{{" not in text.replace("${{", "")
+
+
+def test_a_project_is_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*INIT, "-o", "."]) == 1
+    assert "use 'appsdk-operator add'" in capsys.readouterr().err
+
+
+def test_the_same_words_make_the_same_project(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*INIT, "-o", "again"]) == 0
+    assert files(folder) == files(tmp_path / "again")
+    for name in files(folder):
+        assert (folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_what_was_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text("mine\n")
+    assert cli.main([*INIT, "-o", "."]) == 1
+    assert (tmp_path / "README.md").read_text() == "mine\n"
+    assert "# bucket-operator" in (tmp_path / "README.md.new").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Bucket"], "lower-case"),
+        (["secrets"], "cannot be imported"),
+        (["class"], "cannot be imported"),
+        (["1st-operator"], "cannot be imported"),
+        (["b", "--group", "example"], "with a dot"),
+        (["b", "--kind", "bucket"], "camel case"),
+        (["b", "--kind", "App"], "would hide another"),
+        (["b", "--kind", "Bucket", "--version", "one"], "version"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused_with_one_that_can(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    group = [] if "--group" in words else ["--group", "a.example.com"]
+    assert cli.main(["init", *words, *group]) == 1
+    assert said in capsys.readouterr().err
+    assert files(tmp_path) == set()
+
+
+def test_add_leaves_edits_and_adds_its_lines(folder: Path) -> None:
+    package = folder / "bucket_operator"
+    mine = '"""The operator bucket-operator; it is mine."""\n'
+    text = (package / "__init__.py").read_text()
+    (package / "__init__.py").write_text(mine + text.partition("\n")[2])
+    (package / "bucket.py").write_text("# all mine\n")
+    assert cli.main(["add", "kind", "Volume", "--version", "v1"]) == 0
+    merged = (package / "__init__.py").read_text()
+    assert merged.startswith(mine)
+    assert "from bucket_operator import volume as volume\n" in merged
+    assert (package / "bucket.py").read_text() == "# all mine\n"
+    assert 'version="v1",' in (package / "volume.py").read_text()
+    assert (folder / "tests/test_volume.py").exists()
+
+
+def test_add_has_a_webhook_and_a_controller_too(folder: Path) -> None:
+    for words in (["webhook", "Bucket"], ["controller", "Bucket"], ["controller", "Deployment"]):
+        assert cli.main(["add", *words]) == 0
+    made = {path for path in files(folder) if "webhooks" in path or "controller" in path}
+    assert made == {
+        "bucket_operator/bucket_controller.py",
+        "bucket_operator/bucket_webhooks.py",
+        "bucket_operator/deployment_controller.py",
+        "tests/test_bucket_controller.py",
+        "tests/test_bucket_webhooks.py",
+        "tests/test_deployment_controller.py",
+    }
+    assert (
+        "kinds.apps.v1.Deployment"
+        in (folder / "bucket_operator/deployment_controller.py").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["kind", "Bucket"], "has a kind of Bucket already"),
+        (["webhook", "Volume"], "add kind Volume"),
+        (["controller", "Volume"], "neither the project nor Kubernetes has a kind Volume"),
+        (["controller", "TokenReview"], "neither the project nor Kubernetes"),
+    ],
+)
+def test_add_refuses_what_it_cannot_do(
+    folder: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(folder)
+    assert cli.main(["add", *words]) == 1
+    assert said in capsys.readouterr().err
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("words", [["add", "kind", "Volume"], ["update"]])
+def test_a_folder_without_a_project_is_refused(
+    tmp_path: Path,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 1
+    assert "is no project of appsdk-operator" in capsys.readouterr().err
+
+
+def test_update_merges_what_changed_in_a_template_into_an_edited_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, base = folder / "Dockerfile", folder / ".appsdk-operator/scaffold/Dockerfile.base"
+    current = file.read_text()
+    older = current.replace("USER 65532:65532\n", "")
+    base.write_text(older)
+    file.write_text(older.replace("FROM python:3.13-slim AS", "FROM python:3.12-slim AS"))
+    assert cli.main(["update", "--check"]) == 1
+    assert cli.main(["update", "--dry-run"]) == 0
+    assert "merged    Dockerfile" in capsys.readouterr().out
+    assert cli.main(["update"]) == 0
+    assert file.read_text() == current.replace("3.13-slim AS", "3.12-slim AS")
+    assert cli.main(["update", "--check"]) == 0
+
+
+def test_a_project_of_a_later_kit_is_not_touched(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / ".appsdk-operator/scaffold.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "format": 2}))
+    assert cli.main(["update"]) == 1
+    assert "upgrade appsdk-operator" in capsys.readouterr().err
+    path.write_text("{")
+    assert cli.main(["update"]) == 1
+    assert "scaffold.json" in capsys.readouterr().err

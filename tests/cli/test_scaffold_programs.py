@@ -1,0 +1,120 @@
+"""A project as it is made passes its own checks, and runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from appsdk_operator import Client, MutableObject, custom_resource_definition
+from appsdk_operator.controllers import wait_for
+from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import system_clock
+from appsdk_operator.testing import APIServer
+
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+
+SCRIPTS = Path(sys.executable).parent
+BUCKET = Kind(group="storage.example.com", version="v1alpha1", kind="Bucket")
+INIT = "appsdk-operator init bucket-operator --group storage.example.com"
+ADDED = [
+    "kind EphemeralVolumeClaim",
+    "kind Account",  # comes before "app" in the alphabet
+    "webhook Bucket",
+    "controller Bucket",
+    "controller StatefulSet",
+    "controller Namespace",
+]
+CHECKS = ["ruff format --check .", "ruff check .", "mypy", f"pyright --pythonpath {sys.executable}"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., str]:
+    """Run a command in a folder below the test's; it has to succeed."""
+
+    def run(line: str, folder: str = ".") -> str:
+        done = subprocess.run(
+            line.split(),
+            cwd=tmp_path / folder,
+            env=environment(tmp_path),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    # Programs of the tests' environment; nothing is installed.
+    path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: v for name, v in os.environ.items() if not name.startswith(("KUBE", "PYTEST"))}
+    return {**kept, "PATH": path, "HOME": str(home), **more}
+
+
+def test_a_whole_project_passes_its_own_checks_as_it_is_made(shell: Callable[..., str]) -> None:
+    shell(f"{INIT} --kind Bucket")
+    for words in ADDED:
+        shell(f"appsdk-operator add {words}", "bucket-operator")
+    for check in CHECKS:
+        shell(check, "bucket-operator")
+    said = shell("python -m pytest -q -p no:cacheprovider", "bucket-operator")
+    assert " passed" in said
+    assert "failed" not in said
+
+
+def test_a_project_without_a_kind_passes_its_own_checks(shell: Callable[..., str]) -> None:
+    shell(INIT)
+    for check in CHECKS:
+        shell(check, "bucket-operator")
+    shell("python -m pytest -q -p no:cacheprovider", "bucket-operator")
+
+
+def test_two_minutes_lead_to_a_passing_test_and_an_operator_that_works(
+    shell: Callable[..., str], tmp_path: Path
+) -> None:
+    began = system_clock.monotonic()
+    shell(f"{INIT} --kind Bucket")
+    shell("python -m pytest -q -p no:cacheprovider", "bucket-operator")
+    with APIServer(crds=[custom_resource_definition(BUCKET)]) as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        variables = {
+            "KUBECONFIG": str(tmp_path / "kubeconfig"),
+            "APPSDK_LEADER_ELECTION": "false",
+            # Any free ports: other tests have programs, too.
+            "APPSDK_METRICS_ADDRESS": "0",
+            "APPSDK_PROBE_ADDRESS": "0",
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", "bucket_operator"],
+            cwd=tmp_path / "bucket-operator",
+            env=environment(tmp_path, **variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as operator:
+            try:
+                with Client(server.client_config()) as client:
+                    spec = {"size": 3}
+                    client.create(MutableObject.new(BUCKET, "a", namespace="default", spec=spec))
+                    wait_for(
+                        client,
+                        BUCKET,
+                        "a",
+                        lambda obj: obj.status == {"ready": True, "size": 3},
+                        namespace="default",
+                        timeout=60.0,
+                    )
+                operator.send_signal(signal.SIGTERM)
+                said, _ = operator.communicate(timeout=60)
+            finally:
+                operator.kill()
+    assert operator.returncode == 0, said
+    assert system_clock.monotonic() - began < 120
