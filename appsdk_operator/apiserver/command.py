@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -84,8 +85,12 @@ def serve(
     try:
         if kubeconfig:
             server.write_kubeconfig(kubeconfig)
-        _print(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
-        (until or _wait_for_signal)(server)
+        with contextlib.nullcontext() if until else _stop_signal() as stop:
+            _print(sys.stdout, f"serving on {server.url}; stop with Ctrl-C")
+            if until:
+                until(server)
+            elif stop:
+                stop.wait()
     finally:
         server.stop()
     return 0
@@ -157,12 +162,14 @@ def _definitions(path: Path) -> Iterator[Any]:
                 yield document
 
 
-def _wait_for_signal(_server: APIServer) -> None:
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[StopSignal]:
+    """A stop signal that SIGINT and SIGTERM set while the block lasts."""
     stop = StopSignal()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
     try:
-        stop.wait()
+        yield stop
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
