@@ -15,7 +15,8 @@ An object that could not be converted back has its whole parts there, as cluster
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -43,6 +44,7 @@ MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """The keys and values of all annotations of an object, as API servers accept them."""
 
 _LONG: Final = 32 * 1024
+_OF_NO_TYPE: Final = object()
 _DEEPEST: Final = 32
 """Levels of objects of which the annotation has the fields that differ."""
 
@@ -218,21 +220,51 @@ def _is_same(view: Any, before: Any, back: Any, rename: str | None) -> bool:
         other = _codec.to_builtins(convert(back, view), rename)
     except (*_codec.DECODE_ERRORS, TypeError):
         return False
-    return _equal(one, other) and _is_part(before, one)
+    return _equal(one, other) and all(
+        path is not None and _is_known(view, before, path) for path in _absent_fields(before, one)
+    )
 
 
-def _is_part(part: Any, whole: Any) -> bool:
-    """Whether all fields in ``part`` are in ``whole``."""
-    pending = [(part, whole)]
+_Path = tuple[str | int, ...]
+
+
+def _absent_fields(value: Any, read: Any) -> Iterator[_Path | None]:
+    """The paths of fields in ``value`` that are not in ``read``, which a type has made of it.
+
+    None stands for an object that the type has made something else of.
+    """
+    pending: list[tuple[_Path, Any, Any]] = [((), value, read)]
     while pending:
-        one, other = pending.pop()
-        if isinstance(one, dict):
-            if not isinstance(other, dict) or not one.keys() <= other.keys():
-                return False
-            pending.extend((one[key], other[key]) for key in one)
+        path, one, other = pending.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            for key, item in one.items():
+                if key in other:
+                    pending.append(((*path, key), item, other[key]))
+                else:
+                    yield (*path, key)
+        elif isinstance(one, dict):
+            yield None
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-            pending.extend(zip(one, other, strict=True))
-    return True
+            for index, (item, counterpart) in enumerate(zip(one, other, strict=True)):
+                pending.append(((*path, index), item, counterpart))
+
+
+def _is_known(view: Any, value: Any, path: _Path) -> bool:
+    """Whether the type knows the field, and leaves it out only because it has the default.
+
+    It does if it takes no value at all there.
+    """
+    changed: Any = copy.copy(value)
+    place = changed
+    for step in path[:-1]:
+        place[step] = copy.copy(place[step])
+        place = place[step]
+    place[path[-1]] = _OF_NO_TYPE
+    try:
+        convert(changed, view)
+    except (*_codec.DECODE_ERRORS, TypeError):
+        return True
+    return False
 
 
 def _equal(one: Any, other: Any) -> bool:

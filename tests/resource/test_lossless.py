@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from appsdk_operator.resource import ConversionError, Kind, MutableObject, Object, Versions
+from appsdk_operator.resource import (
+    ConversionError,
+    Kind,
+    MutableObject,
+    Object,
+    Versions,
+    convert_parts,
+)
 from tests.resource.version_kinds import (
     GROUP,
     V1,
@@ -78,6 +86,49 @@ def test_an_object_that_loses_nothing_has_no_annotation() -> None:
     for spec in ({"size": 3, "range": {"low": 1, "high": 2}, "note": ""}, {"size": 1}, {}):
         old = widgets().convert(widget(V1, spec, annotations={"a": "b"}), V1Alpha1)
         assert old.annotations == {"a": "b"}, "defaults that are written out are no loss"
+
+
+class Sparse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Leaves its defaults out when it is written."""
+
+    free_text: str = "none"
+    labels: dict[str, str] = {}
+    anything: Any = 5
+    nested: Sparse | None = None
+    items: list[Sparse] = []
+
+
+DENSE_OLD, DENSE_HUB = OLD.typed(spec=Sparse), HUB.typed(spec=Sparse)
+SPARSE = Versions(DENSE_HUB).older(
+    DENSE_OLD,
+    up=convert_parts(spec=lambda spec: spec),
+    down=convert_parts(spec=lambda spec: spec),
+    lossless=True,
+)
+
+
+def test_defaults_that_the_type_leaves_out_are_no_loss() -> None:
+    filled = {"freeText": "none", "labels": {}}
+    spec = {**filled, "nested": {**filled, "nested": None}, "items": [filled, {}, filled]}
+    assert SPARSE.convert(widget(DENSE_HUB, spec), DENSE_OLD).annotations == {}
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"free_text": "none"},
+        {"labels": {"": ""}, "label": {}},
+        {"nested": {"unknown": {}}},
+        {"items": [{}, {"unknown": None}]},
+        # A type that takes everything is not asked what it would not take.
+        {"anything": 5},
+    ],
+)
+def test_what_looks_like_a_default_and_is_not_known_to_the_type_comes_back(unknown: Any) -> None:
+    hub = widget(DENSE_HUB, {"freeText": "none", **unknown})
+    old = SPARSE.convert(hub, DENSE_OLD)
+    assert len(old.annotations) == 1
+    assert SPARSE.convert(old, DENSE_HUB)["spec"] == hub["spec"]
 
 
 def test_without_it_what_is_lost_is_lost() -> None:
