@@ -62,8 +62,8 @@ NAMES = {
         Shards TLSOptions WarmUpRunnable elector_config
     """,
     "project": """
-        FileChange FileOutcome Finding GeneratedFiles ManifestOptions breaking_changes helm_chart
-        manifests
+        FileChange FileOutcome Finding GeneratedFiles Grants ManifestOptions Recording Roles
+        breaking_changes dump_permissions helm_chart load_permissions manifests roles
     """,
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject

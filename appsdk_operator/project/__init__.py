@@ -19,17 +19,33 @@ if TYPE_CHECKING:
     from appsdk_operator.project._manifests.manifests import helm_chart as helm_chart
     from appsdk_operator.project._manifests.manifests import manifests as manifests
     from appsdk_operator.project._manifests.options import ManifestOptions as ManifestOptions
+    from appsdk_operator.project._rbac.grants import Grants as Grants
+    from appsdk_operator.project._rbac.record_file import RECORD_FILE as RECORD_FILE
+    from appsdk_operator.project._rbac.record_file import dump_permissions as dump_permissions
+    from appsdk_operator.project._rbac.record_file import load_permissions as load_permissions
+    from appsdk_operator.project._rbac.recording import Recording as Recording
+    from appsdk_operator.project._rbac.roles import Roles as Roles
+    from appsdk_operator.project._rbac.roles import roles as roles
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "project._compatibility": ("Finding", "breaking_changes"),
     "project._files": ("FileChange", "FileOutcome", "GeneratedFiles"),
     "project._manifests.manifests": ("helm_chart", "manifests"),
     "project._manifests.options": ("ManifestOptions",),
+    "project._rbac.grants": ("Grants",),
+    "project._rbac.record_file": ("dump_permissions", "load_permissions"),
+    "project._rbac.recording": ("Recording",),
+    "project._rbac.roles": ("Roles", "roles"),
 }
 
-_HOMES = homes(_MODULES)
+# Not part of the public surface.
+_FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
+    "project._rbac.record_file": ("RECORD_FILE",),
+}
 
-__all__ = [*_HOMES]  # noqa: PLE0604 - strings, all of them
+_HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)
+
+__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
 
 if not TYPE_CHECKING:  # which would take any name for one of the package's
     __getattr__ = loader(__name__, _HOMES)

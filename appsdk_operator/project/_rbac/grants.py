@@ -1,0 +1,228 @@
+"""What roles and bindings in files allow the service account of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, final
+
+import attrs
+
+from appsdk_operator.app import Permission, merged
+from appsdk_operator.project._rbac.permission_sets import (
+    Atom,
+    atoms,
+    covers_atom,
+    granted_to_all,
+    is_namespaced,
+    without,
+)
+from appsdk_operator.resource import load_yaml
+
+__all__ = ["Grants"]
+
+_GROUP = "rbac.authorization.k8s.io"
+_KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ServiceAccount")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Grants:
+    """What an operator's service account may do; a value."""
+
+    permissions: tuple[Permission, ...]
+    """Without a namespace: everywhere. The reason of each is the role that grants it."""
+    namespace: str = ""
+    """The namespace of the service account; empty if the roles do not say it."""
+
+    @classmethod
+    def load(cls, *paths: str | Path, account: str = "") -> Self:
+        """Read roles and bindings from YAML files, and from all YAML files in folders.
+
+        Args:
+            paths: files and folders; what is none of RBAC's is skipped.
+            account: the name of the service account; see :meth:`of`.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is not YAML, or there is no role.
+        """
+        objects: list[Any] = []
+        for path in map(Path, paths):
+            for file in _files(path):
+                try:
+                    objects += load_yaml(file.read_text(encoding="utf-8"))
+                except ValueError as error:
+                    raise ValueError(
+                        f"{file}: {error}; of a Helm chart give the output of helm template"
+                    ) from error
+        found = list(_of_rbac(objects))
+        if not any(each["kind"] in ("ClusterRole", "Role") for each in found):
+            named = ", ".join(map(str, paths))
+            raise ValueError(
+                f"{named}: no ClusterRole and no Role; appsdk-operator rbac module:app makes them"
+            )
+        return cls.of(found, account=account)
+
+    @classmethod
+    def of(cls, objects: Iterable[Mapping[str, Any]], *, account: str = "") -> Self:
+        """Read roles and bindings.
+
+        Args:
+            objects: ClusterRoles, Roles and their bindings; other kinds are skipped. Without any
+                binding all roles count, a ClusterRole for all namespaces.
+            account: the name of the service account; default: any that has a binding.
+        """
+        found = list(_of_rbac(objects))
+        bindings = [each for each in found if each["kind"].endswith("Binding")]
+        roles = {
+            (each["kind"], _namespace(each), _name(each)): each
+            for each in found
+            if each["kind"] in ("ClusterRole", "Role")
+        }
+        subjects = [
+            subject
+            for each in bindings
+            for subject in each.get("subjects") or ()
+            if _is_account(subject, account)
+        ]
+        accounts = [each for each in found if each["kind"] == "ServiceAccount"]
+        own = [_namespace(each) for each in accounts if account in ("", _name(each))]
+        own += [subject.get("namespace") or "" for subject in subjects]
+        namespace = next((each for each in own if each), "")
+        granted: list[Permission] = []
+        if not bindings:
+            for (kind, place, _), role in roles.items():
+                granted += _permissions(role, roles, None if kind == "ClusterRole" else place)
+        for each in bindings:
+            if not any(_is_account(one, account) for one in each.get("subjects") or ()):
+                continue
+            ref = each.get("roleRef") or {}
+            place = _namespace(each)
+            kind = ref.get("kind", "ClusterRole")
+            bound = roles.get((kind, place if kind == "Role" else "", ref.get("name", "")))
+            if bound is not None:
+                everywhere = each["kind"] == "ClusterRoleBinding"
+                granted += _permissions(bound, roles, None if everywhere else place)
+        return cls(permissions=tuple(granted), namespace=namespace)
+
+    def missing(
+        self, needed: Iterable[Permission], *, namespaces: Sequence[str] = ()
+    ) -> tuple[Permission, ...]:
+        """The part of ``needed`` that the roles do not allow, merged and in order.
+
+        Args:
+            needed: permissions, of :meth:`App.permissions` or of
+                :func:`~appsdk_operator.project.load_permissions`.
+            namespaces: those in which the operator works; default: all.
+        """
+
+        def is_granted(atom: Atom) -> bool:
+            if granted_to_all(atom):
+                return True
+            if atom.namespace == "":
+                return covers_atom(self.permissions, attrs.evolve(atom, namespace=self.namespace))
+            places = namespaces if atom.namespace is None and is_namespaced(atom) else ()
+            return all(
+                covers_atom(self.permissions, attrs.evolve(atom, namespace=place))
+                for place in places or (atom.namespace,)
+            )
+
+        return without(needed, is_granted)
+
+    def unused(self, used: Iterable[Permission]) -> tuple[Permission, ...]:
+        """The part of what the roles allow that nothing in ``used`` needs, merged and in order.
+
+        A wildcard is used as soon as anything needs it. The reasons are the roles.
+        """
+        wanted = [atom for each in used for atom in atoms(each)]
+
+        def is_used(permission: Permission) -> Iterator[Permission]:
+            for verb in permission.verbs:
+                one = attrs.evolve(permission, verbs=[verb])
+                if not any(
+                    self._is_at(one, atom)
+                    and covers_atom([attrs.evolve(one, namespace=None)], atom)
+                    for atom in wanted
+                ):
+                    yield one
+
+        return merged(
+            left
+            for each in self.permissions
+            for single in _singles(each)
+            for left in is_used(single)
+        )
+
+    def _is_at(self, granted: Permission, atom: Atom) -> bool:
+        if granted.namespace is None or atom.namespace is None:
+            return True
+        return granted.namespace == (atom.namespace or self.namespace)
+
+
+def _singles(permission: Permission) -> Iterator[Permission]:
+    """The permission, for each resource or path alone."""
+    for path in permission.paths:
+        yield attrs.evolve(permission, groups=(), resources=(), paths=[path])
+    for group in permission.groups:
+        for resource in permission.resources:
+            yield attrs.evolve(permission, groups=[group], resources=[resource], paths=())
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = [each for pattern in ("*.yaml", "*.yml") for each in path.rglob(pattern)]
+    # Folders with a dot hold what generators remember.
+    return sorted(
+        each
+        for each in found
+        if not any(part.startswith(".") for part in each.relative_to(path).parts)
+    )
+
+
+def _of_rbac(documents: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        if not isinstance(document, Mapping):
+            continue
+        if str(document.get("kind", "")).endswith("List"):
+            yield from _of_rbac(document.get("items") or ())
+        group = str(document.get("apiVersion", "")).partition("/")[0]
+        kind = document.get("kind")
+        if kind in _KINDS and (group == _GROUP or kind == "ServiceAccount"):
+            yield dict(document)
+
+
+def _name(obj: Mapping[str, Any]) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _namespace(obj: Mapping[str, Any]) -> str:
+    return str((obj.get("metadata") or {}).get("namespace") or "")
+
+
+def _is_account(subject: Mapping[str, Any], account: str) -> bool:
+    return subject.get("kind") == "ServiceAccount" and account in ("", subject.get("name"))
+
+
+def _permissions(
+    role: Mapping[str, Any], roles: Mapping[tuple[str, str, str], Any], place: str | None
+) -> Iterator[Permission]:
+    """The rules of a role, those that are aggregated into it included."""
+    rules = list(role.get("rules") or ())
+    for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        wanted = (selector.get("matchLabels") or {}).items()
+        for (kind, _, _), other in roles.items():
+            labels = (other.get("metadata") or {}).get("labels") or {}
+            if kind == "ClusterRole" and wanted and wanted <= labels.items():
+                rules += other.get("rules") or ()
+    for rule in rules:
+        yield Permission(
+            groups=rule.get("apiGroups") or (),
+            resources=rule.get("resources") or (),
+            paths=rule.get("nonResourceURLs") or (),
+            verbs=rule.get("verbs") or (),
+            names=rule.get("resourceNames") or (),
+            namespace=place,
+            reasons=[f"{role['kind']} {_name(role)}"],
+        )
