@@ -84,14 +84,11 @@ def add_validator(schema: dict[str, Any], validator: Any) -> list[str]:
     if kind == "_NumberValidator":
         operation = _COMPARISONS.get(validator.compare_op)
         if operation is not None:
-            _bound(schema, operation, validator.bound)
-            return []
+            return _bound(schema, operation, validator.bound)
     elif kind == "_MaxLengthValidator":
-        _length(schema, "max", validator.max_length)
-        return []
+        return _length(schema, "max", validator.max_length)
     elif kind == "_MinLengthValidator":
-        _length(schema, "min", validator.min_length)
-        return []
+        return _length(schema, "min", validator.min_length)
     elif kind == "_MatchesReValidator":
         how = getattr(validator.match_func, "__name__", "fullmatch")
         pattern = go_pattern(
@@ -137,37 +134,43 @@ def add_constraint(schema: dict[str, Any], marker: Any) -> list[str]:
         return _meta(schema, marker)
     if isinstance(marker, Iterable):  # annotated_types.Interval and Len, pydantic's constraints
         return [text for one in marker for text in add_constraint(schema, one)]
-    known = _limits(schema, marker)
+    known, lost = _limits(schema, marker)
     general = getattr(marker, "__dict__", {})
     if not known and "pattern" in general and isinstance(general["pattern"], str | re.Pattern):
         return _pattern(schema, general["pattern"])
     if known or type(marker).__name__ == "PydanticGeneralMetadata":
-        return []
+        return lost
     return [_name(marker)]
 
 
-def _limits(schema: dict[str, Any], marker: Any) -> bool:
-    """Add limits of annotated_types, and of pydantic, whose names are the same."""
+def _limits(schema: dict[str, Any], marker: Any) -> tuple[bool, list[str]]:
+    """Add limits of annotated_types, and of pydantic, whose names are the same.
+
+    Returns:
+        Whether there are any, and those that the schema cannot say.
+    """
     is_known = False
+    lost: list[str] = []
     for name in _BOUNDS:
         if (value := getattr(marker, name, None)) is not None:
-            _bound(schema, name, value)
+            lost += _bound(schema, name, value)
             is_known = True
     for attribute, side in (("min_length", "min"), ("max_length", "max")):
         if (value := getattr(marker, attribute, None)) is not None:
-            _length(schema, side, value)
+            lost += _length(schema, side, value)
             is_known = True
     if (value := getattr(marker, "multiple_of", None)) is not None:
         merge(schema, {"multipleOf": value})
         is_known = True
-    return is_known
+    return is_known, lost
 
 
 def _meta(schema: dict[str, Any], meta: msgspec.Meta) -> list[str]:
-    _limits(schema, meta)
+    lost = _limits(schema, meta)[1]
     if meta.description:
         schema["description"] = meta.description
-    lost = [] if meta.pattern is None else _pattern(schema, meta.pattern)
+    if meta.pattern is not None:
+        lost += _pattern(schema, meta.pattern)
     if meta.extra_json_schema:
         schema.update(meta.extra_json_schema)
     return lost
@@ -183,20 +186,23 @@ def _pattern(schema: dict[str, Any], pattern: Any) -> list[str]:
     return []
 
 
-def _bound(schema: dict[str, Any], name: str, value: Any) -> None:
-    if not isinstance(value, int | float):
-        return
+def _bound(schema: dict[str, Any], name: str, value: Any) -> list[str]:
+    if not isinstance(value, int | float) or schema.get("type") not in ("integer", "number"):
+        return [f"{name}={value!r}"]
     field, is_exclusive = _BOUNDS[name]
     found: dict[str, Any] = {field: value}
     if is_exclusive:
         found["exclusive" + field.capitalize()] = True
     merge(schema, found)
+    return []
 
 
-def _length(schema: dict[str, Any], side: str, value: int) -> None:
+def _length(schema: dict[str, Any], side: str, value: int) -> list[str]:
     what = _LENGTHS.get(str(schema.get("type")))
-    if what is not None:
-        merge(schema, {side + what: value})
+    if what is None:
+        return [f"{side}_length={value!r}"]
+    merge(schema, {side + what: value})
+    return []
 
 
 def _name(value: Any) -> str:
