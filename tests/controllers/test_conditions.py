@@ -16,6 +16,7 @@ from appsdk_operator.client import (
     Conflict,
     Hooks,
     InterceptedClient,
+    Invalid,
 )
 from appsdk_operator.controllers import (
     Condition,
@@ -355,6 +356,29 @@ def test_conditions_of_a_typed_status_are_written_once_and_read_whole(client):
     again = patch_conditions(client, read, UP, clock=CLOCK)
     assert again is read, "there is nothing to write"
     assert after == read
+
+
+def test_conditions_beside_renamed_fields_are_written_once(client):
+    @attrs.frozen
+    class Status:
+        phase_now: str = ""
+        conditions: tuple[Condition, ...] = ()
+
+    kind = Kind(group="example.com", version="v1", kind="Gizmo", status=Status, rename="camel")
+    install_crds(client, [custom_resource_definition(kind)])
+    made = client.create(MutableObject.new(kind, "g", namespace="default", spec={}))
+    draft = patch_conditions(client, made, UP, SYNCED, clock=CLOCK).mutable_copy()
+    draft.status = attrs.evolve(draft.status, phase_now="Up")
+    written = client.status.update(draft)
+    assert written["status"]["phaseNow"] == "Up"
+    assert [entry["type"] for entry in written["status"]["conditions"]] == ["Ready", "Synced"]
+    assert patch_conditions(client, written, UP, SYNCED, clock=CLOCK) is written
+    again = written.mutable_copy()
+    again.status = written.status
+    assert client.status.update(again).resource_version == written.resource_version
+    again["status"]["conditions"].append(again["status"]["conditions"][0])
+    with pytest.raises(Invalid, match="Duplicate value"):
+        client.status.update(again)
 
 
 def test_a_typed_status_is_written_with_the_names_of_the_api(client):

@@ -269,6 +269,19 @@ def test_conversions_between_versions_have_the_names_of_each() -> None:
     assert versions.convert(there, WIDGET).spec == rich.spec
 
 
+def test_a_version_with_other_names_does_not_keep_the_former_ones() -> None:
+    old = Kind(group="example.com", version="v1alpha1", kind="Widget", spec=Port)
+    new = Kind(group="example.com", version="v1", kind="Widget", spec=Port, rename="camel")
+
+    def same(old: Any, new: Any) -> None:
+        assert "spec" not in new, "it has the names of the other version"
+        new.spec = old.spec
+
+    versions = Versions(new).older(old, up=same, down=same)
+    assert versions.convert(obj_of({"host_port": 3}, old), new)["spec"] == {"hostPort": 3}
+    assert versions.convert(obj_of({"hostPort": 3}, new), old)["spec"] == {"host_port": 3}
+
+
 _ports = st.builds(Port, st.integers(1, 9), st.none() | st.text(max_size=2))
 _disks = st.builds(Disk, st.integers(0, 9), st.dictionaries(st.text(max_size=2), st.just("v")))
 _specs = st.builds(
