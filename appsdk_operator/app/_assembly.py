@@ -32,7 +32,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import Manager, ManagerOptions, RunnableGroup, as_runnable
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import StopSignal, get_logger, settle, validation
+from appsdk_operator.runtime import Family, Sample, StopSignal, get_logger, settle, validation
 from appsdk_operator.watchers import (
     ErrorHandler,
     FinalizerSupplier,
@@ -48,6 +48,7 @@ from appsdk_operator.watchers import (
 __all__ = ["AppManager", "Assembly", "WatcherOptions", "assemble"]
 
 _log: Final = get_logger("appsdk_operator.app")
+_INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
 Observe = Callable[[Any, Kind[Any, Any]], Any]
 
 
@@ -94,16 +95,22 @@ class AppManager:
         self._app_name = name
         self._elected = manager.elected
         self._what = ", ".join(kinds) or "tasks alone"
+        self._metrics = manager.metrics
 
     def run(self, stop: StopSignal) -> None:
         """Say when the app works, until ``stop`` is set."""
         self.has_run = self.is_running = True
         cancel = self._elected.on_set(self._say_that_it_works)
+        source = self._metrics.add_source(self._samples)
         try:
             stop.wait()
         finally:
             self.is_running = False
+            source()
             cancel()
+
+    def _samples(self) -> Iterable[Sample]:
+        yield Sample(_INFO, (self._app_name,), 1)
 
     def _say_that_it_works(self) -> None:
         _log.info("%s works: it handles %s", self._app_name, self._what)
@@ -133,6 +140,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     if isinstance(server, ClientConfig):
         server = _with_name(server, name)
     manager = Manager(server, assembly.options)
+    manager.declared_by = assembly.app
     try:
         kinds = dict.fromkeys(each.qualified_name for each in declared.handled)
         state = AppManager(name, manager, kinds)

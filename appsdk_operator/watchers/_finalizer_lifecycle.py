@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
@@ -34,6 +35,8 @@ __all__ = ["Concerns", "FinalizerLifecycle", "HasFinalizerLifecycle", "NotifyCal
 _log = get_logger("appsdk_operator.watchers")
 
 Concerns = Callable[[Object, Object], bool]
+_SHARED_FOR_SURE = 3
+"""The number of objects that show that another process writes the same finalizer."""
 
 _CREATE, _UPDATE, _DELETE, _RESYNC = (
     ResourceAction.CREATE,
@@ -111,6 +114,7 @@ class FinalizerLifecycle:
         # Objects whose callback succeeded for the action, but whose finalizer write then failed.
         self._write_pending: dict[str, ResourceAction] = {}
         self._times_stripped = 0
+        self._times_shared = 0
 
     def _set_finalizer(self, name: str) -> None:
         self.finalizer: str = check_finalizer(name, self.kind)
@@ -278,6 +282,26 @@ class FinalizerLifecycle:
                 extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
             )
 
+    def _note_shared(self, before: Object, obj: Object) -> None:
+        """Record an object if another process has given it our finalizer since ``before``."""
+        if not set(self.names) & (set(obj.finalizers) - set(before.finalizers)):
+            return
+        with self._lock:
+            self._times_shared += 1
+            times = self._times_shared
+        # A single one may be a write of ours whose answer was lost.
+        if times == _SHARED_FOR_SURE or (times > _SHARED_FOR_SURE and times & (times - 1) == 0):
+            _log.warning(
+                "another process put finalizer %s on objects that this one was about to handle, "
+                "%d so far, the last one %r: two processes work under one operator name, and an "
+                "object goes when one of them has cleaned up: elect a leader with "
+                "leader_election=, or give one of them another name",
+                self.finalizer,
+                times,
+                obj,
+                extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
+            )
+
     def _note_legacy(self, obj: Object) -> None:
         """Record an object with a finalizer of an earlier name, until that is replaced.
 
@@ -365,7 +389,15 @@ class FinalizerLifecycle:
         Raises:
             FinalizerError: it could not be written, or the server left it out.
         """
-        made = self._finalizers.put(obj, name, instead_of=instead_of)
+        with self._lock:
+            # Otherwise it may be our own write, which is newer than the object.
+            is_first = obj.uid not in self._unprotected and obj.uid not in self._finalizer_versions
+        made = self._finalizers.put(
+            obj,
+            name,
+            instead_of=instead_of,
+            on_reread=functools.partial(self._note_shared, obj) if is_first else None,
+        )
         if made is not None and not made.is_deleting and name not in made.finalizers:
             raise FinalizerError(
                 f"could not put finalizer {name!r} on {obj!r}: the server took the write and left "

@@ -51,13 +51,17 @@ class FinalizerUse:
         """Whether both put the same finalizer on the same objects.
 
         Uses with different clients and different operators do not conflict: a test may run several
-        operators in one process.
+        operators in one process, and several managers of one App are its replicas. Those of
+        different Apps of one name do.
         """
         if self.kind != other.kind or not self.names & other.names:
             return False
         is_one = self.operator is not None and self.operator is other.operator
-        if self.client is not other.client and not (is_one and _is_one_server(self, other)):
-            return False
+        if self.client is not other.client:
+            if not (is_one or _are_different_apps(self, other)):
+                return False
+            if not _is_one_server(self, other):
+                return False
         return _share_objects(self.informers, other.informers)
 
 
@@ -96,6 +100,11 @@ class FinalizerUses:
 
 finalizer_uses: Final = FinalizerUses()
 """The finalizers in use in this process."""
+
+
+def _are_different_apps(one: FinalizerUse, other: FinalizerUse) -> bool:
+    apps = [getattr(use.operator, "declared_by", None) for use in (one, other)]
+    return apps[0] is not apps[1]
 
 
 def _is_one_server(one: FinalizerUse, other: FinalizerUse) -> bool:

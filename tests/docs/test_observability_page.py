@@ -49,6 +49,7 @@ def test_the_page_names_each_family_with_its_type_and_labels() -> None:
 def test_families_are_found_in_the_rooms_that_publish_them() -> None:
     rooms = {name.split(".")[1] for name in publishers()}
     assert rooms == {
+        "app",
         "cache",
         "client",
         "controllers",

@@ -195,9 +195,20 @@ class Finalizers:
         self._live = live_reader(client)
 
     def put(
-        self, obj: Object[SpecT, StatusT], name: str, *, instead_of: str | None = None
+        self,
+        obj: Object[SpecT, StatusT],
+        name: str,
+        *,
+        instead_of: str | None = None,
+        on_reread: Callable[[Object], None] | None = None,
     ) -> Object[SpecT, StatusT] | None:
         """Add ``name``, replacing ``instead_of`` if that is there.
+
+        Args:
+            obj: the object.
+            name: the finalizer.
+            instead_of: another one, whose place it takes.
+            on_reread: called with each newer state, after somebody else has written the object.
 
         Returns:
             The object's new state; None when it is gone. An object that is being deleted accepts no
@@ -209,6 +220,8 @@ class Finalizers:
 
         def change(present: Object) -> list[dict[str, Any]]:
             finalizers = present.finalizers
+            if on_reread is not None and present is not obj:
+                on_reread(present)
             if present.is_deleting:
                 return []
             if name in finalizers:

@@ -92,6 +92,8 @@ class Manager:
         self._metrics = options.metrics or default_metrics()
         self._environment = Environment(options.clock, self._metrics)
         self._environment.inherit(options.clock, self._metrics)
+        self.declared_by: object = None
+        """The App that it runs; None for a manager that was made by itself."""
         self._lock = threading.Lock()
         self._has_run = False
         self._is_closed = False
