@@ -20,10 +20,13 @@ import pytest
 
 from appsdk_operator import Kind, cli, custom_resource_definition
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._assets import Item, Store, this_platform
+from tests.cli.mirror import archive, write_mirror
 
 pytestmark = pytest.mark.programs
 
 PATIENCE = 60.0
+UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
 
 
@@ -64,9 +67,20 @@ def project(folder: Path) -> None:
     assert cli.main([*words.split(), str(folder)]) == 0
 
 
+def mirror(folder: Path) -> None:
+    """A mirror of two versions, of which one is installed."""
+    platform = this_platform()
+    write_mirror(folder / "releases", ["1.29.0", "1.36.1"], f"{platform.os}-{platform.arch}")
+    (folder / "releases/envtest.tar.gz").write_bytes(archive("1.36.1"))
+    store = Store(folder / ".local/share/kubebuilder-envtest")
+    with (folder / "releases/envtest.tar.gz").open("rb") as file:
+        store.add(Item((1, 36, 1), platform), file)
+
+
 PREPARED: dict[str, Callable[[Path], None]] = {
     "add": project,
     "apiserver": crds,
+    "assets": mirror,
     "crds": app_and_release,
     "manifests": operator,
     "run": operator,
@@ -90,7 +104,7 @@ def test_the_example_of_a_command_runs(name: str, example: str, tmp_path: Path) 
     if name in PREPARED:
         PREPARED[name](tmp_path)
     scripts = Path(sys.executable).parent
-    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    kept = {key: value for key, value in os.environ.items() if key not in UNSET}
     environment = {
         **kept,
         "HOME": str(tmp_path),
