@@ -129,7 +129,7 @@ class GeneratedFiles:
         for change, before, after in decisions:
             places = self._places(change.path)
             # The file comes first: one that has the new text already needs no base.
-            for name in ("file", "beside", "offered", "base"):
+            for name in ("file", "beside", "offered", "deleted", "base"):
                 text = getattr(after, name)
                 if text != getattr(before, name):
                     self._put(places[name], text)
@@ -139,12 +139,15 @@ class GeneratedFiles:
         """What becomes of each file, with its state before and afterwards."""
         _check(texts)
         recorded = set(self._recorded())
-        # Whoever deletes all that was generated wants it anew.
-        all_gone = not any((self._folder / path).exists() for path in recorded)
+        # Whoever deletes all that was generated wants it anew. What was missed before does not
+        # count: else a file that stays away would be back once nothing else is generated.
+        all_gone = not any((self._folder / path).exists() for path in recorded) and any(
+            _read(self._places(path)["deleted"]) is None for path in recorded
+        )
         for path in sorted(recorded | set(texts)):
             places = self._places(path)
             before = _State(**{name: _read(place) for name, place in places.items()})
-            known = attrs.evolve(before, base=None, offered=None) if all_gone else before
+            known = _State(file=before.file, beside=before.beside) if all_gone else before
             outcome, after = _decide(known, texts.get(path))
             hint = _hint(path, outcome, after)
             yield FileChange(path, outcome, after.file, hint), before, after
@@ -152,7 +155,7 @@ class GeneratedFiles:
     def _recorded(self) -> Iterator[str]:
         """The paths of files that were generated before."""
         for record in self._records.rglob("*"):
-            if record.suffix in (".base", ".offered"):
+            if record.suffix in (".base", ".offered", ".deleted"):
                 yield record.relative_to(self._records).with_suffix("").as_posix()
 
     def _places(self, path: str) -> dict[str, Path]:
@@ -161,6 +164,7 @@ class GeneratedFiles:
             "beside": self._folder / f"{path}.new",
             "base": self._records / f"{path}.base",
             "offered": self._records / f"{path}.offered",
+            "deleted": self._records / f"{path}.deleted",
         }
 
     def _put(self, place: Path, text: str | None) -> None:
@@ -185,6 +189,8 @@ class _State:
     """The text that was generated last, and that the file has, but for what a person edited."""
     offered: str | None = None
     """The text that was written to ``NAME.new``."""
+    deleted: str | None = None
+    """In place of ``base``, of a file that somebody has deleted and that stays away."""
 
 
 def _decide(before: _State, new: str | None) -> tuple[FileOutcome, _State]:
@@ -192,15 +198,18 @@ def _decide(before: _State, new: str | None) -> tuple[FileOutcome, _State]:
     if before.offered is not None and before.beside is None:
         # Whoever takes the text away that was offered has dealt with it.
         before = attrs.evolve(before, base=before.offered, offered=None)
-    outcome, file = _outcome(before.file, before.base, new)
+    last = before.deleted if before.base is None else before.base
+    outcome, file = _outcome(before.file, last, new)
     # A text that was offered and then edited is a person's.
     is_ours = before.beside in (None, before.offered, new)
     if outcome is FileOutcome.CONFLICT:
         after = attrs.evolve(before, beside=new, offered=new) if is_ours else before
     else:
-        base = before.base if outcome is FileOutcome.DELETED else new
         beside = None if is_ours else before.beside
-        after = _State(file=file, base=base, beside=beside)
+        if outcome is FileOutcome.DELETED:
+            after = _State(file=file, deleted=last, beside=beside)
+        else:
+            after = _State(file=file, base=new, beside=beside)
     return outcome, after
 
 
@@ -227,7 +236,7 @@ def _hint(path: str, outcome: FileOutcome, after: _State) -> str:
     if outcome is FileOutcome.KEPT:
         return "it is not generated any more, but was edited: delete it if you do not need it"
     if outcome is FileOutcome.DELETED:
-        return f"to have it again, delete {_RECORDS}/*/{path}.base"
+        return f"to have it again, delete {_RECORDS}/*/{path}.deleted"
     if outcome is not FileOutcome.CONFLICT:
         return ""
     if after.beside != after.offered:

@@ -160,7 +160,7 @@ def test_a_file_that_somebody_deleted_stays_deleted(files: GeneratedFiles, tmp_p
     (tmp_path / "x").unlink()
     assert outcomes(files, {"x": "new\n", "y": BASE}) == {"x": "deleted", "y": "unchanged"}
     assert not (tmp_path / "x").exists()
-    (tmp_path / ".appsdk-operator/letters/x.base").unlink()
+    (tmp_path / ".appsdk-operator/letters/x.deleted").unlink()
     assert outcomes(files, {"x": "new\n", "y": BASE}) == {"x": "created", "y": "unchanged"}
 
 
@@ -171,6 +171,29 @@ def test_whoever_deletes_all_of_them_gets_all_of_them_anew(
     (tmp_path / "x").unlink()
     (tmp_path / "y").unlink()
     assert outcomes(files, {"x": BASE, "y": BASE}) == {"x": "created", "y": "created"}
+
+
+def test_a_deleted_file_stays_away_also_as_the_only_one_that_is_generated(
+    files: GeneratedFiles, tmp_path: Path
+) -> None:
+    files.write({"x": BASE, "y": BASE})
+    (tmp_path / "y").unlink()
+    for _ in range(3):
+        assert outcomes(files, {"y": BASE})["y"] == "deleted"
+    assert outcomes(files, {"x": BASE, "y": BASE}) == {"x": "created", "y": "deleted"}
+    (tmp_path / "x").unlink()
+    assert outcomes(files, {"x": BASE, "y": BASE}) == {"x": "created", "y": "created"}
+
+
+def test_a_deleted_file_that_comes_back_is_merged_as_before(
+    files: GeneratedFiles, tmp_path: Path
+) -> None:
+    files.write({"x": "1\n2\n3\n", "y": ""})
+    (tmp_path / "x").unlink()
+    files.write({"x": "1\n2\n3\n", "y": ""})
+    (tmp_path / "x").write_text("mine\n2\n3\n")
+    files.write({"x": "1\n2\nnew\n", "y": ""})
+    assert (tmp_path / "x").read_text() == "mine\n2\nnew\n"
 
 
 def test_generators_in_one_folder_leave_each_others_files_alone(tmp_path: Path) -> None:
@@ -239,6 +262,8 @@ class Editing(RuleBasedStateMachine):
         self.added: dict[str, set[str]] = {}
         self.cut: dict[str, set[str]] = {}
         self.deleted: set[str] = set()
+        self.noticed: set[str] = set()
+        """Those that were missing when the generator ran."""
         self.count = 0
 
     def teardown(self) -> None:
@@ -252,12 +277,14 @@ class Editing(RuleBasedStateMachine):
         before = self.generated
         lines = {path: [f"line {n}\n" for n in numbers] for path, numbers in texts.items()}
         self.generated = lines
-        any_left = any((self.root / path).exists() for path in PATHS)
+        # Whoever deletes everything at once wants it anew.
+        all_gone = not any((self.root / path).exists() for path in before)
+        all_gone = all_gone and not set(before) <= self.noticed
         changes = self.files.write({path: "".join(text) for path, text in lines.items()})
         for change in changes:
             path = change.path
             if path in self.deleted:
-                if any_left and path in before and path in lines:
+                if not all_gone and path in before and path in lines:
                     assert change.outcome is FileOutcome.DELETED
                 else:
                     self.deleted.discard(path)
@@ -268,6 +295,7 @@ class Editing(RuleBasedStateMachine):
             if change.outcome in (FileOutcome.CREATED, FileOutcome.UPDATED):
                 self.cut[path] = set()
                 assert self.lines(path) == lines[path]
+        self.noticed = {c.path for c in changes if c.outcome is FileOutcome.DELETED}
         settled = tree(self.root)
         again = self.files.write({path: "".join(text) for path, text in lines.items()})
         assert tree(self.root) == settled

@@ -347,6 +347,10 @@ def read_spec(obj: Object) -> str:
     return f"create saw {obj.spec}"
 
 
+def read_nothing(obj: Object) -> None:
+    """Allow everything."""
+
+
 def read_both(old: Object, new: Object) -> str:
     return f"update saw {old.spec} {new.spec}"
 
@@ -378,7 +382,9 @@ UNCHECKED = (
         ("UPDATE", BAD, BAD, {"update": read_both}, None),
         ("UPDATE", BAD, WORSE, {"update": read_both}, None),
         ("UPDATE", BAD, WORSE, {"update": read_both, "create": read_spec}, None),
+        ("UPDATE", BAD, WORSE, {"update": read_both, "create": read_nothing}, None),
         ("UPDATE", GOOD, BAD, {"update": read_both, "create": read_spec}, None),
+        ("UPDATE", GOOD, BAD, {"update": read_both, "create": read_nothing}, None),
         ("UPDATE", deleting(BAD), deleting(BAD), {"update": read_both}, [UNCHECKED]),
         (
             "UPDATE",
@@ -402,7 +408,9 @@ def test_a_stored_object_that_does_not_fit_can_be_repaired_and_deleted_and_not_m
     found = answer(webhook, review(operation, object=new, oldObject=old))
     if warnings is None:
         assert found["status"]["code"] == 422
-        assert [each["field"] for each in found["status"]["details"]["causes"]] == ["spec.size"]
+        (cause,) = found["status"]["details"]["causes"]
+        assert cause["field"] == "spec.size"
+        assert ("array" if new is WORSE else "string") in cause["message"]
     else:
         assert (found["allowed"], found["warnings"]) == (True, warnings)
     assert [sample.value for sample in webhook.samples()] == [0]
@@ -429,6 +437,9 @@ def test_another_object_that_does_not_fit_its_class_is_a_failure_of_the_function
     ):
         assert answer(webhook, review(object=GOOD))["status"]["code"] == 500
         assert [sample.value for sample in webhook.samples()] == [1]
+    webhook = Admission(Validating(TYPED, update=lambda old, new: str(other.spec)))
+    found = answer(webhook, review("UPDATE", object=GOOD, oldObject=WORSE))
+    assert found["status"]["code"] == 500, "which is not for what is wrong with the stored one"
 
 
 def test_a_defaulter_that_returns_something_else_is_named() -> None:

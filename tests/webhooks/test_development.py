@@ -367,10 +367,11 @@ def test_a_storage_that_is_rebuilt_after_a_change_of_the_conversion_is_waited_fo
     busy = {"message": "storage is (re)initializing", "reason": "TooManyRequests"}
     with Client(faulty.config) as client:
         install_crds(client, [custom_resource_definition(versions, service=("widgets", "hooks"))])
+    # More than there would be requests in half a second, if they were not waited out.
     faulty.server.inject(
         [
-            FaultRule.answer(429, kind=WIDGET, verb="list", times=2, **busy),
-            FaultRule.answer(429, kind=BETA, verb="watch", times=2, **busy),
+            FaultRule.answer(429, kind=WIDGET, verb="list", times=8, **busy),
+            FaultRule.answer(429, kind=BETA, verb="watch", times=8, **busy),
         ]
     )
     server = DevelopmentServer(faulty.config, "widgets")
