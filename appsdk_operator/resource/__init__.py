@@ -73,6 +73,7 @@ from appsdk_operator.resource._patch_types import JsonPatch as JsonPatch
 from appsdk_operator.resource._patch_types import MergePatch as MergePatch
 from appsdk_operator.resource._patch_types import Patch as Patch
 from appsdk_operator.resource._patch_types import StrategicMergePatch as StrategicMergePatch
+from appsdk_operator.resource._patch_types import patch_body as patch_body
 from appsdk_operator.resource._patches import PatchError as PatchError
 from appsdk_operator.resource._patches import PatchTestFailed as PatchTestFailed
 from appsdk_operator.resource._patches import apply_json_patch as apply_json_patch

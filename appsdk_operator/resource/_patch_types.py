@@ -10,10 +10,11 @@ import attrs
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._codec import encode as encode_json
 from appsdk_operator.resource._json_diff import json_diff
+from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
 from appsdk_operator.resource._patches import create_merge_patch
 
-__all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch"]
+__all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch", "patch_body"]
 
 
 def _json_of(value: Any) -> bytes:
@@ -228,6 +229,17 @@ class StrategicMergePatch:
     def is_guarded(self) -> bool:
         """Whether it names the resource version."""
         return _names_version(self.fields)
+
+
+def patch_body(patch: Patch, kind: Kind) -> bytes:
+    """The body of a patch of objects of ``kind``, whose ``rename`` holds for typed values in it."""
+    if kind.rename is None:
+        return patch.body()
+    if isinstance(patch, JsonPatch):
+        return encode_json(_codec.renamed_copy(list(patch.operations), kind.rename))
+    if isinstance(patch, MergePatch | StrategicMergePatch):
+        return encode_json(_codec.renamed_copy(patch.fields, kind.rename))
+    return patch.body()
 
 
 def _names_version(fields: Mapping[str, Any]) -> bool:

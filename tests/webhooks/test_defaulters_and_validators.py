@@ -748,3 +748,28 @@ def test_a_patch_from_a_validating_handler_is_named() -> None:
 def test_a_failure_of_one_of_several_denies() -> None:
     webhook = Admission(MultiValidating(allow(), never))
     assert answer(webhook, review())["status"]["code"] == 500
+
+
+def test_a_defaulter_of_a_renamed_kind_answers_with_the_names_on_the_wire() -> None:
+    @attrs.frozen
+    class Spec:
+        max_size: int = 0
+        main_port: int | None = None
+
+    kind = WIDGET.typed(spec=Spec)
+    kind = attrs.evolve(kind, rename="camel")
+
+    def default(draft: MutableObject[Any, Any]) -> None:
+        draft.spec = attrs.evolve(draft.spec, max_size=4)
+        draft["status"] = Spec(main_port=5)
+
+    request = AdmissionRequest(
+        "CREATE", kind, object={"metadata": {"name": "web"}, "spec": {"maxSize": 1}}
+    )
+    response = Defaulting(kind, default)(request)
+    assert isinstance(response, AdmissionResponse)
+    assert response.patch is not None
+    assert sorted(response.patch.operations, key=lambda one: str(one["path"])) == [
+        {"op": "replace", "path": "/spec/maxSize", "value": 4},
+        {"op": "add", "path": "/status", "value": {"maxSize": 0, "mainPort": 5}},
+    ]

@@ -26,6 +26,7 @@ from appsdk_operator.resource import (
     decode_json,
     decode_list,
     encode_json,
+    patch_body,
 )
 from appsdk_operator.runtime.validation import check_flag, check_text
 
@@ -236,7 +237,7 @@ def patch_request(
         namespace=namespace,
         name=name,
         query=write_query(dry_run, field_manager, field_validation),
-        body=patch.body(),
+        body=patch_body(patch, kind),
         content_type=patch.content_type,
         repeatable=patch.is_guarded,
     )

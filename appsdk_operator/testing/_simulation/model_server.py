@@ -37,6 +37,7 @@ from appsdk_operator.resource import (
     decode_json,
     encode_json,
     label_selector_of,
+    patch_body,
 )
 from appsdk_operator.runtime import StopSignal
 
@@ -201,7 +202,7 @@ class ModelServer:
     ) -> Object:
         fault = self._request("patch")
         present = self._copy(name)
-        changes = decode_json(patch.body())
+        changes = decode_json(patch_body(patch, self.kind))
         try:
             if isinstance(changes, list):
                 made = apply_json_patch(present, changes)
