@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from appsdk_operator import kinds
+from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds, wait_for
 from appsdk_operator.testing import APIServer, ControlPlane
 
 pytestmark = pytest.mark.programs
@@ -217,11 +218,47 @@ def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one
     assert "ConnectionError('the registry does not answer')" in story
 
 
+def test_the_app_greets_and_parts() -> None:
+    greeting = Kind(group="hello.example.com", version="v1", kind="Greeting")
+    with subprocess.Popen(
+        [sys.executable, "-m", "appsdk_operator", "run", EXAMPLES / "app_hello.py", "--dev"],
+        env={key: value for key, value in os.environ.items() if key != "KUBECONFIG"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            kubeconfig = ""
+            for line in process.stdout:
+                kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
+                if "hello works" in line:
+                    break
+            with Client(ClientConfig.from_kubeconfig(kubeconfig)) as client:
+                new = MutableObject.new(greeting, "a", namespace="default", spec={"name": "you"})
+                client.create(new)
+                wait_for(
+                    client,
+                    greeting,
+                    "a",
+                    lambda obj: obj.get("status") == {"text": "hello you"},
+                    namespace="default",
+                )
+                client.delete(greeting, "a", namespace="default")
+                assert any("goodbye you" in line for line in process.stdout)
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+        finally:
+            process.kill()
+    assert process.returncode == 0, rest
+
+
 def test_the_table_of_examples_is_complete() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     programs = {path.name for path in EXAMPLES.glob("*.py")}
     packages = {path.parent.name for path in EXAMPLES.glob("*/__main__.py")}
     assert set(re.findall(r"^\| \[(\w+\.py)\]", text, re.MULTILINE)) == programs
     assert set(re.findall(r"^\| \[(\w+)/\]", text, re.MULTILINE)) == packages
-    assert set(re.findall(r"^\$ python examples/(\w+\.py)$", text, re.MULTILINE)) == programs
+    started = r"^\$ (?:python|appsdk-operator run) examples/(\w+\.py)(?: --dev)?$"
+    assert set(re.findall(started, text, re.MULTILINE)) == programs
     assert set(re.findall(r"^\$ python -m examples\.(\w+)$", text, re.MULTILINE)) == packages
