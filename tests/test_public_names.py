@@ -63,7 +63,8 @@ NAMES = {
     """,
     "project": """
         FileChange FileOutcome Finding GeneratedFiles Grants ManifestOptions Recording Roles
-        breaking_changes dump_permissions helm_chart load_permissions manifests roles
+        UninstallAction UninstallError UninstallStep breaking_changes dump_permissions helm_chart
+        load_permissions manifests roles uninstall
     """,
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject

@@ -35,6 +35,7 @@ from appsdk_operator.app._decorators import (
     ObjectDecorator,
     UpdateDecorator,
 )
+from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import crds_of, owned_kinds
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
@@ -284,6 +285,18 @@ class App:
         What the functions do with other kinds cannot be known; :meth:`uses` declares it.
         """
         return permissions_of(self._name, self._declared, self._options)
+
+    def finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
+        """The finalizers that its watchers may have put on objects, by kind.
+
+        Those of its earlier names are among them, those of the other versions of a kind, and those
+        of additions in progress. A watcher that a function makes of the client is taken to have
+        the default finalizer. A kind of several versions is there in its hub's.
+
+        Raises:
+            ValueError: as :attr:`kinds`.
+        """
+        return finalizers_of(self._name, tuple(self._options.previous_names), self._declared)
 
     # Kinds.
 

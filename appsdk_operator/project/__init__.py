@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from appsdk_operator.project._rbac.recording import Recording as Recording
     from appsdk_operator.project._rbac.roles import Roles as Roles
     from appsdk_operator.project._rbac.roles import roles as roles
+    from appsdk_operator.project._uninstall import UninstallAction as UninstallAction
+    from appsdk_operator.project._uninstall import UninstallError as UninstallError
+    from appsdk_operator.project._uninstall import UninstallStep as UninstallStep
+    from appsdk_operator.project._uninstall import uninstall as uninstall
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "project._compatibility": ("Finding", "breaking_changes"),
@@ -36,6 +40,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "project._rbac.record_file": ("dump_permissions", "load_permissions"),
     "project._rbac.recording": ("Recording",),
     "project._rbac.roles": ("Roles", "roles"),
+    "project._uninstall": ("UninstallAction", "UninstallError", "UninstallStep", "uninstall"),
 }
 
 # Not part of the public surface.

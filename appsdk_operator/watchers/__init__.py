@@ -31,6 +31,7 @@ from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizer_names import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizer_names import OperatorFinalizer as OperatorFinalizer
 from appsdk_operator.watchers._finalizer_names import default_finalizer as default_finalizer
+from appsdk_operator.watchers._finalizer_names import finalizer_names as finalizer_names
 from appsdk_operator.watchers._finalizer_names import in_progress_finalizer as in_progress_finalizer
 from appsdk_operator.watchers._informer_binding import RunnableInformer as RunnableInformer
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
@@ -146,6 +146,17 @@ class FinalizerLifecycle:
     def all_names(self) -> frozenset[str]:
         """All of its finalizers, including those of earlier operator names."""
         return frozenset([*self.names, *(name for pair in self._previous for name in pair)])
+
+    def names_for(self, operators: Iterable[str]) -> tuple[str, ...]:
+        """Its finalizers in an operator of these names, the present one first."""
+        if self._of_operator is None:
+            return self.names
+        return tuple(
+            one
+            for name in operators
+            for finalizer in (self._of_operator(self.kind, name),)
+            for one in (finalizer, in_progress_name(self.kind, finalizer))
+        )
 
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""

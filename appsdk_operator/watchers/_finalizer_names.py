@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
 import attrs
@@ -16,6 +16,7 @@ __all__ = [
     "FinalizerSupplier",
     "OperatorFinalizer",
     "default_finalizer",
+    "finalizer_names",
     "in_progress_finalizer",
     "in_progress_name",
     "of_operator",
@@ -87,6 +88,24 @@ def in_progress_name(kind: Kind, finalizer: str) -> str:
         return in_progress_finalizer(kind)
     prefix, slash, rest = finalizer.rpartition("/")
     return f"{prefix}{slash}{_shortened(f'wip.{rest}', rest)}"
+
+
+def finalizer_names(
+    supplier: FinalizerSupplier, kind: Kind, operators: Iterable[str]
+) -> tuple[str, ...]:
+    """The finalizers of a watcher, each with its in-progress finalizer.
+
+    Args:
+        supplier: what the watcher was given.
+        kind: the kind of the objects.
+        operators: the names of its operator, the present one first.
+    """
+    by_operator = of_operator(supplier)
+    if by_operator is None:
+        names = [supplier(kind)]
+    else:
+        names = [by_operator(kind, operator) for operator in operators]
+    return tuple(one for name in names for one in (name, in_progress_name(kind, name)))
 
 
 def _shortened(name: str, whole: str) -> str:

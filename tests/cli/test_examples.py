@@ -83,6 +83,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "assets": mirror,
     "crds": app_and_release,
     "manifests": operator,
+    "release": operator,
     "run": operator,
     "update": project,
 }

@@ -27,6 +27,10 @@ def nothing(obj: Object[Any, Any]) -> None:
     """A function for a cause."""
 
 
+def complete(obj: MutableObject[Any, Any]) -> None:
+    """A defaulter."""
+
+
 def same(old: Object[Any, Any], new: MutableObject[Any, Any]) -> None:
     """A conversion of equal versions."""
     new.spec = old.spec
@@ -48,7 +52,7 @@ def full(**options: Any) -> App:
     app.on_delete(BUCKET, watcher="files")(nothing)
     app.on_add(REGION)(nothing)
     app.validate(BUCKET)(nothing)
-    app.default(BUCKET)(nothing)
+    app.default(BUCKET)(complete)
     app.uses(kinds.core.v1.ConfigMap, verbs=["create"], namespace="backups", reason="its backups")
     app.uses(kinds.core.v1.Node, reason="the zones")
     return app

@@ -1,0 +1,108 @@
+"""Take an operator out of a cluster, so that nothing waits for its finalizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from appsdk_operator.cli import _frame
+from appsdk_operator.cli._load import target_argument
+
+
+@_frame.command(
+    "release",
+    examples=(
+        "appsdk-operator release bucket_operator:app --dry-run",
+        "appsdk-operator release bucket_operator:app -n buckets --keep-crds --yes",
+    ),
+)
+@target_argument
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of the operator. Default: that of [tool.appsdk-operator.manifests] in "
+    "pyproject.toml, or the App's name.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    envvar="APPSDK_KUBECONFIG",
+    help="Kubeconfig; default: KUBECONFIG, the service account of the pod, ~/.kube/config.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    envvar="APPSDK_CONTEXT",
+    help="Context of the kubeconfig; default: its current one.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what the steps are.")
+@click.option(
+    "--keep-crds",
+    is_flag=True,
+    help="Leave the CRDs and their objects; finalizers go all the same.",
+)
+@click.option(
+    "--finalizer",
+    "finalizers",
+    metavar="NAME",
+    multiple=True,
+    help="A further finalizer to take off, of a watcher with one of its own; may be given often.",
+)
+@click.option(
+    "--timeout", type=float, default=60.0, metavar="SECONDS", help="Longest wait for one object."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(
+    app: Any,
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    dry_run: bool,
+    yes: bool,
+    **options: Any,
+) -> int:
+    """Take the operator TARGET, module:app or file.py:app, out of a cluster.
+
+    First its Deployment ends, then its webhook configurations go, its finalizers on all objects,
+    its CRDs with all objects of its kinds, and at last Services and roles. The namespace stays.
+    The operator's clean-ups are not called: delete the objects before, while it runs, if they
+    should be. What was done is skipped when this is repeated.
+    """
+    from appsdk_operator.client import Client, ClientConfig, ClientError
+    from appsdk_operator.controllers import FinalizerError
+    from appsdk_operator.project import ManifestOptions, UninstallError, uninstall
+
+    try:
+        chosen = ManifestOptions(namespace=namespace or _namespace())
+        config = ClientConfig.load(kubeconfig, context=context)
+    except (ClientError, TypeError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        with Client(config) as client:
+            if not dry_run and not yes:
+                planned = [*uninstall(client, app, chosen, dry_run=True, **options)]
+                for step in planned:
+                    click.echo(str(step))
+                click.confirm(f"Do this on {config.server}?", abort=True, err=True)
+            count = 0
+            for step in uninstall(client, app, chosen, dry_run=dry_run, **options):
+                click.echo(str(step))
+                count += 1
+    except (ClientError, FinalizerError, UninstallError) as error:
+        raise click.ClickException(str(error)) from error
+    if not count:
+        click.echo(f"nothing of {app.name} is on {config.server}")
+    elif dry_run:
+        click.echo(f"{count} steps; nothing was changed")
+    return 0
+
+
+def _namespace() -> str:
+    from appsdk_operator.cli._commands.manifests import command as manifests
+    from appsdk_operator.cli._settings import settings
+
+    known = [parameter.name or "" for parameter in manifests.params]
+    found: str = settings("manifests", known).get("namespace", "")
+    return found
