@@ -1,7 +1,7 @@
 """The examples in the help of each command, typed as they are.
 
 They run in an empty folder, but for what ``PREPARED`` puts there for a command. Those of ``STAYS``
-run until Ctrl-C.
+run until Ctrl-C; those of ``ON_A_CLUSTER`` have an API server.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -19,6 +19,7 @@ import click
 import pytest
 
 from appsdk_operator import Kind, cli, custom_resource_definition
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._assets import Item, Store, this_platform
 from tests.cli.mirror import archive, write_mirror
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.programs
 PATIENCE = 60.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
+ON_A_CLUSTER = {"release"}
 
 
 def crds(folder: Path) -> None:
@@ -100,8 +102,22 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[None]:
+    """An API server, which the kubeconfig of the test's home names."""
+    path = tmp_path / ".kube" / "config"
+    path.parent.mkdir()
+    with APIServer() as server:
+        server.write_kubeconfig(path)
+        yield
+
+
 @pytest.mark.parametrize(("name", "example"), examples())
-def test_the_example_of_a_command_runs(name: str, example: str, tmp_path: Path) -> None:
+def test_the_example_of_a_command_runs(
+    name: str, example: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if name in ON_A_CLUSTER:
+        request.getfixturevalue("cluster")
     if name in PREPARED:
         PREPARED[name](tmp_path)
     scripts = Path(sys.executable).parent

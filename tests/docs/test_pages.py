@@ -26,11 +26,11 @@ from appsdk_operator import (
 )
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = {"python", "console", "text", "yaml", ""}
+LANGUAGES = {"toml", "python", "console", "text", "yaml", ""}
 # What a command begins with that is no program in PATH.
 BUILTINS = {".", "cd", "export"}
 # Not on every machine on which the tests run, but on every reader's.
-READERS = {"kubectl", "setup-envtest"}
+READERS = {"docker", "helm", "kubectl", "setup-envtest"}
 
 
 def look_up(path: str) -> Any:
