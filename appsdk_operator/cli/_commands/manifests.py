@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath, PurePosixPath
-from typing import Any
+from pathlib import Path, PurePath, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._output import Output, output_options
+
+if TYPE_CHECKING:
+    from appsdk_operator.app import Permission
 
 
 @_frame.command(
@@ -62,6 +65,11 @@ from appsdk_operator.cli._output import Output, output_options
     help="Namespace of Prometheus. Default: monitoring.",
 )
 @click.option("--python", metavar="VERSION", help="Python of the image. Default: 3.13.")
+@click.option(
+    "--rbac-record",
+    metavar="FILE",
+    help="Permissions that tests needed besides. Default: rbac-record.yaml, if it is there.",
+)
 @click.option("--chart-version", metavar="VERSION", help="Version of the chart. Default: 0.1.0.")
 @output_options("deploy")
 def command(target: str, output: Output, **options: Any) -> int:
@@ -80,13 +88,25 @@ def command(target: str, output: Output, **options: Any) -> int:
     merged = {**settings("manifests", options), **given}
     helm, version = merged.pop("helm", False), merged.pop("chart_version", "0.1.0")
     try:
-        chosen = ManifestOptions(target=_in_container(target), **merged)
+        recorded = _recorded(merged.pop("rbac_record", None))
+        chosen = ManifestOptions(target=_in_container(target), recorded=recorded, **merged)
         app = load_app(target)
         if helm:
             return output.deliver(helm_chart(app, chosen, version=version), "chart")
         return output.deliver(manifests(app, chosen), "manifests")
     except (TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _recorded(path: str | None) -> tuple[Permission, ...]:
+    from appsdk_operator.project import RECORD_FILE, load_permissions
+
+    if path is None and not Path(RECORD_FILE).exists():
+        return ()
+    try:
+        return load_permissions(path or RECORD_FILE)
+    except OSError as error:
+        raise click.ClickException(f"the record of permissions: {error}") from error
 
 
 def _in_container(target: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from appsdk_operator.project._manifests import (
+    bindings,
     hooks,
     monitoring,
     network,
-    roles,
     user_roles,
     workload,
 )
@@ -31,13 +31,13 @@ def base_objects(
         values: what differs between installations.
         budget: whether a disruption budget is among them.
     """
-    bindings = roles.roles(deployed, values)
+    granted = bindings.role_objects(deployed, values)
     found: dict[str, list[dict[str, Node]]] = {
         "namespace.yaml": [workload.namespace(deployed, values)],
         "crds.yaml": hooks.crds(deployed, values),
-        "service_account.yaml": [roles.account(deployed, values)],
-        "role.yaml": [each for each in bindings if not each["kind"].endswith("Binding")],
-        "role_binding.yaml": [each for each in bindings if each["kind"].endswith("Binding")],
+        "service_account.yaml": [bindings.account(deployed, values)],
+        "role.yaml": [each for each in granted if not each["kind"].endswith("Binding")],
+        "role_binding.yaml": [each for each in granted if each["kind"].endswith("Binding")],
         "user_roles.yaml": user_roles.user_roles(deployed),
         "deployment.yaml": [workload.deployment(deployed, values)],
         "disruption_budget.yaml": [workload.disruption_budget(deployed, values)] if budget else [],

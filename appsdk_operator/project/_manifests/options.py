@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from appsdk_operator.app import Permission
 from appsdk_operator.runtime import validation
 
 __all__ = ["ManifestOptions"]
@@ -89,6 +90,10 @@ class ManifestOptions:
     """The namespace that may scrape the metrics; default ``monitoring``."""
     python: str = attrs.field(default="3.13", validator=_text)
     """The version of Python in the image; default 3.13."""
+
+    recorded: tuple[Permission, ...] = attrs.field(default=(), converter=tuple)
+    """What tests needed beyond what the App declares, see :func:`load_permissions`; default:
+    nothing."""
 
     def __attrs_post_init__(self) -> None:
         if self.certificates and self.certificates not in _CERTIFICATES:

@@ -1,0 +1,142 @@
+"""The account of an App, its roles and their bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from appsdk_operator.app import Permission
+from appsdk_operator.project._manifests.tree import Commented, Node
+from appsdk_operator.project._manifests.values import Deployed, Values
+from appsdk_operator.project._rbac.roles import roles
+from appsdk_operator.resource import Kind, kinds
+
+__all__ = ["account", "role_objects"]
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+_HOOKS: Final = kinds.admissionregistration.v1
+_LEASES: Final = kinds.coordination.v1.Lease
+_EVENTS: Final = kinds.events.v1.Event
+_POD: Final = ""
+"""The namespace of the operator's pods."""
+
+
+def account(deployed: Deployed, values: Values) -> dict[str, Node]:
+    """The service account of the pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": deployed.name,
+            "namespace": values.namespace,
+            "labels": deployed.labels,
+            "annotations": values.account_annotations,
+        },
+    }
+
+
+def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
+    """Roles, each with its binding; the reasons of each rule are comments."""
+    made = roles(
+        _permissions(deployed),
+        name=deployed.name,
+        namespace=deployed.namespace,
+        namespaces=deployed.app.namespaces,
+        recorded=deployed.options.recorded,
+    )
+    places: dict[str | None, tuple[Permission, ...]] = {None: made.cluster, **made.by_namespace}
+    found = []
+    for place, permissions in places.items():
+        if not permissions:
+            continue
+        kind = "ClusterRole" if place is None else "Role"
+        metadata: dict[str, Node] = {"name": deployed.name, "labels": deployed.labels}
+        if place is not None:
+            # The operator's own namespace is another one in each installation.
+            metadata["namespace"] = values.namespace if place == deployed.namespace else place
+        found.append(
+            {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": kind,
+                "metadata": metadata,
+                "rules": [Commented(each.rule, each.reasons) for each in permissions],
+            }
+        )
+        found.append(
+            {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": deployed.name},
+                "subjects": [
+                    {
+                        "kind": "ServiceAccount",
+                        "name": deployed.name,
+                        "namespace": values.namespace,
+                    }
+                ],
+            }
+        )
+    return found
+
+
+def _permissions(deployed: Deployed) -> list[Permission]:
+    """Those of the App, and of what the options add to it."""
+    own = deployed.app.permissions()
+    found = [*own]
+    if deployed.is_elected and deployed.app.options.leader_election is None:
+        found += _of_election(deployed.name)
+    if deployed.certificates == "managed" and not any("secrets" in e.resources for e in own):
+        found += _of_certificates(deployed)
+    return found
+
+
+def _of_election(name: str) -> Iterator[Permission]:
+    reason = f"the leader election of {name}"
+    yield _own(_LEASES, ("get", "update"), reason, names=[name])
+    # The name of what is created is not known to RBAC.
+    yield _own(_LEASES, ("create",), reason)
+    yield _own(_EVENTS, ("create", "patch"), f"Events about who leads {name}")
+
+
+def _of_certificates(deployed: Deployed) -> Iterator[Permission]:
+    """The rules of ManagedCertificates that the manifests have the names for."""
+    reason = "its Secret has the certificates of the webhooks"
+    secrets = kinds.core.v1.Secret
+    yield _own(secrets, ("get", "list", "watch", "update"), reason, names=[deployed.secret])
+    yield _own(secrets, ("create",), reason)
+    types = {rule.type for rule in deployed.app.webhooks.rules}
+    configurations = (
+        (_HOOKS.MutatingWebhookConfiguration, "mutating" in types),
+        (_HOOKS.ValidatingWebhookConfiguration, "validating" in types),
+    )
+    for kind, is_used in configurations:
+        if is_used:
+            yield _injection(kind, [deployed.name])
+    converted = [crd.name for crd in deployed.app.crds() if "conversion" in crd["spec"]]
+    if converted:
+        yield _injection(kinds.apiextensions.v1.CustomResourceDefinition, converted)
+
+
+def _own(
+    kind: Kind[Any, Any], verbs: Iterable[str], reason: str, names: Iterable[str] = ()
+) -> Permission:
+    return Permission(
+        groups=[kind.group],
+        resources=[kind.plural],
+        verbs=verbs,
+        names=names,
+        namespace=_POD,
+        reasons=[reason],
+    )
+
+
+def _injection(kind: Kind[Any, Any], names: Iterable[str]) -> Permission:
+    return Permission(
+        groups=[kind.group],
+        resources=[kind.plural],
+        verbs=["get", "list", "watch", "patch"],
+        names=names,
+        is_cluster_wide=True,
+        reasons=["it gives them the authority of the webhooks' certificates"],
+    )
