@@ -308,6 +308,13 @@ def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     assert context["runAsUser"] == 65532
 
 
+def test_the_image_has_what_makes_certificates_where_they_are_made() -> None:
+    options = ManifestOptions(certificates="managed")
+    assert "'appsdk-operator[cli,webhooks]'" in manifests(full(), options)["Dockerfile"]
+    signed = App("small", metrics_server=MetricsServerOptions(tls=TLSOptions()))
+    assert "'appsdk-operator[cli,webhooks]'" in manifests(signed)["Dockerfile"]
+
+
 def test_a_file_is_copied_into_the_image_where_the_command_looks_for_it() -> None:
     text = manifests(small(), ManifestOptions(target="operators/small.py:app"))["Dockerfile"]
     assert "COPY operators/small.py /app/operators/small.py" in text

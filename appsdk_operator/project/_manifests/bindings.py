@@ -44,9 +44,9 @@ def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
         namespaces=deployed.app.namespaces,
         recorded=deployed.options.recorded,
     )
-    places: dict[str | None, tuple[Permission, ...]] = {None: made.cluster, **made.by_namespace}
     found = []
-    for place, permissions in places.items():
+    places: list[tuple[str | None, tuple[Permission, ...]]] = [(None, made.cluster)]
+    for place, permissions in (*places, *made.by_namespace.items()):
         if not permissions:
             continue
         kind = "ClusterRole" if place is None else "Role"

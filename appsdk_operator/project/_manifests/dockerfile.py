@@ -16,8 +16,9 @@ FROM python:${{PYTHON}}-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /source
 {copies}
-# What runs in the container must not compile: its file system is read-only.
-RUN python -m compileall -q -j 0 /app
+# What runs in the container cannot store what it compiles. The official client is large and rarely
+# imported.
+RUN python -m compileall -q -j 0 -x '^/app/kubernetes/' /app
 
 FROM ${{RUNTIME}}
 ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -29,9 +30,9 @@ CMD ["run", "{target}"]
 """
 _PACKAGE = """\
 COPY . .
-RUN python -m pip install --target /app . 'appsdk-operator[cli]'"""
+RUN python -m pip install --target /app . 'appsdk-operator[{extras}]'"""
 _FILE = """\
-RUN python -m pip install --target /app 'appsdk-operator[cli]'
+RUN python -m pip install --target /app 'appsdk-operator[{extras}]'
 COPY {folder} /app/{folder}"""
 _IGNORED = """\
 **/.git
@@ -50,14 +51,21 @@ _USER = 65532
 def dockerfile(deployed: Deployed) -> str:
     """A build in two stages: the second has Python and the operator, and runs as nobody."""
     place = deployed.target.partition(":")[0]
-    copies = _FILE.format(folder=place) if place.endswith(".py") else _PACKAGE
+    copies = _FILE if place.endswith(".py") else _PACKAGE
     return _TEXT.format(
         image=deployed.options.image or f"{deployed.name}:latest",
         python=deployed.options.python,
-        copies=copies,
+        copies=copies.format(folder=place, extras=",".join(_extras(deployed))),
         user=_USER,
         target=deployed.target,
     )
+
+
+def _extras(deployed: Deployed) -> list[str]:
+    """The extras of the kit that the container needs."""
+    metrics = deployed.app.options.metrics_server
+    is_signed = metrics is not None and metrics.tls is not None and metrics.tls.cert_file is None
+    return ["cli", "webhooks"] if deployed.certificates == "managed" or is_signed else ["cli"]
 
 
 def dockerignore() -> str:

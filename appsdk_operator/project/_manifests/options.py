@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import attrs
@@ -49,6 +50,10 @@ def _replicas(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         _count(1)(_, field, value)
 
 
+def _recorded(values: Iterable[Permission]) -> tuple[Permission, ...]:
+    return tuple(values)
+
+
 @attrs.frozen(kw_only=True)
 class ManifestOptions:
     """How an App is deployed: what its declarations do not say.
@@ -91,7 +96,7 @@ class ManifestOptions:
     python: str = attrs.field(default="3.13", validator=_text)
     """The version of Python in the image; default 3.13."""
 
-    recorded: tuple[Permission, ...] = attrs.field(default=(), converter=tuple)
+    recorded: tuple[Permission, ...] = attrs.field(default=(), converter=_recorded)
     """What tests needed beyond what the App declares, see :func:`load_permissions`; default:
     nothing."""
 
