@@ -12,6 +12,7 @@ import pytest
 
 from appsdk_operator.resource import (
     FieldName,
+    Immutable,
     Int32,
     Int64,
     ListType,
@@ -163,6 +164,12 @@ def test_a_named_field_needs_a_kind_that_renames() -> None:
     assert list(schema_of(Named, "camel")["properties"]) == ["podIP"]
 
 
+@attrs.frozen
+class Kept:
+    name: str
+    value: Annotated[str, Immutable]
+
+
 def _odd(_: object, __: object, value: int) -> None:
     if value % 2:
         raise ValueError("odd")
@@ -206,6 +213,7 @@ class Mixed(enum.Enum):
         (Annotated[int | None, msgspec.Meta(ge=1)], {"type": "integer", "minimum": 1}),
         (Annotated[int, msgspec.Meta(ge=1)] | None, {"type": "integer", "minimum": 1}),
         (bytes, {"type": "string", "format": "byte"}),
+        (Annotated[list[Kept], ListType.MAP("name")], {"x-kubernetes-list-map-keys": ["name"]}),
         (
             Annotated[dict[str, str], MapType.ATOMIC],
             {"additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"},
@@ -242,6 +250,7 @@ def test_types_and_what_they_become(view: Any, schema: Mapping[str, Any]) -> Non
         (Annotated[list[dict[str, str]], ListType.SET], "ListType.SET is for texts and numbers"),
         (Annotated[int, ListType.SET], "spec.it has a ListType, but is no list"),
         (None, "spec.it is always null"),
+        (list[Kept], "spec.it: a rule of its items has oldSelf"),
     ],
     ids=str,
 )

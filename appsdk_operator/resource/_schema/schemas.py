@@ -116,6 +116,11 @@ class _Maker:
             made.setdefault("nullable", True)
         if _LIST_TYPE in made:
             _check_list(made, path)
+        if "items" in made and made.get(_LIST_TYPE) != "map" and _compares_states(made["items"]):
+            raise ValueError(
+                f"{path}: a rule of its items has oldSelf, as those of Immutable have, but API "
+                "servers cannot tell which item was which: make the list a ListType.MAP"
+            )
         if made.get("x-kubernetes-embedded-resource") and "properties" not in made:
             made.pop("additionalProperties", None)
             made[_OPEN] = True
@@ -465,6 +470,15 @@ def _check_list(schema: Mapping[str, Any], path: str) -> None:
                 )
     elif kind == "set" and items.get("type") in ("object", "array"):
         raise ValueError(f"{path}: ListType.SET is for texts and numbers: use ListType.MAP")
+
+
+def _compares_states(schema: Mapping[str, Any]) -> bool:
+    """Whether a rule in a schema is about the former state."""
+    if any("oldSelf" in str(rule.get("rule")) for rule in schema.get(_RULES) or ()):
+        return True
+    inner = [*(schema.get("properties") or {}).values(), schema.get("additionalProperties")]
+    inner.append(schema.get("items"))
+    return any(_compares_states(one) for one in inner if isinstance(one, Mapping))
 
 
 def _set_once(name: str) -> dict[str, Any]:
