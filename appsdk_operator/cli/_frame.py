@@ -17,7 +17,16 @@ from click.shell_completion import CompletionItem, shell_complete
 from appsdk_operator._version import __version__
 from appsdk_operator.cli import _commands
 
-__all__ = ["COMPLETION_VARIABLE", "PROGRAM", "Command", "Commands", "command", "program", "run"]
+__all__ = [
+    "COMPLETION_VARIABLE",
+    "PROGRAM",
+    "Command",
+    "Commands",
+    "command",
+    "first_line",
+    "program",
+    "run",
+]
 
 PROGRAM: Final = "appsdk-operator"
 COMPLETION_VARIABLE: Final = "_APPSDK_OPERATOR_COMPLETE"
@@ -115,7 +124,7 @@ class Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin like this, without importing them; otherwise the options."""
         found = [
-            CompletionItem(name, help=_first_line(name))
+            CompletionItem(name, help=first_line(name))
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
@@ -123,12 +132,12 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        rows = [(name, _first_line(name)) for name in self.list_commands(ctx)]
+        rows = [(name, first_line(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
 
-def _first_line(name: str) -> str:
+def first_line(name: str) -> str:
     """The first line of the docstring of a command's module."""
     path = Path(_commands.__path__[0]) / f"{name.replace('-', '_')}.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -65,7 +65,7 @@ def app_and_release(folder: Path) -> None:
 
 def project(folder: Path) -> None:
     """A project with a kind."""
-    words = "init bucket-operator --group storage.example.com --kind Bucket -o"
+    words = "init bucket-operator --group storage.example.com --kind Bucket --no-deploy -o"
     assert cli.main([*words.split(), str(folder)]) == 0
 
 
@@ -83,6 +83,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "add": project,
     "apiserver": crds,
     "assets": mirror,
+    "check": project,
     "crds": app_and_release,
     "manifests": operator,
     "release": operator,

@@ -9,7 +9,10 @@ import pytest
 
 from appsdk_operator import cli
 
-INIT = ["init", "bucket-operator", "--group", "storage.example.com", "--kind", "Bucket"]
+INIT = [
+    *("init", "bucket-operator", "--group", "storage.example.com", "--kind", "Bucket"),
+    "--no-deploy",
+]
 
 
 @pytest.fixture
@@ -29,10 +32,8 @@ def files(folder: Path) -> set[str]:
 
 def test_init_makes_a_whole_project(folder: Path) -> None:
     assert files(folder) == {
-        ".dockerignore",
         ".github/workflows/ci.yaml",
         ".gitignore",
-        "Dockerfile",
         "README.md",
         "bucket_operator/__init__.py",
         "bucket_operator/__main__.py",
@@ -96,7 +97,7 @@ def test_a_name_that_cannot_be_used_is_refused_with_one_that_can(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     group = [] if "--group" in words else ["--group", "a.example.com"]
-    assert cli.main(["init", *words, *group]) == 1
+    assert cli.main(["init", *words, *group, "--no-deploy"]) == 1
     assert said in capsys.readouterr().err
     assert files(tmp_path) == set()
 
@@ -167,16 +168,16 @@ def test_a_folder_without_a_project_is_refused(
 def test_update_merges_what_changed_in_a_template_into_an_edited_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, base = folder / "Dockerfile", folder / ".appsdk-operator/scaffold/Dockerfile.base"
+    file, base = folder / ".gitignore", folder / ".appsdk-operator/scaffold/.gitignore.base"
     current = file.read_text()
-    older = current.replace("USER 65532:65532\n", "")
+    older = current.replace("dist/\n", "")
     base.write_text(older)
-    file.write_text(older.replace("FROM python:3.13-slim AS", "FROM python:3.12-slim AS"))
+    file.write_text(older.replace(".venv/", ".venv*/"))
     assert cli.main(["update", "--check"]) == 1
     assert cli.main(["update", "--dry-run"]) == 0
-    assert "merged    Dockerfile" in capsys.readouterr().out
+    assert "merged    .gitignore" in capsys.readouterr().out
     assert cli.main(["update"]) == 0
-    assert file.read_text() == current.replace("3.13-slim AS", "3.12-slim AS")
+    assert file.read_text() == current.replace(".venv/", ".venv*/")
     assert cli.main(["update", "--check"]) == 0
 
 

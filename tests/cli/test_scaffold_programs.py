@@ -29,7 +29,13 @@ ADDED = [
     "controller StatefulSet",
     "controller Namespace",
 ]
-CHECKS = ["ruff format --check .", "ruff check .", "mypy", f"pyright --pythonpath {sys.executable}"]
+CHECKS = [
+    "ruff format --check .",
+    "ruff check .",
+    "mypy",
+    f"pyright --pythonpath {sys.executable}",
+    "appsdk-operator check bucket_operator:app",
+]
 
 
 @pytest.fixture
@@ -62,6 +68,7 @@ def test_a_whole_project_passes_its_own_checks_as_it_is_made(shell: Callable[...
     shell(f"{INIT} --kind Account")  # which comes before "app"
     for words in ADDED:
         shell(f"appsdk-operator add {words}", "bucket-operator")
+    shell("appsdk-operator manifests bucket_operator:app", "bucket-operator")
     for check in CHECKS:
         shell(check, "bucket-operator")
     said = shell("python -m pytest -q -p no:cacheprovider", "bucket-operator")

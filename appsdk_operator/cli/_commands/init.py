@@ -21,16 +21,22 @@ from appsdk_operator.cli import _frame
 @click.option("--kind", help="A first kind, such as Bucket; 'add kind' adds others.")
 @click.option("--version", default="v1alpha1", help="Version of that kind.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the project; default: its name.")
-def command(name: str, group: str, kind: str | None, version: str, output: str | None) -> int:
+@click.option(
+    "--deploy/--no-deploy", default=True, help="Whether to make deploy, with 'manifests'."
+)
+def command(
+    name: str, group: str, kind: str | None, version: str, output: str | None, deploy: bool
+) -> int:
     """Make the project of an operator in the folder NAME.
 
     It has a package with an App, a typed kind and its reconciler, tests with a property test, a
-    Dockerfile, a workflow of GitHub Actions and a page of documentation. Its checks pass as it is.
+    Dockerfile and manifests, a workflow of GitHub Actions and a page of documentation. Its checks
+    pass as it is.
 
     The folder may have files already: none is overwritten.
     """
     from appsdk_operator.cli._scaffold.answers import Answers
-    from appsdk_operator.cli._scaffold.project import checked, write
+    from appsdk_operator.cli._scaffold.project import checked, make_manifests, write
 
     folder = Path(output or name)
     if checked(Answers.load, folder) is not None:
@@ -42,6 +48,8 @@ def command(name: str, group: str, kind: str | None, version: str, output: str |
         answers = checked(answers.added, kind, "kind", version)
     assert answers is not None
     status = write(folder, answers)
+    if deploy:
+        status = make_manifests(folder, answers) or status
     click.echo(
         f"\ncd {folder}, install it with: pip install -e . --group dev, and test it with: pytest\n"
         "README.md says how to run it and what to do next"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from appsdk_operator.cli._scaffold.answers import Answers
 from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
 from appsdk_operator.project import GeneratedFiles
 
-__all__ = ["answers_of", "change", "checked", "write"]
+__all__ = ["answers_of", "change", "checked", "make_manifests", "write"]
 
 
 def answers_of(folder: Path) -> Answers:
@@ -43,7 +45,30 @@ def change(folder: Path, function: Callable[[Answers], Answers]) -> int:
     present = answers_of(folder)
     wanted = checked(function, present)
     assert wanted is not None
-    return write(folder, wanted)
+    status = write(folder, wanted)
+    if (folder / "deploy").is_dir():
+        click.echo(f"\nbring deploy up to date: appsdk-operator manifests {wanted.package}:app")
+    return status
+
+
+def make_manifests(folder: Path, answers: Answers) -> int:
+    """Make ``deploy`` of a new project; the exit status.
+
+    In a process of its own, since the project's package is imported for it.
+    """
+    words = ["manifests", f"{answers.package}:app"]
+    done = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-m", "appsdk_operator", *words],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        click.echo(f"{done.stderr.rstrip()}\ndeploy was not made: run {' '.join(words)}", err=True)
+    else:
+        click.echo(f"created   deploy, with {' '.join(words)}")
+    return done.returncode
 
 
 def write(folder: Path, answers: Answers) -> int:

@@ -17,8 +17,6 @@ GENERATOR: Final = "scaffold"
 _PROJECT: Final = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
-    "Dockerfile": "Dockerfile",
-    ".dockerignore": "dockerignore",
     ".gitignore": "gitignore",
     ".github/workflows/ci.yaml": "ci.yaml",
     "docs/index.md": "docs.md",

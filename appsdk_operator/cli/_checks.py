@@ -1,0 +1,90 @@
+"""What ``appsdk-operator check`` looks at; a further check is a function in ``CHECKS``."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from appsdk_operator.cli import _frame
+
+if TYPE_CHECKING:
+    from appsdk_operator.app import App
+
+__all__ = ["CHECKS", "CheckFunction", "NotCheckedError"]
+
+CheckFunction = Callable[["App", str], Iterator[str]]
+"""Yields a text for each problem of the App that the command line calls by the second argument; it
+says what to do. The current folder is the project's."""
+
+
+class NotCheckedError(Exception):
+    """A check that does not apply, or cannot be made; the text says why."""
+
+
+def _declarations(app: App, _: str) -> Iterator[str]:
+    """Whether what the App declares fits together."""
+    parts: dict[str, Callable[[], object]] = {
+        "its CRDs": app.crds,
+        "its webhooks": lambda: app.webhooks,
+        "its permissions": app.permissions,
+    }
+    for name, make in parts.items():
+        try:
+            make()
+        except (TypeError, ValueError) as error:
+            yield f"{name}: {error}"
+
+
+def _schemas(app: App, _: str) -> Iterator[str]:
+    """Whether an API server takes the CRDs: structural schemas, rules, columns."""
+    from appsdk_operator.client import ApiError
+
+    try:
+        from appsdk_operator.testing import MemoryServer
+
+        server = MemoryServer()
+    except ImportError as error:
+        raise NotCheckedError(str(error)) from error
+    try:
+        crds = app.crds(url="https://localhost/convert", ca=b"")
+    except (TypeError, ValueError) as error:
+        raise NotCheckedError("its CRDs cannot be made") from error
+    client = server.client()
+    for crd in crds:
+        try:
+            client.create(crd)
+        except ApiError as error:
+            yield f"{crd.name}: {error}"
+
+
+def _manifests(_: App, target: str) -> Iterator[str]:
+    """Whether ``manifests`` would change what it has made."""
+    yield from _by_command("deploy", "manifests", ["manifests", target, "--check"])
+
+
+def _crds(_: App, target: str) -> Iterator[str]:
+    """Whether ``crds`` would change what it has made."""
+    yield from _by_command("deploy/crds", "crds", ["crds", target, "--check"])
+
+
+def _by_command(folder: str, generator: str, words: list[str]) -> Iterator[str]:
+    """What a command says that checks the files of a generator in a folder."""
+    if not (Path(folder) / ".appsdk-operator" / generator).is_dir():
+        raise NotCheckedError(f"{folder} has no files of 'appsdk-operator {generator}'")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        status = _frame.run(words)
+    if status:
+        yield f"run 'appsdk-operator {generator} {words[1]}'\n{said.getvalue().rstrip()}"
+
+
+CHECKS: Final[Mapping[str, CheckFunction]] = {
+    "declarations": _declarations,
+    "schemas": _schemas,
+    "deploy": _manifests,
+    "crds": _crds,
+}
+"""The checks by name, in their order."""
