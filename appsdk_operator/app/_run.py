@@ -22,8 +22,9 @@ from appsdk_operator.manager import (
     ManagerOptionsDict,
     MetricsServerOptions,
 )
+from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import JSONFormatter, SafeLogger, StopSignal, get_logger, validation
-from appsdk_operator.webhooks import WebhookServerOptions
+from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
 
 __all__ = ["ENVIRONMENT", "ExitStatus", "RunOptions", "changes_of", "run_program", "start_logging"]
 
@@ -44,6 +45,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "metrics_address": "APPSDK_METRICS_ADDRESS",
     "probe_address": "APPSDK_PROBE_ADDRESS",
     "webhook_address": "APPSDK_WEBHOOK_ADDRESS",
+    "webhook_service": "APPSDK_WEBHOOK_SERVICE",
 }
 """The environment variable of each field of :class:`RunOptions`."""
 
@@ -133,6 +135,12 @@ class RunOptions:
     webhook_address: str | None = attrs.field(default=None, validator=_text)
     """The same for the webhook server, if the App has webhooks."""
 
+    webhook_service: str = attrs.field(default="", validator=_text)
+    """The Service that leads to the webhook server, as ``name`` in the namespace of the pod, or
+    ``namespace/name``. With it the operator makes the certificates itself, keeps them in the Secret
+    ``<service>-tls``, and injects their authority into the webhook configurations of the App's name
+    and into its CRDs of several versions. Default: certificates come from where the App says."""
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
         """The options that environment variables ``APPSDK_…`` set.
@@ -169,6 +177,11 @@ class RunnableApp(Protocol):
         """Its options."""
         ...
 
+    @property
+    def webhooks(self) -> Webhooks:
+        """Its webhooks."""
+        ...
+
     def manager(
         self, server: ClientConfig | ClientLike, **options: Unpack[ManagerOptionsDict]
     ) -> Manager:
@@ -202,15 +215,48 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
         changes["health_server"] = attrs.evolve(
             own.health_server or HealthServerOptions(), address=options.probe_address
         )
-    if options.webhook_address is not None:
-        server = own.webhook_server or WebhookServerOptions()
-        if not isinstance(server, WebhookServerOptions):
-            raise ValueError(
-                f"webhook_address={options.webhook_address!r} is for the options of a webhook "
-                f"server, and the App has {server!r}, which has its address already"
-            )
-        changes["webhook_server"] = attrs.evolve(server, address=options.webhook_address)
+    if options.webhook_address is not None or options.webhook_service:
+        changes["webhook_server"] = _webhook_server(app, options)
     return changes
+
+
+def _webhook_server(app: RunnableApp, options: RunOptions) -> WebhookServerOptions:
+    server = app.options.webhook_server or WebhookServerOptions()
+    if not isinstance(server, WebhookServerOptions):
+        raise ValueError(
+            f"webhook_address and webhook_service are for the options of a webhook server, and the "
+            f"App has {server!r}: leave them out"
+        )
+    if options.webhook_address is not None:
+        server = attrs.evolve(server, address=options.webhook_address)
+    if options.webhook_service:
+        if server.certificates is not None:
+            raise ValueError(
+                f"webhook_service={options.webhook_service!r}: the App has certificates of its "
+                "own: leave one of them out"
+            )
+        server = attrs.evolve(server, certificates=_certificates(app, options.webhook_service))
+    return server
+
+
+def _certificates(app: RunnableApp, service: str) -> ManagedCertificates:
+    """Certificates for a Service, injected wherever its webhooks are named."""
+    namespace, _, name = service.rpartition("/")
+    webhooks = app.webhooks
+    types = {rule.type for rule in webhooks.rules}
+    inject = [
+        (kind, app.name)
+        for kind, type_ in (
+            (kinds.admissionregistration.v1.MutatingWebhookConfiguration, "mutating"),
+            (kinds.admissionregistration.v1.ValidatingWebhookConfiguration, "validating"),
+        )
+        if type_ in types
+    ]
+    inject += [
+        (kinds.apiextensions.v1.CustomResourceDefinition, versions.hub.qualified_name)
+        for _, versions in webhooks.conversions
+    ]
+    return ManagedCertificates(name, f"{name}-tls", namespace=namespace or None, inject=inject)
 
 
 def run_program(

@@ -249,6 +249,7 @@ def _prepare(app: App, options: RunOptions, where: str, config: ClientConfig, ch
     # One process; and after a restart it would wait for the Lease of the one before.
     if not options.leader_election:
         changes["leader_election"] = None
+    changes.pop("webhook_server", None)
     if app.webhooks.paths:
         changes["webhook_server"] = DevelopmentServer(
             config,

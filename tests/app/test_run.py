@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator import kinds
+from appsdk_operator import Kind, kinds
 from appsdk_operator.app import App, ExitStatus, RunOptions
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions
@@ -164,3 +164,22 @@ def test_options_of_the_program_override_those_of_the_app() -> None:
     )
     plain = manager_options(App("plain"), leader_election=True, leader_election_namespace="default")
     assert plain.leader_election == LeaderElection(id="plain", namespace="default")
+
+
+def test_with_a_service_the_operator_makes_the_certificates_of_its_webhooks() -> None:
+    app = App("bucket-operator")
+    old, new = (Kind(group="example.com", version=v, kind="Bucket") for v in ("v1alpha1", "v1"))
+    app.validate(new)(lambda bucket: None)
+    app.convert(old, new)(lambda old, new: None)
+    app.convert(new, old)(lambda old, new: None)
+    options = manager_options(app, webhook_service="system/hooks", webhook_address="127.0.0.1:0")
+    certificates = options.webhook_server.certificates
+    assert certificates.namespace == "system"
+    assert certificates.role_rules()[0]["resourceNames"] == ["hooks-tls"]
+    assert [rule["resourceNames"] for rule in certificates.cluster_role_rules()] == [
+        ["bucket-operator"],
+        ["buckets.example.com"],
+    ]
+    twice = App("bucket-operator", webhook_server=options.webhook_server)
+    with pytest.raises(ValueError, match="certificates of its own"):
+        manager_options(twice, webhook_service="system/hooks")

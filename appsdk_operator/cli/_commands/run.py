@@ -92,6 +92,12 @@ class NotStartedError(click.ClickException):
     help="Where to serve webhooks, if the App has any. Default: as the App says.",
 )
 @click.option(
+    "--webhook-service",
+    metavar="NAME",
+    envvar="APPSDK_WEBHOOK_SERVICE",
+    help="Service that leads to the webhooks: the operator makes their certificates itself.",
+)
+@click.option(
     "--dev",
     is_flag=True,
     help="Run on a Kubernetes API in memory, or on the cluster of --context or --kubeconfig, with "
