@@ -195,6 +195,12 @@ def test_names_are_fixed_if_two_tests_needed_them_and_nobody_made_them() -> None
     ]
 
 
+def test_whoever_watches_may_list_too_for_servers_without_streaming_lists() -> None:
+    recording = Recording()
+    recording.add("test", [access("watch", "pods")])
+    assert rules(recording.permissions()) == [("pods", "list watch", "", None)]
+
+
 def test_names_made_of_those_that_the_operator_lists_are_not_fixed() -> None:
     recording = Recording()
     for number in (1, 2):

@@ -68,7 +68,7 @@ class Recording:
     counts as fixed, so that a role may be for objects of that name only, if at least two tests
     needed it, if the operator nowhere lists or watches all objects of the resource, and if the name
     is neither that of an object or namespace of a test nor made of one, as ``a-config`` is of
-    ``a``.
+    ``a``. Whoever watches needs ``list`` as well: not every server sends lists as streams.
 
     >>> from appsdk_operator.testing import Access
     >>> recording = Recording()
@@ -111,14 +111,16 @@ class Recording:
         self._foreign.update(each.name for each in others)
         for each in operator:
             place = "" if each.namespace in namespaces else each.namespace
-            row = (each.group, each.full_resource, each.path, each.verb, place)
             # The name of what was created is for others; a create is authorized without it.
             name = "" if each.verb in UNNAMED_VERBS else each.name
-            names = self._rows.setdefault(row, {}).setdefault(test, set())
-            names.add(name)
-            if len(names) > _MOST_NAMES:
-                names.clear()
-                names.add("")
+            # Where a server has no lists as streams, whoever watches lists first.
+            for verb in ("list", "watch") if each.verb == "watch" else (each.verb,):
+                row = (each.group, each.full_resource, each.path, verb, place)
+                names = self._rows.setdefault(row, {}).setdefault(test, set())
+                names.add(name)
+                if len(names) > _MOST_NAMES:
+                    names.clear()
+                    names.add("")
 
     def merge(self, other: Recording) -> None:
         """Add what another recording has."""

@@ -79,6 +79,11 @@ class KubeTest:
 
     # -- namespace ---------------------------------------------------------------------------
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the test; empty if it has none."""
+        return self._namespace
+
     def make_namespace(self) -> str:
         """Create the namespace of the test."""
         slug = re.sub(r"[^a-z0-9]+", "-", self._name.lower()).removeprefix("test-").strip("-")

@@ -7,8 +7,9 @@ fixtures fail with the version to install.
 
 Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
 ``kube_namespace``, ``kube_crds``, ``kube_run``, ``kube_manager`` and ``kube_webhooks``. Options:
-``--appsdk-kube``, ``--appsdk-kube-context`` and ``--appsdk-kube-rbac``, without ``appsdk-`` as well
-where no other plugin has an option of that name; in the ini file ``kube``, ``kube_crds``,
+``--appsdk-kube``, ``--appsdk-kube-context``, ``--appsdk-kube-rbac`` and
+``--appsdk-kube-rbac-record``, without ``appsdk-`` as well where no other plugin has an option of
+that name; in the ini file ``kube``, ``kube_crds``,
 ``kube_contexts``, ``kube_rbac``, ``kube_own_planes``, ``kube_report_lines`` and
 ``kube_webhook_host``.
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _OLDEST: Final = (8, 2)
 _IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
 _HOOKS: Final = "appsdk_operator_hooks"
+_RECORDER: Final = "appsdk_operator_rbac"
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "kube": {
         "choices": ("embedded", "control-plane", "existing"),
@@ -47,6 +49,11 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "kube-rbac": {
         "action": "store_true",
         "help": "let roles and bindings decide who may do what on the embedded server",
+    },
+    "kube-rbac-record": {
+        "metavar": "FILE",
+        "help": "write the permissions that the operator, which is who uses kube_config, needed in "
+        "the tests",
     },
 }
 
@@ -101,6 +108,16 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
             group.addoption(f"--{name}", dest=_dest(name), **short)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Record what the operator asks for, if that is wanted."""
+    if _IS_TOO_OLD or not config.getoption(_dest("kube-rbac-record")):
+        return
+    from appsdk_operator.testing._pytest.rbac import RbacRecorder
+
+    recorder = RbacRecorder(config, config.getoption(_dest("kube-rbac-record")))
+    config.pluginmanager.register(recorder, _RECORDER)
+
+
 def _is_free(parser: pytest.Parser, option: str) -> bool:
     """Whether no plugin has an option of that name."""
     try:
@@ -137,9 +154,26 @@ def kube_server(request: pytest.FixtureRequest) -> Iterator[KubeServer]:
 
 
 @pytest.fixture(scope="session")
-def kube_config(kube_server: KubeServer) -> ClientConfig:
-    """The configuration of a client for the server."""
-    return kube_server.client_config()
+def _kube_configs(
+    request: pytest.FixtureRequest, kube_server: KubeServer
+) -> Iterator[tuple[ClientConfig, ClientConfig]]:
+    """The configurations of the operator and of the test."""
+    recorder = request.config.pluginmanager.get_plugin(_RECORDER)
+    if recorder is None:
+        config = kube_server.client_config()
+        yield config, config
+    else:
+        with recorder.observing(kube_server) as configs:
+            yield configs
+
+
+@pytest.fixture(scope="session")
+def kube_config(_kube_configs: tuple[ClientConfig, ClientConfig]) -> ClientConfig:
+    """The configuration of the operator's client: ``app.manager(kube_config)``.
+
+    ``--appsdk-kube-rbac-record`` records what is done with it, and nothing else.
+    """
+    return _kube_configs[0]
 
 
 @pytest.fixture(scope="session")
@@ -173,11 +207,13 @@ def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Itera
 
 
 @pytest.fixture
-def kube_client(_kube_test: KubeTest, kube_config: ClientConfig) -> Iterator[Client]:
-    """A client of the server, closed after the test."""
+def kube_client(
+    _kube_test: KubeTest, _kube_configs: tuple[ClientConfig, ClientConfig]
+) -> Iterator[Client]:
+    """A client of the server for the test itself, closed after the test."""
     from appsdk_operator.client import Client
 
-    with Client(kube_config) as client:
+    with Client(_kube_configs[1]) as client:
         yield client
 
 
