@@ -20,8 +20,10 @@ import pytest
 
 from appsdk_operator import Kind, cli, custom_resource_definition
 from appsdk_operator.apiserver import APIServer
+from appsdk_operator.app import Permission
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._assets import Item, Store, this_platform
+from appsdk_operator.project import dump_permissions, roles
 from tests.cli.mirror import archive, write_mirror
 
 pytestmark = pytest.mark.programs
@@ -63,6 +65,20 @@ def app_and_release(folder: Path) -> None:
     (folder / "released.yaml").write_text(custom_resource_definition(widget).to_yaml())
 
 
+def tested_operator(folder: Path) -> None:
+    """An operator that touches nothing, its tests, a record of them, and a role."""
+    operator(folder)
+    (folder / "tests").mkdir()
+    (folder / "tests/test_nothing.py").write_text("def test_nothing(kube_config): ...\n")
+    pods = Permission(groups=[""], resources=["pods"], verbs=["get"])
+    (folder / "rbac-record.yaml").write_text(dump_permissions([pods]))
+    events = Permission(groups=["events.k8s.io"], resources=["events"], verbs=["create", "patch"])
+    made = roles([pods, events], name="bucket-operator", namespace="bucket-operator")
+    (folder / "deploy").mkdir()
+    for path, text in made.texts().items():
+        (folder / "deploy" / path).write_text(text)
+
+
 def project(folder: Path) -> None:
     """A project with a kind."""
     words = "init bucket-operator --group storage.example.com --kind Bucket --no-deploy -o"
@@ -86,6 +102,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "check": project,
     "crds": app_and_release,
     "manifests": operator,
+    "rbac": tested_operator,
     "release": operator,
     "run": operator,
     "update": project,

@@ -374,9 +374,12 @@ def test_a_folder_is_read_whole_but_for_what_generators_remember(tmp_path: Path)
 def test_what_holds_no_role_or_no_yaml_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no ClusterRole and no Role"):
         Grants.load(tmp_path)
-    (tmp_path / "chart.yaml").write_text("{{ if .Values.rbac }}")
-    with pytest.raises(ValueError, match=r"(?s)chart\.yaml: .* helm template"):
+    chart = tmp_path / "chart.yaml"
+    chart.write_text("{{ if .Values.rbac }}")
+    with pytest.raises(ValueError, match="no ClusterRole and no Role"):
         Grants.load(tmp_path)
+    with pytest.raises(ValueError, match=r"(?s)chart\.yaml: .* helm template"):
+        Grants.load(chart)
 
 
 # -- promises ------------------------------------------------------------------------------------

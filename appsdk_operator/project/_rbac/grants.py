@@ -40,7 +40,8 @@ class Grants:
         """Read roles and bindings from YAML files, and from all YAML files in folders.
 
         Args:
-            paths: files and folders; what is none of RBAC's is skipped.
+            paths: files and folders; what is none of RBAC's is skipped, and so are the templates of
+                Helm charts in a folder.
             account: the name of the service account; see :meth:`of`.
 
         Raises:
@@ -50,9 +51,12 @@ class Grants:
         objects: list[Any] = []
         for path in map(Path, paths):
             for file in _files(path):
+                text = file.read_text(encoding="utf-8")
                 try:
-                    objects += load_yaml(file.read_text(encoding="utf-8"))
+                    objects += load_yaml(text)
                 except ValueError as error:
+                    if path.is_dir() and "{{" in text:
+                        continue
                     raise ValueError(
                         f"{file}: {error}; of a Helm chart give the output of helm template"
                     ) from error
@@ -60,7 +64,8 @@ class Grants:
         if not any(each["kind"] in ("ClusterRole", "Role") for each in found):
             named = ", ".join(map(str, paths))
             raise ValueError(
-                f"{named}: no ClusterRole and no Role; appsdk-operator rbac module:app makes them"
+                f"{named}: no ClusterRole and no Role; appsdk-operator rbac module:app makes them, "
+                "and helm template those of a chart"
             )
         return cls.of(found, account=account)
 

@@ -57,6 +57,8 @@ class Atom:
     path: str = ""
     namespace: str | None = None
     """As of a :class:`Permission`."""
+    is_cluster_wide: bool = False
+    """As of a :class:`Permission`."""
 
 
 def atoms(permission: Permission) -> Iterator[Atom]:
@@ -74,6 +76,7 @@ def atoms(permission: Permission) -> Iterator[Atom]:
                         verb=verb,
                         name=name,
                         namespace=permission.namespace,
+                        is_cluster_wide=permission.is_cluster_wide,
                     )
 
 
@@ -112,7 +115,9 @@ def granted_to_all(atom: Atom) -> bool:
 
 def is_namespaced(atom: Atom) -> bool:
     """Whether the objects are in namespaces; of kinds that are not built in it is assumed."""
-    return not atom.path and (atom.group, atom.resource.partition("/")[0]) not in _cluster_kinds()
+    if atom.path or atom.is_cluster_wide:
+        return False
+    return (atom.group, atom.resource.partition("/")[0]) not in _cluster_kinds()
 
 
 @functools.cache
@@ -147,5 +152,6 @@ def _parts_without(
             verbs=[verb],
             names=[name for name in names if name],
             namespace=permission.namespace,
+            is_cluster_wide=permission.is_cluster_wide,
             reasons=permission.reasons,
         )

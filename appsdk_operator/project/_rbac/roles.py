@@ -76,6 +76,8 @@ class Roles:
     """The rules of the ClusterRole; empty: there is none."""
     by_namespace: Mapping[str, tuple[Permission, ...]]
     """The rules of the Role in each namespace."""
+    besides: tuple[Permission, ...] = ()
+    """What was recorded and is not declared."""
 
     @property
     def objects(self) -> list[MutableObject]:
@@ -165,7 +167,8 @@ def roles(
             raise ValueError(
                 f"{what}={given!r}: use lower-case letters, digits and '-', such as 'my-operator'"
             )
-    needed = [*declared, *_needed_besides(declared, recorded)]
+    besides = _needed_besides(declared, recorded)
+    needed = [*declared, *besides]
     cluster: list[Permission] = []
     placed: dict[str, list[Permission]] = {}
     for each in map(_in_parts, needed):
@@ -181,6 +184,7 @@ def roles(
         name=name,
         namespace=namespace,
         cluster=everywhere,
+        besides=besides,
         by_namespace={
             place: rules
             for place in sorted(placed)
@@ -229,7 +233,8 @@ def _places(permission: Permission, own: str, works_in: Sequence[str]) -> Sequen
     """The namespaces of the Roles for a permission; None: the ClusterRole."""
     if permission.namespace is not None:
         return [permission.namespace or own]
-    if not works_in or not all(map(is_namespaced, atoms(permission))):
+    is_placed = not permission.is_cluster_wide and all(map(is_namespaced, atoms(permission)))
+    if not works_in or not is_placed:
         return [None]
     return works_in
 
