@@ -39,14 +39,21 @@ def page() -> str:
         parts.append(f"\n### {name}\n\n```console\n")
         parts += [f"$ {example}\n" for example in command.examples]
         parts.append(f"```\n\n{prose(command.help or '')}\n")
-        rows = [
-            f"| {cell(names(option))} | {cell(explained(option))} |\n"
-            for option in command.params
-            if isinstance(option, click.Option) and not option.hidden
-        ]
-        if rows:
-            parts += ["\n| option | |\n|---|---|\n", *rows]
+        parts += options(command)
+        for inner in command.commands.values() if isinstance(command, click.Group) else ():
+            parts.append(f"\n`{name} {inner.name}`: {prose(inner.help or '')}\n")
+            parts += options(inner)
     return "".join(parts)
+
+
+def options(command: click.Command) -> list[str]:
+    """The table of a command's options."""
+    rows = [
+        f"| {cell(names(option))} | {cell(explained(option))} |\n"
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+    ]
+    return ["\n| option | |\n|---|---|\n", *rows] if rows else []
 
 
 def prose(text: str) -> str:
