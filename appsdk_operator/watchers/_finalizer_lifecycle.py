@@ -161,11 +161,13 @@ class FinalizerLifecycle:
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
-        if self._previous and not obj.is_deleting:
-            self._note_legacy(obj)
-            obj = self._migrated(obj)
         if obj.is_deleting:
             return self._clean_up(obj, notify)
+        if self._previous:
+            self._note_legacy(obj)
+            obj = self._migrated(obj)
+            if obj.is_deleting:
+                return None  # the event of that leads to the clean-up
         if self.finalizer not in obj.finalizers:
             return self._on_new(obj, notify)[1]
         return self._on_known(obj, notify)
@@ -173,10 +175,12 @@ class FinalizerLifecycle:
     def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle a resync: the object is unchanged."""
         self._check_object(obj, "resync")
-        if self._legacy and not obj.is_deleting:
-            obj = self._migrated(obj)
         if obj.is_deleting:
             return self._clean_up(obj, notify)
+        if self._legacy:
+            obj = self._migrated(obj)
+            if obj.is_deleting:
+                return None
         if self.finalizer not in obj.finalizers and not self._is_before_our_write(obj):
             return self._on_new(obj, notify)[1]
         return self._on_known(obj, notify)
@@ -195,7 +199,7 @@ class FinalizerLifecycle:
         if self._legacy:
             new = self._migrated(new)
             if new.is_deleting:
-                return self._clean_up(new, notify)
+                return None
         # An event from before our write shows the object without the finalizer.
         if self.finalizer in new.finalizers or self._is_before_our_write(new):
             return self._call(notify, _UPDATE, new, old)
@@ -328,6 +332,8 @@ class FinalizerLifecycle:
     def _migrated(self, obj: Object) -> Object:
         """Replace the finalizer of an earlier name if the object has one; returns the new state.
 
+        On an object that is being deleted by now it stays, for the clean-up.
+
         Raises:
             FinalizerError: it could not be written.
         """
@@ -342,6 +348,8 @@ class FinalizerLifecycle:
                 if made is not None:
                     made = self._put(made, self.finalizer, instead_of=name)
                 break
+        if made is not None and made.is_deleting:
+            return made
         with self._lock:
             self._legacy.discard(obj.uid)
             if made is not None and made.uid and self.finalizer in made.finalizers:

@@ -368,6 +368,18 @@ def test_an_object_that_is_deleted_before_its_finalizer_was_replaced_is_cleaned_
     assert world.seen == ["delete"] * 2
 
 
+def test_an_object_that_is_deleted_after_it_was_listed_is_cleaned_up_once(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD])
+    world.simulation.poll()
+    world.server.change("a", spec={"n": 2})
+    world.server.delete("a")
+    world.simulation.poll()
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"]
+
+
 def test_the_old_name_stays_on_a_stripped_object_whose_clean_up_fails_at_first(make_world):
     world = make_world()
     world.server.create("a")

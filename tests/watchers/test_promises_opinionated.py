@@ -335,6 +335,20 @@ def ours(obj: Object) -> list[str]:
     write_fates=[],
     callback_fates=[OK, FAIL],
 )
+# It is changed and deleted after it was listed under that name.
+@example(
+    history=[
+        Step("spec", "a"),
+        Step("catch up"),
+        Step("rename"),
+        Step("poll", "", Fault.NONE),
+        Step("spec", "a"),
+        Step("delete", "a"),
+        Step("poll", "", Fault.NONE),
+    ],
+    write_fates=[],
+    callback_fates=[],
+)
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
     form: str, history: list[Step], write_fates: list[int], callback_fates: list[int]
 ) -> None:
