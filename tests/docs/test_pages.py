@@ -14,10 +14,12 @@ from typing import Any
 
 import appsdk_operator
 from appsdk_operator import (
+    app,
     cache,
     client,
     controllers,
     manager,
+    project,
     resource,
     runtime,
     testing,
@@ -91,7 +93,7 @@ def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None
 
 
 def test_the_names_in_the_changelog_exist() -> None:
-    rooms = [appsdk_operator, cache, client, controllers, manager]
+    rooms = [appsdk_operator, app, cache, client, controllers, manager, project]
     rooms += [resource, runtime, testing, watchers, webhooks]
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for name in set(re.findall(r"`([A-Za-z_]+)`", text)) - {"async", "appsdk_operator"}:
