@@ -21,6 +21,7 @@ class BucketSpec:
     """What a user wants."""
 
     size: int = 1
+    note: str = ""
 
 
 BUCKET = Kind(group="example.com", version="v1", kind="Bucket", spec=BucketSpec)

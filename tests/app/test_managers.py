@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import pytest
 
 from appsdk_operator import kinds
@@ -135,6 +136,37 @@ def test_the_four_callbacks_of_a_kind_are_one_watcher_with_the_apps_finalizer(
         api.delete(BUCKET, "a", namespace="default")
         calls.wait_for(("delete", "a"))
     assert len(calls.all) == 4
+
+
+def test_an_update_calls_the_functions_of_the_fields_that_changed(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.on_update(BUCKET, field="spec.size")
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add("size")
+
+    @app.on_update(BUCKET, field="spec.note")
+    def note(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add("note")
+
+    @app.on_update(BUCKET)
+    def update(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add("any")
+
+    api.create(bucket("a"))
+    with running(made(app, config)):
+        eventually(lambda: finalizers(api, "a") == ("bucket-operator.v1.Bucket.example.com",))
+        draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
+        draft.spec = attrs.evolve(draft.spec, note="new")
+        api.update(draft)
+        calls.wait_for("any")
+        draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
+        draft.spec = attrs.evolve(draft.spec, size=9)
+        api.update(draft)
+        calls.wait_for("any", count=2)
+    assert calls.all == ["note", "any", "size", "any"]
 
 
 def finalizers(api: Client, name: str) -> tuple[str, ...]:
