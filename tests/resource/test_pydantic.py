@@ -117,7 +117,6 @@ def test_a_crd_has_the_schema_of_a_model() -> None:
     assert port["properties"]["since"] == {
         "type": "string",
         "format": "date-time",
-        "nullable": True,
     }
     assert port["required"] == ["number"]
 

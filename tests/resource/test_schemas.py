@@ -72,10 +72,10 @@ def test_an_attrs_class_is_a_schema() -> None:
     assert fields["mode"] == {"type": "string", "enum": ["Auto", "Manual"], "default": "Auto"}
     assert fields["target"] == {"x-kubernetes-int-or-string": True, "default": 80}
     assert fields["memory"]["x-kubernetes-int-or-string"]
-    assert fields["memory"]["nullable"]
+    assert "nullable" not in fields["memory"]
     assert fields["memory"]["pattern"].startswith(r"^(\+|-)?")
     assert fields["timeout"] == {"type": "string", "format": "duration", "default": "30s"}
-    assert fields["since"] == {"type": "string", "format": "date-time", "nullable": True}
+    assert fields["since"] == {"type": "string", "format": "date-time"}
     assert fields["color"] == {"type": "string", "pattern": "^(?:[a-z]+)$", "default": "red"}
     assert fields["labels"]["additionalProperties"] == {"type": "string"}
     assert fields["weights"]["additionalProperties"]["exclusiveMinimum"]
@@ -96,7 +96,6 @@ def test_an_attrs_class_is_a_schema() -> None:
         "type": "object",
         "x-kubernetes-embedded-resource": True,
         "x-kubernetes-preserve-unknown-fields": True,
-        "nullable": True,
     }
     assert fields["extra"]["x-kubernetes-preserve-unknown-fields"]
     assert fields["anything"] == {"x-kubernetes-preserve-unknown-fields": True}
@@ -109,6 +108,8 @@ def test_an_attrs_class_is_a_schema() -> None:
     ]
     assert "default" not in source["properties"]["isOptional"], "the other class has no such field"
     assert fields["address"] == {"type": "string", "format": "ipv4", "nullable": True}
+
+    assert fields["address"] == {"type": "string", "format": "ipv4"}
     assert fields["mainPort"]["default"] == {"name": "main", "number": 80}
 
 
@@ -332,3 +333,29 @@ def test_schema_says_what_no_other_marker_says() -> None:
 def test_an_empty_schema_marker_is_refused() -> None:
     with pytest.raises(ValueError, match=r"give parts of a schema, Schema\(maxLength=63\)"):
         Schema()
+
+
+def test_none_is_null_where_a_field_cannot_be_absent_for_it() -> None:
+    @attrs.frozen
+    class Spec:
+        required: str | None
+        items: tuple[str | None, ...] = ()
+        other: str | None = "a"
+        absent: str | None = None
+
+    fields = schema_of(Spec)["properties"]
+    assert fields["required"]["nullable"]
+    assert fields["items"]["items"]["nullable"]
+    assert fields["other"]["nullable"]
+    assert "nullable" not in fields["absent"]
+
+
+def test_a_spec_that_may_not_be_empty_has_no_empty_default() -> None:
+    @Schema(minProperties=1)
+    @attrs.frozen
+    class Spec:
+        name: str = ""
+
+    whole = version_of(Spec)["schema"]["openAPIV3Schema"]
+    assert whole["required"] == ["spec"]
+    assert "default" not in whole["properties"]["spec"]

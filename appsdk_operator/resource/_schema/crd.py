@@ -25,6 +25,10 @@ _CRD = Kind(
     scope=Scope.CLUSTER,
 )
 Column: TypeAlias = PrinterColumn | Mapping[str, Any]
+# An API server refuses a default that does not meet them.
+_CONDITIONS: Final = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "minProperties", "enum", "x-kubernetes-validations"}
+)
 _PLACEHOLDER: Final = ("default", "webhook-service")
 
 
@@ -275,7 +279,7 @@ def _schema(kind: Kind, *, strict: bool) -> dict[str, Any]:
         )
     made: dict[str, Any] = {"type": "object", "properties": {"spec": spec, "status": status}}
     if kind.spec is not None and not spec.get("nullable"):
-        if spec.get("required") or "properties" not in spec:
+        if spec.get("required") or "properties" not in spec or _CONDITIONS & spec.keys():
             made["required"] = ["spec"]
         else:  # so that a reader always finds one
             spec["default"] = {}

@@ -96,7 +96,9 @@ class _Maker:
     rename: str | None
     lost: list[str]
 
-    def of(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
+    def of(
+        self, view: Any, path: str, above: tuple[Any, ...], *, none_is_absent: bool = False
+    ) -> dict[str, Any]:
         bare, markers = marked(view)
         members = get_args(bare) if _is_union(bare) else (bare,)
         found = [one for one in members if marked(one)[0] not in _ABSENT]
@@ -112,7 +114,7 @@ class _Maker:
         if Immutable in markers:
             rule = {"rule": "self == oldSelf", "message": "the field is immutable"}
             made[_RULES] = [*made.get(_RULES, ()), rule]
-        if is_nullable:
+        if is_nullable and not none_is_absent:
             made.setdefault("nullable", True)
         if _LIST_TYPE in made:
             _check_list(made, path)
@@ -266,7 +268,8 @@ class _Maker:
     def _field(
         self, field: ClassField, path: str, above: tuple[Any, ...], text: str | None
     ) -> dict[str, Any]:
-        made = self.of(field.type, path, above)
+        # Such a None is not written, and API servers take a null that they read for an absent field.
+        made = self.of(field.type, path, above, none_is_absent=field.default is None)
         if text or field.description:
             made["description"] = text or field.description
         extra = getattr(field.source, "json_schema_extra", None)
