@@ -13,7 +13,7 @@ CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/byteco
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench demo test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
+.PHONY: bench crds demo test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -72,6 +72,10 @@ dist: $(READY)
 # A few minutes of random writes and faults, then convergence and memory are checked.
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# CustomResourceDefinitions of known projects, into Go's module cache, for tests/project/test_real_crds.py.
+crds:
+	@$(PYTHON) hack/real_crds.py
 
 # The property tests with other examples than those that `make test` tries each time.
 hunt: $(READY)

@@ -62,9 +62,10 @@ NAMES = {
         Shards TLSOptions WarmUpRunnable elector_config
     """,
     "project": """
-        FileChange FileOutcome Finding GeneratedFiles Grants ManifestOptions Recording Roles
-        UninstallAction UninstallError UninstallStep breaking_changes dump_permissions helm_chart
-        load_permissions manifests roles uninstall
+        FileChange FileOutcome Finding GeneratedFiles Grants ManifestOptions ModelError
+        ModelStyle Recording Roles UninstallAction UninstallError UninstallStep breaking_changes
+        builtin_models dump_permissions helm_chart load_permissions manifests models read_crds
+        roles uninstall
     """,
     "resource": """
         AnyObject ConversionError Converter DecodeError Duration EmbeddedObject

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from appsdk_operator.project._manifests.manifests import helm_chart as helm_chart
     from appsdk_operator.project._manifests.manifests import manifests as manifests
     from appsdk_operator.project._manifests.options import ManifestOptions as ManifestOptions
+    from appsdk_operator.project._models._builtin import builtin_models as builtin_models
+    from appsdk_operator.project._models._crds import models as models
+    from appsdk_operator.project._models._crds import read_crds as read_crds
+    from appsdk_operator.project._models._module import ModelStyle as ModelStyle
+    from appsdk_operator.project._models._schemas import ModelError as ModelError
     from appsdk_operator.project._rbac.grants import Grants as Grants
     from appsdk_operator.project._rbac.record_file import RECORD_FILE as RECORD_FILE
     from appsdk_operator.project._rbac.record_file import dump_permissions as dump_permissions
@@ -46,6 +51,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
     "project._rbac.record_file": ("RECORD_FILE",),
+    "project._models._builtin": ("builtin_models",),
+    "project._models._crds": ("models", "read_crds"),
+    "project._models._module": ("ModelStyle",),
+    "project._models._schemas": ("ModelError",),
 }
 
 _HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)

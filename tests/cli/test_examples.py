@@ -103,6 +103,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "crds": app_and_release,
     "manifests": operator,
     "rbac": tested_operator,
+    "models": crds,
     "release": operator,
     "run": operator,
     "update": project,

@@ -268,7 +268,7 @@ class _Maker:
     def _field(
         self, field: ClassField, path: str, above: tuple[Any, ...], text: str | None
     ) -> dict[str, Any]:
-        # Such a None is not written, and API servers take a null that they read for an absent field.
+        # Such a None is not written, and API servers take a null for an absent field.
         made = self.of(field.type, path, above, none_is_absent=field.default is None)
         if text or field.description:
             made["description"] = text or field.description

@@ -1,0 +1,1 @@
+"""Typed classes from schemas: Python modules from CustomResourceDefinitions and OpenAPI."""

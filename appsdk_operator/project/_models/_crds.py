@@ -1,0 +1,234 @@
+"""Modules of typed classes from CustomResourceDefinitions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from appsdk_operator.project._models._classes import Classes
+from appsdk_operator.project._models._layout import Group, Node, Text, string
+from appsdk_operator.project._models._module import (
+    STYLES,
+    KindText,
+    ModelStyle,
+    module_text,
+    named,
+    reserved_fields,
+)
+from appsdk_operator.project._models._names import class_words, constant
+from appsdk_operator.project._models._schemas import ModelError, SchemaReader, kit_name
+from appsdk_operator.resource import Kind, Scope, load_yaml
+
+__all__ = ["check_style", "models", "read_crds"]
+
+
+def read_crds(source: str | Path) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions in YAML or JSON, in all documents and lists of it.
+
+    Args:
+        source: a file; a folder, of which each file with the ending ``.yaml``, ``.yml`` or
+            ``.json`` is read, in the alphabet's order, with those in folders below; or ``"-"`` for
+            standard input. Other documents than CRDs are passed over.
+
+    Raises:
+        ModelError: there is no CRD in it, or a file is no YAML.
+        OSError: it cannot be read.
+    """
+    if source == "-":
+        texts = {"standard input": sys.stdin.read()}
+    elif Path(source).is_dir():
+        endings = (".yaml", ".yml", ".json")
+        paths = sorted(path for path in Path(source).rglob("*") if path.suffix in endings)
+        texts = {str(path): path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+    else:
+        texts = {str(source): Path(source).read_text(encoding="utf-8")}
+    found = []
+    for name, text in texts.items():
+        try:
+            documents = load_yaml(text)
+        except ValueError as error:
+            raise ModelError(f"{name}: {error}") from error
+        for document in documents:
+            found += _crds_in(document, name)
+    if not found:
+        raise ModelError(
+            f"{source}: there is no CustomResourceDefinition in it: give files or folders with "
+            "documents of this kind"
+        )
+    return found
+
+
+def _crds_in(document: Any, name: str) -> list[dict[str, Any]]:
+    if not isinstance(document, dict):
+        return []
+    if isinstance(document.get("items"), list):
+        return [crd for item in document["items"] for crd in _crds_in(item, name)]
+    if document.get("kind") != "CustomResourceDefinition":
+        return []
+    if document.get("apiVersion") != "apiextensions.k8s.io/v1":
+        raise ModelError(
+            f"{name}: a CustomResourceDefinition of {document.get('apiVersion')}, which API "
+            "servers do not know any more: take one of apiextensions.k8s.io/v1"
+        )
+    return [document]
+
+
+@attrs.frozen
+class _Resource:
+    """One version of a custom resource."""
+
+    kind: Kind
+    schema: Mapping[str, Any]
+    is_main: bool
+
+
+def models(crds: Iterable[Mapping[str, Any]], *, style: ModelStyle = "attrs") -> str:
+    """A Python module with typed classes for custom resources, and their kinds.
+
+    A pure function: the same CRDs give the same text. Descriptions become docstrings, and nothing
+    in a CRD becomes code: names are made of its letters, everything else stands in literals.
+
+    Args:
+        crds: CustomResourceDefinitions as plain JSON values; one that is there twice counts once.
+            All served versions are in the module. The version that is stored has the plain names,
+            ``WidgetSpec`` and ``WIDGET``; others end with theirs, ``WidgetSpecV1Alpha1`` and
+            ``WIDGET_V1ALPHA1``.
+        style: ``attrs`` (default), ``dataclass``, ``msgspec`` or ``pydantic``.
+
+    Raises:
+        ModelError: a CRD or a schema that no API server accepts, or two that are in each other's
+            way; the text names it.
+        ValueError: another style.
+    """
+    check_style(style)
+    resources = _resources(crds)
+    classes = Classes()
+    kinds: list[KindText] = []
+    names = _kind_names([one.kind for one in resources])
+    groups: dict[str, list[str]] = {}
+    for one in resources:
+        own = names[one.kind.group, one.kind.kind]
+        version = "" if one.is_main else one.kind.version
+        reader = SchemaReader(classes, version=version, reserved=reserved_fields(style))
+        kinds.append(_kind_text(one, own, reader, style))
+        groups.setdefault(own, []).append(kinds[-1].name)
+    for own, listed in groups.items():
+        if len(listed) > 1:
+            value = Group(Text(""), "()", tuple(("", Text(name)) for name in listed))
+            doc = f"The versions of {own}, the one that is stored first."
+            kinds.append(KindText(name=f"{constant(own)}_VERSIONS", value=value, doc=doc))
+    made = classes.all()
+    named(made)
+    about = sorted({one.kind.qualified_name for one in resources})
+    what = about[0] if len(about) == 1 else f"{len(about)} kinds: {', '.join(about)}"
+    doc = f"Typed classes of {what}.\n\nGenerated by `appsdk-operator models`."
+    return module_text(doc=doc, classes=made, kinds=kinds, style=style)
+
+
+def check_style(style: str) -> None:
+    """Refuse a style that there is not.
+
+    Raises:
+        ValueError: the text lists those that there are.
+    """
+    if style not in STYLES:
+        raise ValueError(f"style={style!r}: use one of {', '.join(STYLES)}")
+
+
+def _resources(crds: Iterable[Mapping[str, Any]]) -> list[_Resource]:
+    """The served versions, by kind and group, that which is stored first."""
+    by_name: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for crd in crds:
+        name, key = _identity(crd)
+        if by_name.setdefault(key, crd) != crd:
+            raise ModelError(f"{name} is there twice with different content: give one of them")
+    return [one for key in sorted(by_name) for one in _versions(by_name[key])]
+
+
+def _identity(crd: Mapping[str, Any]) -> tuple[str, tuple[str, str]]:
+    try:
+        name = str(crd["metadata"]["name"])
+        return name, (str(crd["spec"]["names"]["kind"]), str(crd["spec"]["group"]))
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"a CustomResourceDefinition without {error}: it has no kind") from error
+
+
+def _versions(crd: Mapping[str, Any]) -> list[_Resource]:
+    spec = crd["spec"]
+    found = []
+    listed = [one for one in spec.get("versions") or () if isinstance(one, Mapping)]
+    served = [one for one in listed if one.get("served", True)] or listed
+    ordered = sorted(served, key=lambda one: not one.get("storage"))
+    name = crd["metadata"]["name"]
+    for one in ordered:
+        try:
+            kind = Kind(
+                group=str(spec["group"]),
+                version=str(one["name"]),
+                kind=str(spec["names"]["kind"]),
+                plural=str(spec["names"]["plural"]),
+                scope=Scope(spec["scope"]),
+            )
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{name}: {error}") from error
+        schema = (one.get("schema") or {}).get("openAPIV3Schema")
+        if not isinstance(schema, Mapping):
+            raise ModelError(f"{name}: version {kind.version} has no schema")
+        found.append(_Resource(kind, schema, one is ordered[0]))
+    if not found:
+        raise ModelError(f"{name} has no versions")
+    return found
+
+
+def _kind_names(kinds: Sequence[Kind]) -> dict[tuple[str, str], str]:
+    """The name of each kind in the module: with its group where two are called the same."""
+    pairs = list(dict.fromkeys((kind.group, kind.kind) for kind in kinds))
+    found = {}
+    for group, kind in pairs:
+        own = class_words(kind)
+        others = [g for g, k in pairs if class_words(k) == own]
+        labels = group.split(".")
+        words = 1
+        while words < len(labels) and any(
+            g != group and g.split(".")[:words] == labels[:words] for g in others
+        ):
+            words += 1
+        prefix = "".join(class_words(label) for label in labels[:words])
+        found[group, kind] = own if len(others) == 1 else prefix + own
+    return found
+
+
+def _kind_text(one: _Resource, own: str, reader: SchemaReader, style: ModelStyle) -> KindText:
+    kind = one.kind
+    suffix = "" if one.is_main else class_words(kind.version)
+    properties = one.schema.get("properties") or {}
+    items: list[tuple[str, Node]] = [
+        ("group=", Text(string(kind.group))),
+        ("version=", Text(string(kind.version))),
+        ("kind=", Text(string(kind.kind))),
+        ("plural=", Text(string(kind.plural))),
+    ]
+    if kind.scope is Scope.CLUSTER:
+        items.append(("scope=", attrs.evolve(kit_name("Scope"), text="Scope.CLUSTER")))
+    is_typed = False
+    for part in ("spec", "status"):
+        schema = properties.get(part)
+        if isinstance(schema, Mapping):
+            name = f"{own}{part.capitalize()}"
+            found = reader.root(schema, f"{name}{suffix}", (own, part.capitalize()))
+            if found is not None:
+                items.append((f"{part}=", found))
+                is_typed = True
+    if is_typed and style != "msgspec":
+        items.append(("rename=", Text('"camel"')))
+    name = constant(own) + (f"_{constant(kind.version)}" if not one.is_main else "")
+    doc = str(one.schema.get("description") or "")
+    others = sorted(properties.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
+    if others:
+        more = f"Beside spec and status its objects have {', '.join(others)}, which are not typed."
+        doc = f"{doc}\n\n{more}" if doc else more
+    return KindText(name=name, value=Group(kit_name("Kind"), "()", tuple(items)), doc=doc)

@@ -1,0 +1,269 @@
+"""Python expressions as text: literals of foreign data, and long expressions over several lines.
+
+The layout is that of ruff and black: what is over several lines ends with a comma, so that it stays
+so whatever the line length of a project is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+__all__ = [
+    "WIDTH",
+    "Group",
+    "Node",
+    "OrNone",
+    "Ref",
+    "Text",
+    "broken",
+    "docstring",
+    "flat",
+    "literal",
+    "names_in",
+    "plain_doc",
+    "string",
+    "value_literal",
+    "written",
+]
+
+WIDTH: Final = 88
+"""The longest line, but for texts that cannot be broken; the default of ruff and black."""
+DOC_WIDTH: Final = WIDTH - 4
+
+# What an editor would not show as it is: control characters, and those that reorder text.
+_UNSEEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f"
+    "\ufeff\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+@attrs.frozen
+class Text:
+    """An expression on one line, and the names that it imports."""
+
+    text: str
+    names: tuple[tuple[str, str], ...] = ()
+    """Module and name; an empty name imports the module itself."""
+
+
+@attrs.frozen
+class Ref:
+    """The name of a generated class, which is decided last."""
+
+    target: Any = attrs.field(eq=id)
+
+
+@attrs.frozen
+class Group:
+    """A call, a subscript, a tuple, a list or a dict: ``head`` and what is in its brackets."""
+
+    head: Node
+    brackets: str
+    items: tuple[tuple[str, Node], ...]
+    """What stands before each item (``name=`` of an argument), and the item."""
+
+
+@attrs.frozen
+class OrNone:
+    """``… | None``."""
+
+    inner: Node
+
+
+Node: TypeAlias = Text | Ref | Group | OrNone
+
+
+def names_in(node: Node) -> Iterable[tuple[str, str]]:
+    """The modules and names that an expression needs."""
+    if isinstance(node, Text):
+        yield from node.names
+    elif isinstance(node, OrNone):
+        yield from names_in(node.inner)
+    elif isinstance(node, Group):
+        yield from names_in(node.head)
+        for _, item in node.items:
+            yield from names_in(item)
+
+
+def flat(node: Node) -> str:
+    """An expression on one line."""
+    if isinstance(node, Text):
+        return node.text
+    if isinstance(node, Ref):
+        return str(node.target.name)
+    if isinstance(node, OrNone):
+        return f"{flat(node.inner)} | None"
+    inside = ", ".join(before + flat(item) for before, item in node.items)
+    if node.brackets == "()" and node.head == Text("") and len(node.items) == 1:
+        inside += ","
+    return f"{flat(node.head)}{node.brackets[0]}{inside}{node.brackets[1]}"
+
+
+def written(before: str, node: Node, after: str = "", *, indent: int = 0) -> str:
+    """An expression between two texts; over several lines if they are longer than a line.
+
+    Args:
+        before: what stands in front of it on its first line, the indentation included.
+        node: the expression.
+        after: what follows on its last line.
+        indent: by how many spaces the lines after the first are indented.
+    """
+    line = before + flat(node) + after
+    # A subscript with one item can be over several lines only if the item is.
+    if len(line) <= WIDTH or not _can_break(node):
+        return line
+    return broken(before, node, after, indent=indent)
+
+
+def broken(before: str, node: Node, after: str = "", *, indent: int = 0) -> str:
+    """An expression over several lines, if it can be; see :func:`written`."""
+    if not _can_break(node):
+        return before + flat(node) + after
+    if isinstance(node, OrNone):  # not in brackets, which it needs for its second line
+        inner = indent + 4
+        return f"{before}(\n{' ' * inner}{_broken(node, inner)}\n{' ' * indent}){after}"
+    return before + _broken(node, indent) + after
+
+
+def _can_break(node: Node) -> bool:
+    if isinstance(node, OrNone):
+        return _can_break(node.inner)
+    if not isinstance(node, Group) or not node.items:
+        return False
+    return not _is_single(node) or _can_break(node.items[0][1])
+
+
+def _is_single(node: Group) -> bool:
+    """Whether a comma behind the only item would make it something else."""
+    return node.brackets == "[]" and len(node.items) == 1 and node.head != Text("")
+
+
+def _broken(node: Node, indent: int) -> str:
+    if isinstance(node, OrNone):
+        return f"{_broken(node.inner, indent)}\n{' ' * indent}| None"
+    assert isinstance(node, Group)
+    inner = indent + 4
+    comma = "" if _is_single(node) else ","
+    lines = []
+    for before, item in node.items:
+        line = before + flat(item) + comma
+        if (_is_single(node) or len(line) + inner > WIDTH) and _can_break(item):
+            line = before + _broken(item, inner) + comma
+        lines.append(f"{' ' * inner}{line}\n")
+    return f"{flat(node.head)}{node.brackets[0]}\n{''.join(lines)}{' ' * indent}{node.brackets[1]}"
+
+
+def string(text: str) -> str:
+    """A literal of a text in one line, which is that text whatever is in it."""
+    quote = "'" if '"' in text and "'" not in text else '"'
+    escaped = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    escaped = escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return quote + _UNSEEN.sub(_escape, escaped) + quote
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
+
+
+def literal(value: Any) -> Node:
+    """A JSON value as an expression.
+
+    Raises:
+        ValueError: it is no JSON value.
+    """
+    if isinstance(value, str):
+        return Text(string(value))
+    if value is None or isinstance(value, (bool, int)):
+        return Text(repr(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return Text(repr(value))
+    if isinstance(value, Mapping):
+        return Group(
+            Text(""), "{}", tuple((f"{string(str(k))}: ", literal(v)) for k, v in value.items())
+        )
+    if isinstance(value, (list, tuple)):
+        return Group(Text(""), "[]", tuple(("", literal(item)) for item in value))
+    raise ValueError(f"{value!r} is no JSON value")
+
+
+def value_literal(values: Iterable[Any]) -> Node:
+    """``Literal[…]`` of texts and numbers."""
+    items = tuple(("", literal(value)) for value in values)
+    return Group(Text("Literal", (("typing", "Literal"),)), "[]", items)
+
+
+def plain_doc(text: str) -> str:
+    """A description as lines that a docstring carries without change."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = inspect.cleandoc(text).split("\n")
+    wrapped: list[str] = []
+    rest = ""
+    for line in lines:
+        line = line.rstrip()
+        # What did not fit goes on in the next line, if that goes on with the same sentence.
+        if rest and re.match("[a-z(]", line):
+            line = f"{rest} {line}"
+        elif rest:
+            wrapped.append(rest)
+        *fitting, rest = _wrapped(line, DOC_WIDTH - (0 if wrapped else 3))
+        wrapped += fitting
+        if not fitting or not rest:
+            wrapped.append(rest)
+            rest = ""
+    return inspect.cleandoc("\n".join([*wrapped, rest]))
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line in lines of at most ``width``; those that fit stay as they are."""
+    found = []
+    margin = line[: len(line) - len(line.lstrip(" "))]
+    while len(_escaped_doc(line)) > width:
+        at = line.rfind(" ", len(margin) + 1, width + 1)
+        if at < 0:
+            at = line.find(" ", len(margin) + 1)
+        head, rest = line[:at].rstrip(), line[at:].lstrip(" ")
+        if at < 0 or not rest or not head.strip():
+            break
+        found.append(head)
+        line = margin + rest
+        width = DOC_WIDTH
+    return [*found, line]
+
+
+def _escaped_doc(line: str) -> str:
+    escaped = line.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return _UNSEEN.sub(_escape, escaped)
+
+
+def docstring(text: str, indent: int = 4) -> str:
+    """A docstring with a description: lines wrapped, nothing in it ends the text or is code.
+
+    Returns:
+        Its lines with the indentation and a line break; ``""`` for an empty description.
+    """
+    lines = [_escaped_doc(line) for line in plain_doc(text).split("\n")]
+    if lines == [""]:
+        return ""
+    margin = " " * indent
+    if lines[0].startswith('"'):
+        lines[0] = "\\" + lines[0]
+    last = lines[-1]
+    if last.endswith('"') and not last.endswith('\\"'):
+        lines[-1] = last[:-1] + '\\"'
+    if len(lines) == 1 and len(lines[0]) + 6 <= DOC_WIDTH:
+        return f'{margin}"""{lines[0]}"""\n'
+    body = "\n".join(f"{margin}{line}".rstrip() if i else line for i, line in enumerate(lines))
+    return f'{margin}"""{body}\n{margin}"""\n'

@@ -1,0 +1,68 @@
+"""Generated modules, imported; and CRDs with the schemas of their classes."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import itertools
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from appsdk_operator import Kind, custom_resource_definition
+
+_NUMBERS = itertools.count()
+
+
+def imported(text: str, folder: Path, name: str = "") -> ModuleType:
+    """A module from its text; it has a file, which docstrings under attributes are read from."""
+    name = name or f"made_{next(_NUMBERS)}"
+    path = folder / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where annotations and docstrings are looked up
+    spec.loader.exec_module(module)
+    return module
+
+
+def kinds_of(module: ModuleType) -> dict[str, Kind[Any, Any]]:
+    """The kinds in a module by name."""
+    return {name: one for name, one in vars(module).items() if isinstance(one, Kind)}
+
+
+def crd(schema: Mapping[str, Any], *, kind: str = "Widget", version: str = "v1") -> dict[str, Any]:
+    """A CRD with the schema of a spec."""
+    made = custom_resource_definition(Kind(group="example.com", version=version, kind=kind))
+    whole = {"type": "object", "properties": {"spec": dict(schema)}}
+    plain: dict[str, Any] = made.to_dict()
+    plain["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = whole
+    return plain
+
+
+def again(original: Mapping[str, Any], module: ModuleType) -> dict[str, Any]:
+    """A CRD with the schemas of the classes that were made of it.
+
+    What a kind cannot say, such as the description of the whole and fields beside spec and status,
+    stays.
+    """
+    kinds = {(kind.group, kind.kind, kind.version): kind for kind in kinds_of(module).values()}
+    made = copy.deepcopy(dict(original))
+    spec = made["spec"]
+    for version in spec["versions"]:
+        kind = kinds.get((spec["group"], spec["names"]["kind"], version["name"]))
+        if kind is None:  # not served
+            continue
+        found = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]
+        new, old = found["openAPIV3Schema"], version["schema"]["openAPIV3Schema"]
+        for part in ("spec", "status"):
+            if part in old.get("properties", {}) and getattr(kind, part) is not None:
+                old["properties"][part] = copy.deepcopy(new["properties"][part])
+        if "spec" in new.get("required", ()):
+            old["required"] = sorted({*old.get("required", ()), "spec"})
+        version["schema"]["openAPIV3Schema"] = old
+    return made
