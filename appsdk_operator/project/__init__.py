@@ -41,6 +41,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "project._files": ("FileChange", "FileOutcome", "GeneratedFiles"),
     "project._manifests.manifests": ("helm_chart", "manifests"),
     "project._manifests.options": ("ManifestOptions",),
+    "project._models._builtin": ("builtin_models",),
+    "project._models._crds": ("models", "read_crds"),
+    "project._models._module": ("ModelStyle",),
+    "project._models._schemas": ("ModelError",),
     "project._rbac.grants": ("Grants",),
     "project._rbac.record_file": ("dump_permissions", "load_permissions"),
     "project._rbac.recording": ("Recording",),
@@ -51,10 +55,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
     "project._rbac.record_file": ("RECORD_FILE",),
-    "project._models._builtin": ("builtin_models",),
-    "project._models._crds": ("models", "read_crds"),
-    "project._models._module": ("ModelStyle",),
-    "project._models._schemas": ("ModelError",),
 }
 
 _HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)

@@ -1,0 +1,114 @@
+"""CustomResourceDefinitions of known projects: their classes, and the CRDs of these.
+
+``make crds`` fetches them into Go's module cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from appsdk_operator import Client, Kind, Object
+from appsdk_operator.project import models, read_crds
+from appsdk_operator.resource import kinds
+from appsdk_operator.testing import ControlPlane
+from appsdk_operator.testing.strategies import values
+from tests.project.model_tools import again, imported, kinds_of
+
+LEAST = 60
+ROOT = Path(__file__).parents[2]
+FOLDERS = runpy.run_path(str(ROOT / "hack/real_crds.py"))["folders"]()
+RULES_SINCE = 36
+DEFINITION = kinds.apiextensions.v1.CustomResourceDefinition
+
+
+@functools.cache
+def all_crds() -> dict[str, dict[str, Any]]:
+    return {crd["metadata"]["name"]: crd for folder in FOLDERS for crd in read_crds(folder)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fetched() -> None:
+    if len(all_crds()) < LEAST:
+        pytest.skip(
+            f"{len(all_crds())} of at least {LEAST} CRDs are here: `make crds` fetches them"
+        )
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: "-".join(one.parts[-5:]))
+def test_classes_of_real_crds_are_stable(folder: Path, tmp_path: Path) -> None:
+    for crd in read_crds(folder):
+        text = models([crd])
+        found = again(crd, imported(text, tmp_path))
+        assert models([found]) == text, crd["metadata"]["name"]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: "-".join(one.parts[-5:]))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_objects_of_real_crds_are_read(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    crd = data.draw(st.sampled_from(read_crds(folder)))
+    module = imported(models([crd]), tmp_path_factory.mktemp("made"))
+    for kind in kinds_of(module).values():
+        if kind.spec is not None:
+            spec = data.draw(values(schema_of(crd, kind)))
+            made = Object.from_dict(kind, {"metadata": {"name": "a"}, "spec": spec})
+            assert isinstance(made.spec, kind.spec)
+
+
+def schema_of(crd: dict[str, Any], kind: Kind[Any, Any]) -> dict[str, Any]:
+    found = next(one for one in crd["spec"]["versions"] if one["name"] == kind.version)
+    spec: dict[str, Any] = found["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return spec
+
+
+@pytest.mark.programs
+@pytest.mark.timeout(600)
+def test_type_checkers_accept_the_classes_of_real_crds(tmp_path: Path) -> None:
+    for name, crd in all_crds().items():
+        path = tmp_path / f"{name.replace('.', '_').replace('-', '_')}.py"
+        path.write_text(models([crd]), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+def test_a_real_server_accepts_the_crds_of_the_classes(tmp_path: Path) -> None:
+    with ControlPlane() as server:
+        client = Client(server.client_config())
+        if int(client.server_version().minor) < RULES_SINCE:
+            pytest.skip(f"the CRDs use what API servers know from 1.{RULES_SINCE} on")
+        refused = {}
+        for name, crd in all_crds().items():
+            made = again(crd, imported(models([crd]), tmp_path))
+            made["metadata"] = {
+                key: made["metadata"][key]
+                for key in ("name", "annotations")
+                if key in made["metadata"]
+            }
+            made.pop("status", None)
+            made["spec"].pop("conversion", None)
+            try:
+                client.create(Object.from_dict(DEFINITION, made), dry_run=True)
+            except Exception as error:
+                refused[name] = str(error)[:500]
+        assert not refused
