@@ -504,7 +504,7 @@ def sound(schema: Any) -> Any:
         or (default is not None and len(str(default)) < made.get("minLength", 0))
     )
     if is_odd:
-        del made["default"]
+        made.pop("default", None)
     return made
 
 
