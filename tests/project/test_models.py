@@ -510,8 +510,8 @@ def sound(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with APIServer() as server:
-        yield Client(server.client_config())
+    with APIServer() as server, Client(server.client_config()) as client:
+        yield client
 
 
 @settings(max_examples=15, deadline=None)
