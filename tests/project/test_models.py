@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -508,12 +507,6 @@ def sound(schema: Any) -> Any:
     return made
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with APIServer() as server, Client(server.client_config()) as client:
-        yield client
-
-
 @settings(max_examples=15, deadline=None)
 @given(schemas().map(sound), st.sampled_from(STYLES))
 def test_classes_of_any_schema_are_stable(schema: dict[str, Any], style: Any) -> None:
@@ -524,12 +517,22 @@ def test_classes_of_any_schema_are_stable(schema: dict[str, Any], style: Any) ->
         assert models([found], style=style) == text
 
 
-@settings(max_examples=6, deadline=None)
-@given(st.data())
-def test_the_schema_of_the_classes_accepts_the_same_objects(
-    client: Client, data: st.DataObject
-) -> None:
-    schema = data.draw(schemas().map(sound))
+def test_the_schema_of_the_classes_accepts_the_same_objects() -> None:
+    with APIServer() as server, Client(server.client_config()) as client:
+
+        @settings(max_examples=10, deadline=None)
+        @given(st.data())
+        def check(data: st.DataObject) -> None:
+            schema = data.draw(schemas().map(sound))
+            given_specs = st.one_of(
+                values(schema), values({"x-kubernetes-preserve-unknown-fields": True})
+            )
+            check_same_answers(client, schema, [data.draw(given_specs) for _ in range(3)])
+
+        check()
+
+
+def check_same_answers(client: Client, schema: dict[str, Any], specs: list[Any]) -> None:
     original = crd(schema)
     with tempfile.TemporaryDirectory() as folder:
         found = again(original, imported(models([original]), Path(folder)))
@@ -538,14 +541,11 @@ def test_the_schema_of_the_classes_accepts_the_same_objects(
         whole = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         made = custom_resource_definition(kind, schema={**whole, "required": ["spec"]})
         install_crds(client, [made])
-    given_specs = st.one_of(values(schema), values({"x-kubernetes-preserve-unknown-fields": True}))
-    for _ in range(4):
-        spec = data.draw(given_specs)
+    for spec in specs:
         answers = []
         for kind in kinds:
-            draft = Object.from_dict(
-                kind, {"metadata": {"generateName": "a-", "namespace": "default"}, "spec": spec}
-            )
+            metadata = {"generateName": "a-", "namespace": "default"}
+            draft = Object.from_dict(kind, {"metadata": metadata, "spec": spec})
             try:
                 answers.append(client.create(draft).to_dict()["spec"])
             except ApiError as error:
