@@ -237,7 +237,7 @@ def patch_request(
         namespace=namespace,
         name=name,
         query=write_query(dry_run, field_manager, field_validation),
-        body=patch_body(patch, kind),
+        body=patch_body(patch, check_kind(kind)),
         content_type=patch.content_type,
         repeatable=patch.is_guarded,
     )
