@@ -130,7 +130,11 @@ def test_everything_goes_in_an_order_that_leaves_nothing_stuck(client: Client) -
         client.apply(MutableObject(kind_of(each), each), field_manager="test")
     planned = [*uninstall(client, app, options, dry_run=True)]
     assert all(is_there(client, *each) for each in applied)
-    steps = [*uninstall(client, app, options, timeout=30)]
+    steps = []
+    for step in uninstall(client, app, options, timeout=30):
+        steps.append(step)
+        if step.action is UninstallAction.CONVERT:
+            assert client.get(CRD, step.name)["spec"]["conversion"] == {"strategy": "None"}
     assert [str(step) for step in steps] == [str(step) for step in planned]
     for kind, name, namespace in applied:
         assert is_there(client, kind, name, namespace) is (kind == NAMESPACE)
