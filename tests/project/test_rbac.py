@@ -115,6 +115,12 @@ def test_a_rule_for_names_has_no_create_because_a_create_names_nothing() -> None
     ]
 
 
+def test_a_rule_of_the_cluster_for_names_has_no_create_either() -> None:
+    crds = Permission(groups=["x"], resources=["crds"], verbs=["get", "create"], names=["a"])
+    made = roles([crds], name="counter", namespace="n")
+    assert rules(made.cluster) == [("crds", "create", "", None), ("crds", "get", "a", None)]
+
+
 def test_what_is_allowed_everywhere_is_not_repeated_in_a_namespace() -> None:
     there = Permission(groups=[""], resources=["pods"], verbs=["get", "create"], namespace="n")
     made = roles([PODS, there], name="counter", namespace="n")
@@ -168,6 +174,13 @@ def test_the_namespace_of_a_test_stands_for_all_and_others_for_themselves() -> N
         ("pods", "get", "", None),
         ("secrets", "get", "", "kube-system"),
     ]
+
+
+def test_what_is_needed_everywhere_is_not_recorded_for_a_namespace_again() -> None:
+    recording = Recording()
+    found = [access("get", "pods", namespace=each) for each in ("t", "kube-system")]
+    recording.add("test", found, namespaces=["t"])
+    assert rules(recording.permissions()) == [("pods", "get", "", None)]
 
 
 def test_names_are_fixed_if_two_tests_needed_them_and_nobody_made_them() -> None:
