@@ -23,6 +23,8 @@ EXCEPTIONS = {
     "conformance/test_protobuf.py": "apiserver",
     # Holds a fence and the client's check before each write together.
     "manager/test_writes.py": "client",
+    # Parses the arguments of the manifests as the command does that gets them.
+    "project/test_manifests.py": "cli",
     # The state machine of fault rules is shared by the server and the proxy.
     "testing/test_faults.py": "apiserver",
     # Options that only a keyword's type names.

@@ -110,11 +110,12 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record what the operator asks for, if that is wanted."""
-    if _IS_TOO_OLD or not config.getoption(_dest("kube-rbac-record")):
+    path = "" if _IS_TOO_OLD else config.getoption(_dest("kube-rbac-record"))
+    if not path:
         return
     from appsdk_operator.testing._pytest.rbac import RbacRecorder
 
-    recorder = RbacRecorder(config, config.getoption(_dest("kube-rbac-record")))
+    recorder = RbacRecorder(config, path)
     config.pluginmanager.register(recorder, _RECORDER)
 
 
