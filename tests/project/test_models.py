@@ -342,6 +342,7 @@ def ruff(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        cwd=tempfile.gettempdir(),  # where the kit is somebody else's package
     )
 
 
@@ -364,7 +365,7 @@ def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) ->
     text = models([crd(schema)], style=style)
     formatted = ruff("format", "--diff", text=text)
     assert formatted.returncode == 0, formatted.stdout + text
-    checked = ruff("check", "--select", "E,F,I,N,PIE,RUF100,UP,W,Q,C4", text=text)
+    checked = ruff("check", "--select", "E,F,I,N,PIE,UP,W,Q,C4", text=text)
     assert checked.returncode == 0, checked.stdout + text
 
 

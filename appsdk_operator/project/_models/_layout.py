@@ -218,7 +218,9 @@ def plain_doc(text: str) -> str:
             line = f"{rest} {line}"
         elif rest:
             wrapped.append(rest)
-        *fitting, rest = _wrapped(line, DOC_WIDTH - (0 if wrapped else 3))
+        # Quotes are before the first line; behind it, too, if it is the only one.
+        quotes = 6 if len(lines) == 1 else 0 if wrapped else 3
+        *fitting, rest = _wrapped(line, DOC_WIDTH - quotes)
         wrapped += fitting
         if not fitting or not rest:
             wrapped.append(rest)
@@ -263,7 +265,7 @@ def docstring(text: str, indent: int = 4) -> str:
     last = lines[-1]
     if last.endswith('"') and not last.endswith('\\"'):
         lines[-1] = last[:-1] + '\\"'
-    if len(lines) == 1 and len(lines[0]) + 6 <= DOC_WIDTH:
+    if len(lines) == 1:
         return f'{margin}"""{lines[0]}"""\n'
     body = "\n".join(f"{margin}{line}".rstrip() if i else line for i, line in enumerate(lines))
     return f'{margin}"""{body}\n{margin}"""\n'

@@ -253,7 +253,13 @@ def _with_default(before: str, kind: Node, default: Node) -> str:
     last = text.rpartition("\n")[2]
     if len(last) + len(value) <= WIDTH:
         return text + value
-    if isinstance(kind, OrNone) and flat(kind) and value == "None":
+    line = f"{before}{flat(kind)} = ("
+    if text == line.removesuffix("(") and len(line) <= WIDTH:
+        open_call = broken(text, default, indent=4)
+        if "\n" in open_call and open_call.index("\n") <= WIDTH:
+            return open_call
+        return f"{line}\n{written(' ' * 8, default, indent=8)}\n    )"
+    if isinstance(kind, OrNone) and value == "None":
         inside = (
             flat(kind) if len(flat(kind)) + 8 <= WIDTH else f"{flat(kind.inner)}\n        | None"
         )
