@@ -161,7 +161,7 @@ def _broken(node: Node, indent: int) -> str:
 
 def string(text: str) -> str:
     """A literal of a text in one line, which is that text whatever is in it."""
-    quote = "'" if '"' in text and "'" not in text else '"'
+    quote = "'" if text.count('"') > text.count("'") else '"'
     escaped = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
     escaped = escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return quote + _UNSEEN.sub(_escape, escaped) + quote

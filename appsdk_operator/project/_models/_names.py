@@ -29,8 +29,7 @@ FIELD_RESERVED: Final = frozenset(
         *_LIBRARIES,
         # What the annotations of a class name: its own attributes would hide them.
         *("bool", "bytes", "dict", "float", "int", "list", "object", "property", "str", "tuple"),
-        "self",
-        "mro",
+        *("l", "mro", "self"),
     }
 )
 """Names that a field cannot have."""
