@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
+from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.resource import MutableObject, Object
 
 __all__ = [
@@ -23,6 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ObjectDecorator(Protocol, Generic[SpecT, StatusT]):
     """Declares a function of an object, and returns it unchanged."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __call__(
         self, function: Callable[[Object[SpecT, StatusT]], R], /
     ) -> Callable[[Object[SpecT, StatusT]], R]:
@@ -32,6 +35,9 @@ class ObjectDecorator(Protocol, Generic[SpecT, StatusT]):
 
 class UpdateDecorator(Protocol, Generic[SpecT, StatusT]):
     """Declares a function of the old object and the new one, and returns it unchanged."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def __call__(
         self, function: Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], R], /
@@ -43,6 +49,9 @@ class UpdateDecorator(Protocol, Generic[SpecT, StatusT]):
 class DefaulterDecorator(Protocol, Generic[SpecT, StatusT]):
     """Declares a function of a draft, and returns it unchanged."""
 
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
     def __call__(
         self, function: Callable[[MutableObject[SpecT, StatusT]], R], /
     ) -> Callable[[MutableObject[SpecT, StatusT]], R]:
@@ -52,6 +61,9 @@ class DefaulterDecorator(Protocol, Generic[SpecT, StatusT]):
 
 class ConverterDecorator(Protocol, Generic[SpecT, StatusT, OtherSpecT, OtherStatusT]):
     """Declares a function of an object and of a draft in another version."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
 
     def __call__(
         self,
