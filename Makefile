@@ -73,9 +73,10 @@ dist: $(READY)
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
-# CustomResourceDefinitions of known projects, into Go's module cache, for tests/project/test_real_crds.py.
-crds:
-	@$(PYTHON) hack/real_crds.py
+# The CustomResourceDefinitions of known projects, into Go's module cache, and their tests: minutes.
+crds: $(READY)
+	@$(BIN)/python hack/real_crds.py
+	REAL_CRDS=1 $(BIN)/python $(PYTEST) tests/project/test_real_crds.py $(ARGS)
 
 # The property tests with other examples than those that `make test` tries each time.
 hunt: $(READY)

@@ -65,7 +65,7 @@ def app_and_release(folder: Path) -> None:
     (folder / "released.yaml").write_text(custom_resource_definition(widget).to_yaml())
 
 
-def tested_operator(folder: Path) -> None:
+def operator_with_tests(folder: Path) -> None:
     """An operator that touches nothing, its tests, a record of them, and a role."""
     operator(folder)
     (folder / "tests").mkdir()
@@ -102,7 +102,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "check": project,
     "crds": app_and_release,
     "manifests": operator,
-    "rbac": tested_operator,
+    "rbac": operator_with_tests,
     "models": crds,
     "release": operator,
     "run": operator,

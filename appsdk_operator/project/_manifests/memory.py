@@ -26,7 +26,7 @@ def memory_limit(objects: int, object_size: int, extra: int = 0) -> int:
         extra: MiB for what the operator's own functions import and keep.
 
     >>> memory_limit(35_000, 2_000)
-    128
+    160
     """
     needed = (_PROCESS + objects * (object_size + _PER_OBJECT)) / _ROOM + extra * _MIB
     return math.ceil(needed / _MIB / _STEP) * _STEP
