@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.resource import MutableObject, Object
@@ -12,12 +12,10 @@ __all__ = [
     "ConverterDecorator",
     "DefaulterDecorator",
     "ObjectDecorator",
-    "PlainDecorator",
     "UpdateDecorator",
 ]
 
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ObjectDecorator(Protocol, Generic[SpecT, StatusT]):
@@ -71,12 +69,4 @@ class ConverterDecorator(Protocol, Generic[SpecT, StatusT, OtherSpecT, OtherStat
         /,
     ) -> Callable[[Object[SpecT, StatusT], MutableObject[OtherSpecT, OtherStatusT]], R]:
         """Declare ``function(old, new)``."""
-        ...
-
-
-class PlainDecorator(Protocol):
-    """Declares a function of fixed arguments, and returns it unchanged."""
-
-    def __call__(self, function: F, /) -> F:
-        """Declare the function."""
         ...

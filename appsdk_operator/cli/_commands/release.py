@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._cluster import cluster_options
 from appsdk_operator.cli._load import target_argument
 
 
@@ -25,18 +26,7 @@ from appsdk_operator.cli._load import target_argument
     help="Namespace of the operator. Default: that of [tool.appsdk-operator.manifests] in "
     "pyproject.toml, or the App's name.",
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    envvar="APPSDK_KUBECONFIG",
-    help="Kubeconfig; default: KUBECONFIG, the service account of the pod, ~/.kube/config.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    envvar="APPSDK_CONTEXT",
-    help="Context of the kubeconfig; default: its current one.",
-)
+@cluster_options
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what the steps are.")
 @click.option(
     "--keep-crds",

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._cluster import cluster_options
 
 
 class NotStartedError(click.ClickException):
@@ -23,18 +24,7 @@ class NotStartedError(click.ClickException):
     ),
 )
 @click.argument("target")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    envvar="APPSDK_KUBECONFIG",
-    help="Kubeconfig; default: KUBECONFIG, the service account of the pod, ~/.kube/config.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    envvar="APPSDK_CONTEXT",
-    help="Context of the kubeconfig; default: its current one.",
-)
+@cluster_options
 @click.option(
     "-n",
     "--namespace",
