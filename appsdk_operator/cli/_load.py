@@ -145,10 +145,19 @@ def _named(module: ModuleType, place: str, name: str) -> App:
 def _only(module: ModuleType, place: str) -> App:
     apps = _apps(module)
     if len({id(app) for app in apps.values()}) != 1:
+        subject = f"{place}{_elsewhere(module)}"
         raise click.ClickException(
-            f"{place} has {'several Apps' if apps else 'no App'}; {_offer(module, place)}"
+            f"{subject} has {'several Apps' if apps else 'no App'}; {_offer(module, place)}"
         )
     return next(iter(apps.values()))
+
+
+def _elsewhere(module: ModuleType) -> str:
+    """Where a module is that is not in the current folder, such as an installed one."""
+    path = getattr(module, "__file__", None)
+    if path is None or Path(path).is_relative_to(Path().absolute()):
+        return ""
+    return f", which is {path},"
 
 
 def _offer(module: ModuleType, place: str) -> str:

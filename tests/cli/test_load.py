@@ -80,8 +80,10 @@ def test_a_module_that_is_not_there_is_named() -> None:
 
 
 def test_a_module_that_lacks_another_says_which_and_where() -> None:
-    write("six.py", "import sys\nimport missing_package\n")
-    assert "six.py:2: ModuleNotFoundError: No module named 'missing_package'" in error("six")
+    write("lacking.py", "import sys\nimport missing_package\n")
+    assert "lacking.py:2: ModuleNotFoundError: No module named 'missing_package'" in error(
+        "lacking"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,11 @@ def test_a_module_without_an_app_says_how_to_make_one() -> None:
     assert "eight has no App; write app = App(" in error("eight")
     assert "eight:app is a str, and no App" in error("eight:app")
     assert "eight has no other" in error("eight:other")
+
+
+def test_a_module_that_is_installed_is_not_taken_for_one_of_this_folder() -> None:
+    assert "yaml, which is " in error("yaml")
+    assert "has no App" in error("yaml")
 
 
 def test_a_module_with_several_apps_names_them() -> None:
