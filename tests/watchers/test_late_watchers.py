@@ -69,7 +69,11 @@ class Notes:
         """As the watcher, in the words of a reconciler, which asks to be called again."""
         obj = request.object
         self.told.append(f"{request.action.value} {obj.name}@{obj.resource_version}")
-        if request.action is not ResourceAction.RESYNC:
+        if request.action is ResourceAction.DELETE:
+            # What a list no longer has went with the last state that was seen of it.
+            known = self.known.get(obj.uid, obj)
+            assert self.has_restores or self._version(known) <= self._version(obj), self.told
+        elif request.action is not ResourceAction.RESYNC:
             assert not self._shown_before(obj), f"{self.told}: not newer"
         try:
             self._note(obj)
@@ -543,6 +547,14 @@ disasters = st.lists(happenings | st.sampled_from(["copy", "restore", "poll"]), 
     steps=[
         *["create a", "poll", "poll", "handle", "failing in a call", "change a", "change a"],
         *["change a", "poll", "handle", "handle", "time", "handle"],
+    ],
+    dequeue_policy=None,
+)
+@example(
+    steps=[
+        *["asking", "create b", "poll", "poll", "handle", "handle", "handle", "late in a call"],
+        *["change b", "change b", "poll", "handle", "poll", "poll", "poll", "poll", "poll"],
+        "delete b",
     ],
     dequeue_policy=None,
 )
