@@ -24,12 +24,21 @@ demo: $(READY)
 test: $(READY)
 	$(CACHED) $(BIN)/python $(PYTEST) $(ARGS)
 
-check: $(READY)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+# `make -j 2 -O check` runs two of them at a time.
+CHECKS := check-format check-lint check-mypy check-pyright check-user-types check-imports
+.PHONY: $(CHECKS)
+check: $(CHECKS)
+check-mypy: $(READY)
 	$(BIN)/mypy
+check-pyright: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
+check-user-types: $(READY)
 	$(BIN)/python hack/user_types.py
+check-format: $(READY)
+	$(BIN)/ruff format --check .
+check-lint: $(READY)
+	$(BIN)/ruff check .
+check-imports: $(READY)
 	$(BIN)/lint-imports
 
 format: $(READY)
