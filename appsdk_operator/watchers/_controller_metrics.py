@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import final
 
+import attrs
+
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
 
-__all__ = ["CallNumbers", "ControllerMetrics", "Role"]
+__all__ = ["CallNumbers", "ControllerMetrics", "Role", "RunningCall"]
 
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -43,7 +45,22 @@ _RECONCILER_GIVEN_UP = Family(
 _REQUEUED = Family(
     "reconciler_requeues_total", "counter", "Calls that reconcilers asked for.", _LABELS
 )
-_ONGOING = Family("ongoing_reconcile_processes", "gauge", "Calls that run now.", ("kind",))
+_CLEAN_UPS_GIVEN_UP = Family(
+    "cleanups_given_up_total",
+    "counter",
+    "Failed calls for objects that are deleted, or are being deleted, that will not be retried.",
+    ("kind",),
+)
+_EVENT_DURATION = Family(
+    "informer_reconcile_duration_seconds",
+    "histogram",
+    "Time that all watchers and reconcilers together took for an event.",
+    _LABELS,
+)
+_ONGOING = Family("ongoing_reconcile_processes", "gauge", "Calls that run now.", _LABELS)
+_ONGOING_EVENTS = Family(
+    "ongoing_reconcile_events", "gauge", "Events whose calls run now, without retries.", _LABELS
+)
 _ENQUEUED = Family("retry_processor_enqueued_total", "counter", "Retries planned.", _LABELS)
 _EXECUTED = Family("retry_processor_executions_total", "counter", "Retries made.", _LABELS)
 _PENDING = Family("retry_processor_pending_total", "gauge", "Retries that wait.", ())
@@ -70,25 +87,52 @@ _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
 @final
+@attrs.frozen
+class RunningCall:
+    """What a thread works on: a call for an event, or the retry of one."""
+
+    action: ResourceAction
+    kind: str
+    is_event: bool
+
+
+@final
 class CallNumbers:
-    """The metrics of the calls of one role."""
+    """The metrics of the calls of one role, kind and action."""
 
-    __slots__ = ("duration", "errors", "given_up")
+    __slots__ = ("duration", "errors", "event", "given_up", "retry", "sole_duration")
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, action: ResourceAction) -> None:
+        # Apart, so that most events, which lead to one call, are measured once and not twice.
+        self.sole_duration = LocalHistogram(_BUCKETS)
+        """The durations of calls that were the only one for their event."""
         self.duration = LocalHistogram(_BUCKETS)
+        """The durations of all others."""
         self.errors = self.given_up = 0
+        # Made once, because every call needs one of them.
+        self.event = RunningCall(action, kind, is_event=True)
+        self.retry = RunningCall(action, kind, is_event=False)
 
 
 class _Series:
     """The metrics of one kind and action."""
 
-    __slots__ = ("enqueued", "executed", "of_reconcilers", "of_watchers", "requeued", "waited")
+    __slots__ = (
+        "enqueued",
+        "events",
+        "executed",
+        "of_reconcilers",
+        "of_watchers",
+        "requeued",
+        "waited",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, action: ResourceAction) -> None:
         # No dict by role: hashing an enumeration costs as much as the rest of a call's metrics.
-        self.of_watchers = CallNumbers()
-        self.of_reconcilers = CallNumbers()
+        self.of_watchers = CallNumbers(kind, action)
+        self.of_reconcilers = CallNumbers(kind, action)
+        self.events = LocalHistogram(_BUCKETS)
+        """The durations of events that led to more than one call."""
         self.waited = LocalHistogram(_BUCKETS)
         self.enqueued = self.executed = self.requeued = 0
 
@@ -108,9 +152,10 @@ class ControllerMetrics:
         """Held while metrics change."""
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
         self._reconciled: set[str] = set()
+        self._clean_ups_given_up: dict[str, int] = {}
         # By thread, because a dict is atomic by itself: a call then costs one lock and not two.
-        self.running: dict[int, str] = {}
-        """The kind of each running call, by thread id."""
+        self.running: dict[int, RunningCall] = {}
+        """The running calls, by thread id."""
         self._retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
@@ -131,10 +176,16 @@ class ControllerMetrics:
         """
         with self.lock:
             if kind not in self._series:
-                self._series[kind] = {action: _Series() for action in _ACTIONS}
+                self._series[kind] = {action: _Series(kind, action) for action in _ACTIONS}
+                self._clean_ups_given_up[kind] = 0
             if role is Role.RECONCILER:
                 self._reconciled.add(kind)
             return {action: series.of(role) for action, series in self._series[kind].items()}
+
+    def event_handled(self, kind: str, action: ResourceAction, seconds: float) -> None:
+        """Count an event that led to more than one call."""
+        with self.lock:
+            self._series[kind][action].events.observe(seconds)
 
     def requeued(self, kind: str, action: ResourceAction) -> None:
         """Count a requeue that a reconciler asked for."""
@@ -146,10 +197,20 @@ class ControllerMetrics:
         with self.lock:
             self._series[kind][action].enqueued += 1
 
-    def gave_up(self, kind: str, role: Role, action: ResourceAction) -> None:
-        """Count a failed call that will not be retried."""
+    def gave_up(
+        self, kind: str, role: Role, action: ResourceAction, *, is_clean_up: bool = False
+    ) -> None:
+        """Count a failed call that will not be retried.
+
+        Args:
+            kind: the kind that the call was for.
+            role: who was called.
+            action: what the call was for.
+            is_clean_up: whether its object is deleted or is being deleted.
+        """
         with self.lock:
             self._series[kind][action].of(role).given_up += 1
+            self._clean_ups_given_up[kind] += is_clean_up
 
     def retry_made(self, kind: str, action: ResourceAction, late: float) -> None:
         """Count a retry that starts ``late`` seconds after it was due."""
@@ -162,10 +223,23 @@ class ControllerMetrics:
         samples = [Sample(_PENDING, (), self._pending())]
         with self.lock:
             running = collections.Counter(list(self.running.values()))
-            samples += [Sample(_ONGOING, (kind,), running[kind]) for kind in self._series]
+            samples += [
+                Sample(_CLEAN_UPS_GIVEN_UP, (kind,), count)
+                for kind, count in self._clean_ups_given_up.items()
+            ]
             for kind, by_action in self._series.items():
                 for action, series in by_action.items():
                     labels = (action.value, kind)
+                    events = running[RunningCall(action, kind, is_event=True)]
+                    retries = running[RunningCall(action, kind, is_event=False)]
+                    sole = series.of_watchers.sole_duration.plus(
+                        series.of_reconcilers.sole_duration
+                    )
+                    samples += (
+                        Sample(_ONGOING, labels, events + retries),
+                        Sample(_ONGOING_EVENTS, labels, events),
+                        Sample(_EVENT_DURATION, labels, sole.plus(series.events)),
+                    )
                     samples += _of_calls(Role.WATCHER, labels, series)
                     if kind in self._reconciled:
                         samples += _of_calls(Role.RECONCILER, labels, series)
@@ -182,7 +256,7 @@ def _of_calls(role: Role, labels: tuple[str, ...], series: _Series) -> tuple[Sam
     duration, errors, given_up = _OF_CALLS[role]
     calls = series.of(role)
     return (
-        Sample(duration, labels, calls.duration.copy()),
+        Sample(duration, labels, calls.sole_duration.plus(calls.duration)),
         Sample(errors, labels, calls.errors),
         Sample(given_up, labels, calls.given_up),
     )

@@ -215,6 +215,9 @@ class Dispatcher:
         # is in the stores.
         targets = self._registered.items(source.kind)
         calls = self._pending_for(source.key_of(event.object), event) if self._pending else ()
+        # Most events lead to one call, whose duration is that of the event.
+        is_sole = not calls and len(targets) == 1
+        started = 0.0 if is_sole else self._clock.monotonic()
         original = event
         for target in targets:
             event = original
@@ -232,7 +235,10 @@ class Dispatcher:
             ):
                 # The usual path: this object has no pending calls.
                 trigger = event if target.takes_events else target.request_of(event)
-                self._call(source, target, trigger)
+                self._call(source, target, trigger, is_sole=is_sole)
+        if targets and not is_sole:
+            seconds = self._clock.monotonic() - started
+            self._metrics.event_handled(source.kind, event.action, seconds)
         return self._run_pending(source.key_of(event.object)) if self._pending else None
 
     def _run_pending(self, key: DeliveryKey) -> float | None:
@@ -398,17 +404,24 @@ class Dispatcher:
                     call.target.note_seen(key, call.latest)
                 elif call.reason is CallReason.RETRY:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
-                self._call(key.source, call.target, call.request())
+                self._call(key.source, call.target, call.request(), is_retry=True)
 
     def _call(
-        self, source: EventSource, target: RegisteredTarget, trigger: Event | ReconcileRequest
+        self,
+        source: EventSource,
+        target: RegisteredTarget,
+        trigger: Event | ReconcileRequest,
+        *,
+        is_sole: bool = False,
+        is_retry: bool = False,
     ) -> None:
         # Not cached: a manager may hand down another clock.
         monotonic, running = self._clock.monotonic, self._running
         failure: Exception | None = None
         outcome: Outcome = None
         thread = get_ident()
-        running[thread] = source.kind
+        numbers = target.numbers[trigger.action]
+        running[thread] = numbers.retry if is_retry else numbers.event
         started = monotonic()
         try:
             outcome = target.call(trigger)
@@ -418,8 +431,7 @@ class Dispatcher:
             seconds = monotonic() - started
             running.pop(thread, None)
             with self._metrics_lock:
-                numbers = target.numbers[trigger.action]
-                numbers.duration.observe(seconds)
+                (numbers.sole_duration if is_sole else numbers.duration).observe(seconds)
                 if failure is not None:
                     numbers.errors += 1
         if failure is not None:

@@ -77,7 +77,8 @@ class Failures:
         delay = self._retry_delay(error, call.attempt)
         self._log_failure(error, call, delay)
         if delay is None:
-            self._metrics.gave_up(call.kind, role, call.action)
+            is_clean_up = call.action is ResourceAction.DELETE or call.object.is_deleting
+            self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
         _drop_tracebacks(error)

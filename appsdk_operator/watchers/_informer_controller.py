@@ -495,7 +495,7 @@ class InformerController:
             self._dispatcher.end()
             self._is_over = True
         if running:
-            kinds = sorted(set(self._metrics.running.copy().values()))
+            kinds = sorted({call.kind for call in self._metrics.running.copy().values()})
             what = "an informer does not return"
             if kinds:
                 what = (

@@ -544,6 +544,9 @@ COUNTERS = (
     "watcher_process_duration_seconds_count",
     "retry_processor_queue_wait_duration_seconds_count",
     "informer_events_total",
+    "informer_reconcile_duration_seconds_count",
+    "ongoing_reconcile_processes",
+    "ongoing_reconcile_events",
 )
 
 
@@ -555,7 +558,7 @@ def test_every_series_is_there_at_0_from_the_start(real_rig):
         for action in ACTIONS:
             value = real_rig.metrics.value(name, event_type=action.value, kind=str(WIDGET))
             assert value == 0, name
-    assert real_rig.metrics.value("ongoing_reconcile_processes", kind=str(WIDGET)) == 0
+    assert real_rig.metrics.value("cleanups_given_up_total", kind=str(WIDGET)) == 0
     assert real_rig.metrics.value("retry_processor_pending_total") == 0
     real_rig.stop()
 
@@ -590,9 +593,53 @@ def test_the_numbers_are_right_after_work(make_rig, widget):
     assert rig.controller.wait_idle(10)
     assert value("watcher_process_duration_seconds_count", ResourceAction.UPDATE) == 2
     assert value("informer_events_total", ResourceAction.UPDATE) == 1
+    assert value("informer_reconcile_duration_seconds_count") == 1, "retries are no events"
+    assert value("informer_reconcile_duration_seconds_count", ResourceAction.UPDATE) == 1
     rig.stop()
     assert value("watcher_errors_total") == 2, "totals survive the controller"
     assert rig.metrics.value("retry_processor_pending_total") is None, "gauges do not"
+
+
+def test_an_event_takes_as_long_as_all_its_calls_together(make_rig, widget):
+    rig = make_rig(retry_policy=ConstantBackoff(1))
+    rig.watcher("a").during = lambda _: rig.clock.advance(2)
+    rig.watcher("b").during = lambda _: rig.clock.advance(3)
+    other = rig.add_informer(GADGET)
+    rig.watcher("c", RuntimeError(), kind=GADGET).during = lambda _: rig.clock.advance(4)
+    rig.controller._metrics.publish()
+    rig.informer.add(widget("x"))
+    other.add(widget("y", kind=GADGET))
+    rig.work()
+    rig.after(1)  # the retry of "c"
+
+    def value(name, kind):
+        return rig.metrics.value(name, event_type="CREATE", kind=str(kind))
+
+    assert value("informer_reconcile_duration_seconds_sum", WIDGET) == 5
+    assert value("informer_reconcile_duration_seconds_count", WIDGET) == 1
+    assert value("watcher_process_duration_seconds_count", WIDGET) == 2
+    assert value("informer_reconcile_duration_seconds_sum", GADGET) == 4
+    assert value("informer_reconcile_duration_seconds_count", GADGET) == 1
+    assert value("watcher_process_duration_seconds_sum", GADGET) == 8, "with the retry"
+
+
+def test_clean_ups_that_were_given_up_are_counted(make_rig, widget):
+    rig = make_rig(retry_policy=never_retry)
+    rig.watcher("w", ValueError(), ValueError(), ValueError())
+    rig.controller._metrics.publish()
+
+    def value():
+        rig.work()
+        return rig.metrics.value("cleanups_given_up_total", kind=str(WIDGET))
+
+    going = widget("x", 2, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"])
+    rig.informer.add(widget("x"))
+    assert value() == 0
+    rig.informer.update(widget("x"), going)
+    assert value() == 1
+    rig.informer.delete(going)
+    assert value() == 2
+    assert len(rig.errors) == 3
 
 
 def test_calls_that_run_now_are_counted(real_rig, widget):
@@ -606,10 +653,13 @@ def test_calls_that_run_now_are_counted(real_rig, widget):
     real_rig.start()
     real_rig.informer.add(widget("x"))
     assert is_in.wait(10)
-    assert real_rig.metrics.value("ongoing_reconcile_processes", kind=str(WIDGET)) == 1
+    labels = {"event_type": "CREATE", "kind": str(WIDGET)}
+    assert real_rig.metrics.value("ongoing_reconcile_processes", **labels) == 1
+    assert real_rig.metrics.value("ongoing_reconcile_events", **labels) == 1
     go_on.set()
     assert real_rig.controller.wait_idle(10)
-    assert real_rig.metrics.value("ongoing_reconcile_processes", kind=str(WIDGET)) == 0
+    assert real_rig.metrics.value("ongoing_reconcile_processes", **labels) == 0
+    assert real_rig.metrics.value("ongoing_reconcile_events", **labels) == 0
 
 
 def test_a_failed_resync_is_planned_and_retried_under_the_same_label(make_rig, widget):
