@@ -109,6 +109,9 @@ from appsdk_operator.client._errors import error_from_status as error_from_statu
 from appsdk_operator.client._kubernetes_models import from_model as from_model
 from appsdk_operator.client._kubernetes_models import to_model as to_model
 from appsdk_operator.client._request import Request as Request
+from appsdk_operator.client._transport.metrics import UNPARSEABLE as UNPARSEABLE
+from appsdk_operator.client._transport.metrics import WATCH_ERRORS as WATCH_ERRORS
+from appsdk_operator.client._transport.metrics import WATCH_EVENTS as WATCH_EVENTS
 from appsdk_operator.client._transport.watch import WatchStream as WatchStream
 from appsdk_operator.client._transport.write_guard import (
     checked_before_write as checked_before_write,

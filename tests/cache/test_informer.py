@@ -523,6 +523,15 @@ def test_errors_are_told_counted_by_cause_and_kept(make):
     assert metrics.value("informer_lists_total", **labels) == 2
     assert metrics.value("informer_synced", **labels) == 1
     assert running.informer.last_error is running.errors[-1]
+    assert garbled(running) == 1
+
+
+def test_the_events_of_its_watches_are_counted_by_type(make):
+    first, second = thing("a", 2), thing("b", 3)
+    batch = [line("ADDED", first), line("ADDED", second), line("DELETED", thing("a", 4))]
+    running = make(page(), Stream(batch), Hang).start()
+    running.client.wait_for_requests(3)
+    assert [watched(running, each) for each in ("ADDED", "DELETED", "MODIFIED")] == [2, 1, 0]
 
 
 def test_every_series_is_there_at_0_from_the_start(make):
@@ -533,6 +542,21 @@ def test_every_series_is_there_at_0_from_the_start(make):
         assert running.metrics.value(f"informer_{name}", **labels) == 0
     for cause in ("Forbidden", "NotFound", "Gone", "transport", "decode", "api", "other"):
         assert running.metrics.value("informer_errors_total", cause=cause, **labels) == 0
+    for event_type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"):
+        assert watched(running, event_type) == 0
+    assert garbled(running) == 0
+
+
+def watched(running, event_type):
+    return running.metrics.value(
+        "kubernetes_client_watch_events_total", event_type=event_type, kind="things"
+    )
+
+
+def garbled(running):
+    return running.metrics.value(
+        "kubernetes_client_watch_errors_total", error_type="unparseable_object", kind="things"
+    )
 
 
 def test_the_size_of_the_copy_is_a_metric(make):

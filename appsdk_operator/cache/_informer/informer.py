@@ -295,7 +295,13 @@ class Informer(Generic[SpecT, StatusT]):
         )
         self._numbers = InformerMetrics(self, self._environment.metrics)
         self._reflector = Reflector(
-            client, kind, options, state=self._state, apply=self._apply, clock=clock
+            client,
+            kind,
+            options,
+            state=self._state,
+            apply=self._apply,
+            clock=clock,
+            numbers=self._numbers,
         )
 
     # State.

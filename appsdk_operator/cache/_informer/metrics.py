@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, final
 
 from appsdk_operator import client
 from appsdk_operator.cache._informer.store import Lister
-from appsdk_operator.client import ApiError, TransportError
-from appsdk_operator.resource import DecodeError, Kind
+from appsdk_operator.client import (
+    UNPARSEABLE,
+    WATCH_ERRORS,
+    WATCH_EVENTS,
+    ApiError,
+    TransportError,
+)
+from appsdk_operator.resource import DecodeError, Kind, WatchEvent, WatchEventType
 from appsdk_operator.runtime import Family, Metrics, Sample
 
 __all__ = ["InformerMetrics"]
@@ -51,6 +58,15 @@ _ANSWERS = (
     client.TooManyRequests,
     client.Unauthorized,
 )
+# The most frequent first.
+_EVENT_TYPES = (
+    WatchEventType.MODIFIED,
+    WatchEventType.ADDED,
+    WatchEventType.DELETED,
+    WatchEventType.BOOKMARK,
+    WatchEventType.ERROR,
+)
+_type_of = operator.attrgetter("type")
 _CAUSES = (*(answer.__name__ for answer in _ANSWERS), "api", "transport", "decode", "other")
 
 
@@ -80,6 +96,9 @@ class InformerMetrics:
         self._lock = threading.Lock()
         self._errors = dict.fromkeys(_CAUSES, 0)
         self.lists = 0
+        # Changed by the reflector's thread alone.
+        self._watch_events = [0] * len(_EVENT_TYPES)
+        self._watch_errors = 0
         self._metrics = metrics
         self.retire: Callable[[], None] = lambda: None
 
@@ -92,9 +111,28 @@ class InformerMetrics:
         with self._lock:
             self._errors[_cause(error)] += 1
 
+    def watched(self, events: Iterable[WatchEvent], *, is_garbled: bool) -> None:
+        """Count what one read of a watch brought.
+
+        Args:
+            events: the events.
+            is_garbled: whether a line came that is no event.
+        """
+        types = list(map(_type_of, events))
+        left = len(types)
+        for place, event_type in enumerate(_EVENT_TYPES):
+            if not left:
+                break
+            # By identity, because hashing an enumeration costs more than all the rest.
+            count = types.count(event_type)
+            self._watch_events[place] += count
+            left -= count
+        self._watch_errors += is_garbled
+
     def _samples(self) -> list[Sample]:
         informer = self._informer
         labels = (str(informer.kind), informer.namespace)
+        plural = informer.kind.plural
         pending, merged = informer.pending_events
         with self._lock:
             errors = dict(self._errors)
@@ -108,6 +146,11 @@ class InformerMetrics:
             Sample(_PENDING, labels, pending),
             Sample(_MERGED, labels, merged),
             *(Sample(_ERRORS, (*labels, cause), count) for cause, count in errors.items()),
+            *(
+                Sample(WATCH_EVENTS, (event_type.value, plural), count)
+                for event_type, count in zip(_EVENT_TYPES, self._watch_events, strict=True)
+            ),
+            Sample(WATCH_ERRORS, (UNPARSEABLE, plural), self._watch_errors),
         ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, final
 
+from appsdk_operator.cache._informer.metrics import InformerMetrics
 from appsdk_operator.cache._informer.options import InformerOptions
 from appsdk_operator.cache._informer.watch_state import List, Step, Wait, Watch, WatchState
 from appsdk_operator.resource import Kind, ListPage, decode_watch_events
@@ -79,6 +80,7 @@ class Reflector:
         state: WatchState,
         apply: Callable[[Sequence[Step]], None],
         clock: Clock,
+        numbers: InformerMetrics,
     ) -> None:
         # Passed only when set, because a client of the user's own need not support them.
         self._list_options: dict[str, Any] = {}
@@ -96,6 +98,7 @@ class Reflector:
         self._state = state
         self._apply = apply
         self._clock = clock
+        self._numbers = numbers
 
     def run(self, stop: StopSignal) -> None:
         """Make requests until ``stop`` is set; errors become steps and are never raised."""
@@ -184,6 +187,7 @@ class Reflector:
 
     def _lines(self, lines: Sequence[bytes]) -> None:
         events, garbage = decode_watch_events(self._kind, lines)
+        self._numbers.watched(events, is_garbled=garbage is not None)
         now = self._clock.monotonic()
         steps = self._state.events(events, now) if events else []
         if garbage is not None and self._state.is_watching:

@@ -384,7 +384,9 @@ class Client:
             retry=False,
         )
         opened = self._transport.open(request, stop=stop)
-        stream = WatchStream(kind, request, opened, silence_limit=limit)
+        stream = WatchStream(
+            kind, request, opened, silence_limit=limit, metrics=self._transport.metrics
+        )
         stream.close_when(self._transport.stop)
         if stop is not None:
             stream.close_when(stop)

@@ -1,15 +1,20 @@
-"""The ``rest_client_*`` series, with the names and labels of client-go and controller-runtime."""
+"""The metrics of requests, with the names and labels of client-go and of grafana-app-sdk.
+
+``rest_client_*`` are those of client-go and controller-runtime, ``kubernetes_client_*`` those of
+grafana-app-sdk.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 from appsdk_operator.client._errors import ApiError, ClientError
 from appsdk_operator.client._request import Request
 from appsdk_operator.runtime import Clock, Family, Metrics
 
-__all__ = ["RequestMetrics"]
+__all__ = ["UNPARSEABLE", "WATCH_ERRORS", "WATCH_EVENTS", "RequestMetrics"]
 
 # client-go's buckets.
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 45.0, 60.0)
@@ -67,6 +72,36 @@ _LIMITED = Family(
     _SECONDS,
 )
 
+# grafana-app-sdk's.
+_BY_KIND = ("status_code", "verb", "kind", "subresource")
+_KIND_REQUESTS = Family(
+    "kubernetes_client_requests_total",
+    "counter",
+    "Number of requests, by status code, verb, resource and subresource.",
+    _BY_KIND,
+)
+_KIND_DURATION = Family(
+    "kubernetes_client_request_duration_seconds",
+    "histogram",
+    "Time to the answer of a request.",
+    _BY_KIND,
+    (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0),
+)
+WATCH_EVENTS = Family(
+    "kubernetes_client_watch_events_total",
+    "counter",
+    "Events received by watches, by type.",
+    ("event_type", "kind"),
+)
+WATCH_ERRORS = Family(
+    "kubernetes_client_watch_errors_total",
+    "counter",
+    "Lines of watches that are no events.",
+    ("error_type", "kind"),
+)
+UNPARSEABLE = "unparseable_object"
+"""The ``error_type`` of lines that are no events."""
+
 
 class Observation:
     """The status code of one attempt; ``<error>`` without an answer."""
@@ -90,9 +125,23 @@ class RequestMetrics:
         try:
             yield observation
         finally:
+            seconds = clock.monotonic() - started
             self._metrics.count(_REQUESTS, (observation.code, request.method, self._host))
-            self._observe(_DURATION, request, clock.monotonic() - started)
+            if request.resource:
+                labels = _labels_by_kind(observation.code, request.verb, request.resource)
+                self._metrics.count(_KIND_REQUESTS, labels)
+                if request.verb != "watch":
+                    self._metrics.observe(_KIND_DURATION, labels, seconds)
+            self._observe(_DURATION, request, seconds)
             self._observe(_REQUEST_SIZE, request, float(len(request.body or b"")))
+
+    def watched(self, request: Request, event_type: str) -> None:
+        """Count an event of a watch."""
+        self._metrics.count(WATCH_EVENTS, (event_type, _names_of(request.resource)[0]))
+
+    def garbled(self, request: Request) -> None:
+        """Count a line of a watch that is no event."""
+        self._metrics.count(WATCH_ERRORS, (UNPARSEABLE, _names_of(request.resource)[0]))
 
     def received(self, request: Request, size: int) -> None:
         """Record the size of an answer."""
@@ -111,3 +160,21 @@ class RequestMetrics:
     def _observe(self, family: Family, request: Request, value: float) -> None:
         if self._detailed:
             self._metrics.observe(family, (request.method, self._host), value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _labels_by_kind(code: str, verb: str, resource: str) -> tuple[str, str, str, str]:
+    """The labels of a request, as grafana-app-sdk has them: 0 is the code of no answer."""
+    kind, subresource = _names_of(resource)
+    return ("0" if code == Observation.code else code, verb.upper(), kind, subresource)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_of(resource: str) -> tuple[str, str]:
+    """Plural and subresource of a resource as RBAC rules name it; no subresource is ``spec``.
+
+    >>> _names_of("deployments.apps/scale"), _names_of("configmaps")
+    (('deployments', 'scale'), ('configmaps', 'spec'))
+    """
+    qualified, _, subresource = resource.partition("/")
+    return qualified.partition(".")[0], subresource or "spec"

@@ -22,7 +22,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from appsdk_operator.client._auth.config import ClientConfig, credentials_of
 from appsdk_operator.client._auth.credentials import checked_authorization
@@ -124,6 +124,8 @@ class Transport:
         self._metrics = RequestMetrics(
             metrics, host=self._endpoint.authority, detailed=config.detailed_metrics
         )
+        self.metrics: Final = self._metrics
+        """Where its requests are counted."""
         self._bucket = (
             TokenBucket(rate=config.qps, burst=config.burst, clock=clock) if config.qps else None
         )

@@ -26,6 +26,7 @@ from appsdk_operator.client._transport.dechunk import (
     StreamFormatError,
 )
 from appsdk_operator.resource import (
+    DecodeError,
     Kind,
     Lines,
     WatchEvent,
@@ -36,6 +37,7 @@ from appsdk_operator.runtime import StopSignal, system_clock
 from appsdk_operator.runtime.validation import check_number
 
 if TYPE_CHECKING:
+    from appsdk_operator.client._transport.metrics import RequestMetrics
     from appsdk_operator.client._transport.transport import OpenResponse
 
 __all__ = ["WatchStream", "silence_limit_of"]
@@ -75,6 +77,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         opened: OpenResponse,
         *,
         silence_limit: float,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         self.kind = kind
         """What is watched."""
@@ -83,6 +86,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         self.truncated: bool = False
         """Whether the stream ended in the middle of a line, which was dropped."""
         self._request = request
+        self._metrics = metrics
         self._connection, self._response = opened
         self._connection.set_timeout(silence_limit)
         self._on_release: list[Callable[[], None]] = []
@@ -164,7 +168,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         """
         while True:
             for line in self._undecoded:
-                event = decode_watch_event(self.kind, line)
+                event = self._decode(line)
                 if event.type is WatchEventType.ERROR:
                     raise error_from_status(event.status or {}, request=self._request)
                 yield event
@@ -172,6 +176,17 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
             if lines is None:
                 return
             self._undecoded = iter(lines)
+
+    def _decode(self, line: bytes) -> WatchEvent[SpecT_co, StatusT_co]:
+        try:
+            event = decode_watch_event(self.kind, line)
+        except DecodeError:
+            if self._metrics is not None:
+                self._metrics.garbled(self._request)
+            raise
+        if self._metrics is not None:
+            self._metrics.watched(self._request, event.type.value)
+        return event
 
     def _next_lines(self) -> Lines:
         """The next lines, none at the end."""
