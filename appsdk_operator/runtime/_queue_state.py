@@ -55,6 +55,7 @@ class _Entry(msgspec.Struct, gc=False, eq=False, weakref=False):
     ready_at: float = 0.0
     since: float = 0.0
     reasons: list[Any] | None = None
+    has_waited: bool = False
 
     def __lt__(self, other: _Entry) -> bool:
         return id(self) < id(other)
@@ -195,6 +196,20 @@ class QueueState(Generic[K]):
         self._wake_due(now)
         return sum(self.depth.values())
 
+    def oldest_ready(self, now: float) -> float | None:
+        """When the key that has been ready for longest became so; None when no key is ready."""
+        self._wake_due(now)
+        oldest: float | None = None
+        # In the order of their first add, which no key was ready before.
+        for entry in self._entries.values():
+            if entry.place == _WAITING:
+                continue
+            if oldest is None or entry.since < oldest:
+                oldest = entry.since
+            if not entry.has_waited:
+                break
+        return oldest
+
     def shift(self, seconds: float) -> None:
         """Add ``seconds`` to every time, for a change of the clock."""
         waiting = [item for item in self._waiting if _is_next_waiting(*item)]
@@ -250,6 +265,7 @@ class QueueState(Generic[K]):
 
     def _put_waiting(self, entry: _Entry, ready_at: float) -> None:
         entry.place = _WAITING
+        entry.has_waited = True
         entry.ready_at = ready_at
         self.waiting_count += 1
         if len(self._waiting) > 2 * len(self._entries) + _SLACK:

@@ -54,6 +54,12 @@ _LONGEST = Family(
     "Seconds that the longest of them has taken so far.",
     _LABELS,
 )
+_OLDEST = Family(
+    "workqueue_oldest_item_age_seconds",
+    "gauge",
+    "Seconds that the key which has been ready for longest has waited so far.",
+    _LABELS,
+)
 
 
 @final
@@ -87,6 +93,7 @@ class WorkQueue(Generic[K]):
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
         beside: Callable[[], int] = lambda: 0,
+        oldest_beside: Callable[[], float | None] = lambda: None,
     ) -> None:
         """An empty queue.
 
@@ -100,6 +107,8 @@ class WorkQueue(Generic[K]):
             metrics: where it publishes; default: nowhere.
             beside: returns the number of further pieces of work without a key, which count in the
                 depth.
+            oldest_beside: returns the time of ``clock`` at which the oldest of them was queued;
+                called without the queue's lock.
         """
         if max_reasons < 1:
             raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
@@ -123,6 +132,7 @@ class WorkQueue(Generic[K]):
         self._work_time = LocalHistogram(_SECONDS)
         self._labels = (name, controller or name)
         self._beside = beside
+        self._oldest_beside = oldest_beside
         self._priorities = {0: "0"}
         self._process = OneProcess(f"the queue {name!r}", "make it in the child")
         after_fork(self._on_fork)
@@ -434,6 +444,8 @@ class WorkQueue(Generic[K]):
     def _samples(self) -> list[Sample]:
         if self._process.inherited:
             return []
+        # Without the lock, which its owner takes under one of its own.
+        oldest_beside = self._oldest_beside()
         with self._lock:
             now = self._clock.monotonic()
             labels = self._labels
@@ -442,6 +454,8 @@ class WorkQueue(Generic[K]):
             for priority in self._state.depth:
                 if priority not in self._priorities and len(self._priorities) < _MAX_PRIORITIES:
                     self._priorities[priority] = str(priority)
+            ready_since = (self._state.oldest_ready(now), oldest_beside)
+            oldest = min((since for since in ready_since if since is not None), default=now)
             depth = dict.fromkeys(self._priorities.values(), 0)
             depth["0"] += self._beside()
             for priority, count in self._state.depth.items():
@@ -455,6 +469,7 @@ class WorkQueue(Generic[K]):
                 Sample(_WORK_TIME, labels, self._work_time.copy()),
                 Sample(_UNFINISHED, labels, sum(running)),
                 Sample(_LONGEST, labels, max(running, default=0.0)),
+                Sample(_OLDEST, labels, max(0.0, now - oldest)),
             ]
 
 

@@ -218,6 +218,31 @@ def test_the_queues_metrics_count_what_waits_and_what_was_handled_in_the_line():
     delivery.stop()
 
 
+def test_the_age_of_the_oldest_event_is_known_while_a_call_hangs():
+    clock, metrics, ages = ManualClock(), Metrics(), []
+
+    def age():
+        labels = {"name": "d", "controller": "d"}
+        return metrics.value("workqueue_oldest_item_age_seconds", **labels)
+
+    def handle(key, event):
+        clock.advance(3.0)
+        ages.append(age())
+
+    delivery = Delivery("d", handle, clock=clock, metrics=metrics)
+    source = delivery.source("k")
+    source.on_events([Event(CREATE, thing("a", 1))])
+    clock.advance(2.0)
+    source.on_events([Event(CREATE, thing(name, 1)) for name in "bc"])
+    clock.advance(1.0)
+    assert age() == 3.0
+    while delivery.step():
+        pass
+    assert ages == [4.0, 7.0, 0.0], "b waits since 2 s, and c too; nothing waits behind c"
+    assert age() == 0.0
+    delivery.stop()
+
+
 def test_a_line_gives_what_is_before_a_ticket_and_takes_back_what_was_not_handled():
     line = BatchQueue()
     source = Delivery("d", lambda key, event: None).source("k")

@@ -245,6 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
         running = [model.now - since for since in model.locked.values()]
         assert totals["workqueue_unfinished_work_seconds", ()] == sum(running)
         assert totals["workqueue_longest_running_processor_seconds", ()] == max(running, default=0)
+        ages = [model.now - entry.since for entry in model.ready().values()]
+        assert totals["workqueue_oldest_item_age_seconds", ()] == max(ages, default=0)
 
     def teardown(self) -> None:
         if not hasattr(self, "queue"):

@@ -47,13 +47,14 @@ class BatchQueue(Generic[SourceT]):
 
     def __init__(self) -> None:
         self._batches: collections.deque[Batch[SourceT]] = collections.deque()
+        self._in_hand: Sequence[Batch[SourceT]] = ()
         self._arrived = 0
         self.taken = 0
         """How many events the worker has started with or skipped."""
 
     def shift(self, seconds: float) -> None:
         """Add ``seconds`` to every time of arrival, after a change of the clock."""
-        for batch in self._batches:
+        for batch in (*self._batches, *self._in_hand):
             batch.arrived += seconds
 
     @property
@@ -66,6 +67,21 @@ class BatchQueue(Generic[SourceT]):
     def next_ticket(self) -> int | None:
         """The ticket of the first event; None when the queue is empty."""
         return self._batches[0].ticket if self._batches else None
+
+    @property
+    def oldest(self) -> float | None:
+        """When the first event arrived that the worker has not started with; None without any."""
+        # What waits in batches that the worker has taken, the last ones first.
+        waiting = self.count - sum(len(batch.events) for batch in self._batches)
+        for batch in reversed(self._in_hand):
+            if waiting <= len(batch.events):
+                break
+            waiting -= len(batch.events)
+        else:
+            waiting = 0
+        if waiting > 0:
+            return batch.arrived
+        return self._batches[0].arrived if self._batches else None
 
     def objects_of(self, source: SourceT) -> set[tuple[str, str]]:
         """Namespace and name of the objects of ``source`` with queued events."""
@@ -94,6 +110,7 @@ class BatchQueue(Generic[SourceT]):
                 limit = None if limit is None else limit - count
             if count < size:
                 break
+        self._in_hand = taken
         return taken
 
     def put_back(self, batches: Sequence[Batch[SourceT]]) -> None:
@@ -102,10 +119,12 @@ class BatchQueue(Generic[SourceT]):
             batch.split(batch.handled) for batch in batches if batch.handled < len(batch.events)
         ]
         self._batches.extendleft(reversed(left))
+        self._in_hand = ()
 
     def clear(self) -> None:
         """Remove all events, also those that were taken and are not handled yet."""
         self._batches.clear()
+        self._in_hand = ()
         self._arrived = self.taken
 
     def drop(self, source: SourceT) -> list[Event]:

@@ -275,7 +275,11 @@ class Delivery:
         if isinstance(clock, InheritedClock):
             clock.add_keeper(self)  # before the queue, whose lock is taken under ours
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
-            name, clock=clock, metrics=metrics, beside=lambda: max(0, self._line.count - 1)
+            name,
+            clock=clock,
+            metrics=metrics,
+            beside=lambda: max(0, self._line.count - 1),
+            oldest_beside=self._oldest_in_line,
         )
         self._synced = Waiters(clock)
         self._room = Waiters(clock)
@@ -340,6 +344,10 @@ class Delivery:
                 ready = self._put_by_object(source, zip(tickets, events, strict=True))
             if ready:
                 self._queue.add_all([key for key, _ in ready], tickets=[t for _, t in ready])
+
+    def _oldest_in_line(self) -> float | None:
+        with self._lock:
+            return self._line.oldest
 
     def _put_in_line(
         self, source: EventSource, events: Sequence[Event], tickets: range
