@@ -36,6 +36,12 @@ _ERRORS: Final = Family(
     "counter",
     "Total number of certificate read errors",
 )
+_EXPIRY: Final = Family(
+    "certwatcher_certificate_expiry_seconds",
+    "gauge",
+    "Seconds until the certificate in use expires, by the file that it is from.",
+    ("file",),
+)
 _ANY_ADDRESS: Final = ("::", "0.0.0.0")  # noqa: S104 - binds nothing
 
 
@@ -100,7 +106,7 @@ class CertificateFiles:
         server = HTTPServer(":9443", certificates=CertificateFiles("/tls/tls.crt", "/tls/tls.key"))
 
     Thread-safe. Counts ``certwatcher_read_certificate_total`` and ``…_errors_total``, as
-    controller-runtime's certwatcher does.
+    controller-runtime's certwatcher does, and publishes when the certificate expires.
 
     Args:
         cert_file: the PEM file with the certificate chain.
@@ -221,7 +227,12 @@ class CertificateFiles:
             self._changed.notify_all()
 
     def _samples(self) -> Iterable[Sample]:
-        return (Sample(_READS, (), self._reads), Sample(_ERRORS, (), self._errors))
+        left = self._pair.expires - self._clock.time()
+        return (
+            Sample(_READS, (), self._reads),
+            Sample(_ERRORS, (), self._errors),
+            Sample(_EXPIRY, (self._cert,), left),
+        )
 
     def _call_back(self) -> None:
         with self._changed:

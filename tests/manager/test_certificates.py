@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import itertools
 import logging
+import math
 import os
 import ssl
 import sys
@@ -248,6 +249,44 @@ def test_a_new_pair_is_used_from_the_next_connection_on(serve: Any, files: Files
     two, key = certificate("two")
     files.write(two, key)
     assert name_shown(served, one, two) == "two"
+
+
+def test_the_time_until_the_certificate_expires_is_a_metric(files: Files) -> None:
+    metrics = Metrics()
+    served = x509.load_pem_x509_certificate(files.cert.read_bytes())
+    clock = ManualClock(epoch=served.not_valid_after_utc.timestamp() - 3600.0)
+    pair = files.pair(metrics=metrics, clock=clock)
+
+    def value() -> float | None:
+        return metrics.value("certwatcher_certificate_expiry_seconds", file=str(files.cert))
+
+    assert value() == 3600.0
+    clock.advance(7200.0)
+    assert value() == -3600.0, "expired"
+    pair.close()
+    assert value() is None
+
+
+@pytest.mark.parametrize("year", [1999, 2049, 2050, 2999])
+def test_the_expiry_is_read_without_cryptography_in_both_forms_of_dates(year: int) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x" * 60)])
+    end = dt.datetime(year, 12, 31, 23, 59, 58, tzinfo=dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(end - dt.timedelta(days=1))
+        .not_valid_after(end)
+        .sign(key, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    assert KeyPair(b"# a comment\n" + pem, b"").expires == end.timestamp()
+
+
+@pytest.mark.parametrize(
+    "pem", [b"", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"]
+)
+def test_an_expiry_that_cannot_be_read_is_not_a_number(pem: bytes) -> None:
+    assert math.isnan(KeyPair(pem, b"").expires)
 
 
 def test_a_half_written_pair_leaves_the_old_one_in_use_and_counts_an_error(

@@ -48,6 +48,7 @@ def test_labels_and_fields_of_others_stay_on_the_lease(leases: FakeLeases) -> No
     leases.put("lock", "", strategy="OldestEmulationVersion")
     leases.touch("lock", theirs="kept")
     running = Running(leases, labels={"app": "mine"}).lead()
+    assert running.metrics.value("leader_election_lease_transitions", name="lock") == 1.0
     running.stop()
     lease = leases.leases["lock"]
     assert dict(lease.labels) == {"theirs": "kept", "app": "mine"}
@@ -80,6 +81,7 @@ def test_all_series_are_there_at_0_before_it_runs(leases: FakeLeases) -> None:
     running = Running(leases)
     assert running.metrics.value("leader_election_master_status", name="lock") == 0.0
     assert running.metrics.value("leader_election_slowpath_total", name="lock") == 0.0
+    assert running.metrics.value("leader_election_lease_transitions", name="lock") == 0.0
     running.lead()
     assert running.metrics.value("leader_election_master_status", name="lock") == 1.0
     running.stop()

@@ -37,7 +37,8 @@ class Replica:
             renew_deadline=0.8,
             retry_period=0.1,
         )
-        self.shards = Shards(self.client, election, count, metrics=Metrics(), **options)
+        self.metrics = Metrics()
+        self.shards = Shards(self.client, election, count, metrics=self.metrics, **options)
         self.stop_signal = StopSignal()
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name=identity)
@@ -101,6 +102,12 @@ def test_one_alone_holds_all_and_two_hold_half_each(replica: Callable[..., Repli
     assert are_disjoint(first, second)
     assert eventually(lambda: first.shards.members == {"first", "second"})
     assert first.shards.health().text == "holds 3 of 6 shards"
+    values = [
+        first.metrics.value(f"shards{each}", name="work") for each in ("", "_held", "_members")
+    ]
+    assert values == [6, 3, 2]
+    first.end()
+    assert first.metrics.value("shards_held", name="work") is None
 
 
 def test_who_leaves_hands_its_shards_over_and_leaves_nothing_of_its_own(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Unpack, final
 
 import attrs
 
+from appsdk_operator._version import __version__
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
@@ -32,7 +33,9 @@ from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     Clock,
     Environment,
+    Family,
     Metrics,
+    Sample,
     StopSignal,
     ThreadGroup,
     check_stop,
@@ -47,6 +50,7 @@ __all__ = ["Manager"]
 
 _log = get_logger("appsdk_operator.manager")
 
+_KIT = Family("appsdk_operator_info", "gauge", "The version of the kit; always 1.", ("version",))
 _LAST_ELECTION_REQUEST = 5.0
 _LAST_EVENTS = 5.0
 _LAST_EVENTS_IN_HASTE = 0.5
@@ -610,6 +614,7 @@ class _Servers:
                 self._metrics = MetricsServer(
                     options.metrics_server, metrics=metrics, client=client, clock=options.clock
                 )
+                metrics.add_source(self._samples)
             if options.health_server is not None and options.health_server.is_enabled:
                 self._health = HealthServer(options.health_server, clock=options.clock)
                 self._ready_checks = self._health.ready_checks
@@ -623,6 +628,9 @@ class _Servers:
         except BaseException:
             self.close()
             raise
+
+    def _samples(self) -> Iterable[Sample]:
+        yield Sample(_KIT, (__version__,), 1)
 
     @property
     def _all(self) -> list[MetricsServer | HealthServer | ProfileServer]:

@@ -62,6 +62,12 @@ _SLOW_PATHS = Family(
     "Renewals for which the Lease had to be read first, by its name.",
     ("name",),
 )
+_TRANSITIONS = Family(
+    "leader_election_lease_transitions",
+    "gauge",
+    "How often the Lease has changed hands, as this replica last saw it, by its name.",
+    ("name",),
+)
 
 
 @final
@@ -439,3 +445,5 @@ class Elector:
         labels = (self.options.id,)
         yield Sample(_STATUS, labels, float(self.is_leader))
         yield Sample(_SLOW_PATHS, labels, float(self._state.slow_paths))
+        observed = self._state.observed
+        yield Sample(_TRANSITIONS, labels, observed.record.transitions if observed else 0)

@@ -33,8 +33,10 @@ from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
     Clock,
     Environment,
+    Family,
     Metrics,
     OneProcess,
+    Sample,
     StopSignal,
     ThreadGroup,
     after_fork,
@@ -53,6 +55,12 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,50}[A-Za-z0-9])?")
 _STOP_TIMEOUT = 30.0
 _NOBODY = "?"
 _FORGET_AFTER = 10.0  # lease durations until the Lease of a dead member is deleted
+
+_COUNT = Family("shards", "gauge", "The shards of a set, held or not.", ("name",))
+_HELD = Family("shards_held", "gauge", "The shards that this replica holds.", ("name",))
+_MEMBERS = Family(
+    "shards_members", "gauge", "The live replicas, as this one last counted them.", ("name",)
+)
 
 R = TypeVar("R", bound=Any)
 
@@ -305,6 +313,7 @@ class Shards:
             if self._has_run:
                 raise RuntimeError("the shards were run before: make new ones")
             self._has_run = True
+        retire = self._metrics.add_source(self._samples)
         member_stop = StopSignal(clock=self._clock)
         self._threads.start("member", functools.partial(self._be_member, member_stop))
         try:
@@ -315,6 +324,13 @@ class Shards:
             self._leave_all()
             member_stop.set()
             self._threads.join()
+            retire()
+
+    def _samples(self) -> Iterable[Sample]:
+        labels = (self._election.id,)
+        yield Sample(_COUNT, labels, self.count)
+        yield Sample(_HELD, labels, len(self.held))
+        yield Sample(_MEMBERS, labels, len(self._members))
 
     def _sync(self) -> None:
         """List all Leases, and acquire or release shards."""
