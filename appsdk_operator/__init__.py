@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from appsdk_operator.runtime import Metrics as Metrics
     from appsdk_operator.runtime import StopSignal as StopSignal
     from appsdk_operator.runtime import WorkQueue as WorkQueue
+    from appsdk_operator.runtime import setup_logging as setup_logging
     from appsdk_operator.watchers import ConstantBackoff as ConstantBackoff
     from appsdk_operator.watchers import ExponentialBackoff as ExponentialBackoff
     from appsdk_operator.watchers import FinalizerError as FinalizerError
@@ -210,6 +211,7 @@ _ROOMS = {
         "Metrics",
         "StopSignal",
         "WorkQueue",
+        "setup_logging",
     ),
     "watchers": (
         "ConstantBackoff",

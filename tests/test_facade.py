@@ -122,6 +122,7 @@ NAMES = [
     "reconcile_context",
     "set_condition",
     "set_controller_reference",
+    "setup_logging",
     "until",
     "wait_for",
     "webhook_for",

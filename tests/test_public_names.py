@@ -83,11 +83,11 @@ NAMES = {
     """,
     "runtime": """
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter
-        LocalHistogram LoopThread ManualClock MaxOf Metrics OneProcess PREVIOUS_NAMES
-        QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal ThreadGroup
-        TokenBucket UNNAMED WithMaxWait WorkQueue after_fork check_operator_name
+        LocalHistogram LogFormat LoopThread ManualClock MaxOf Metrics OneProcess PREVIOUS_NAMES
+        QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal TextFormatter
+        ThreadGroup TokenBucket UNNAMED WithMaxWait WorkQueue after_fork check_operator_name
         check_previous_names check_stop default_metrics failed_function fork_safe get_logger
-        is_operator_name random_of settle system_clock user_traceback
+        is_operator_name random_of settle setup_logging system_clock user_traceback
     """,
     "testing": """
         APIServer Access BrokenPromise Call ControlPlane ControlPlaneError Entry Fault

@@ -32,7 +32,14 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import Manager, ManagerOptions, RunnableGroup, as_runnable
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Family, Sample, StopSignal, get_logger, settle, validation
+from appsdk_operator.runtime import (
+    Family,
+    Sample,
+    StopSignal,
+    callback_name,
+    settle,
+    validation,
+)
 from appsdk_operator.watchers import (
     ErrorHandler,
     FinalizerSupplier,
@@ -47,7 +54,6 @@ from appsdk_operator.watchers import (
 
 __all__ = ["AppManager", "Assembly", "WatcherOptions", "assemble"]
 
-_log: Final = get_logger("appsdk_operator.app")
 _INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
 Observe = Callable[[Any, Kind[Any, Any]], Any]
 
@@ -88,32 +94,25 @@ class AppManager:
     runnable_group = RunnableGroup.HTTP_SERVERS
     """The first group to start and the last one to end."""
 
-    def __init__(self, name: str, manager: Manager, kinds: Iterable[str]) -> None:
+    def __init__(self, name: str, manager: Manager) -> None:
         self.name = f"{name}/app"
         self.has_run = False
         self.is_running = False
         self._app_name = name
-        self._elected = manager.elected
-        self._what = ", ".join(kinds) or "tasks alone"
         self._metrics = manager.metrics
 
     def run(self, stop: StopSignal) -> None:
-        """Say when the app works, until ``stop`` is set."""
+        """Publish the app's name, until ``stop`` is set."""
         self.has_run = self.is_running = True
-        cancel = self._elected.on_set(self._say_that_it_works)
         source = self._metrics.add_source(self._samples)
         try:
             stop.wait()
         finally:
             self.is_running = False
             source()
-            cancel()
 
     def _samples(self) -> Iterable[Sample]:
         yield Sample(_INFO, (self._app_name,), 1)
-
-    def _say_that_it_works(self) -> None:
-        _log.info("%s works: it handles %s", self._app_name, self._what)
 
 
 @attrs.frozen(kw_only=True)
@@ -142,8 +141,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     manager = Manager(server, assembly.options)
     manager.declared_by = assembly.app
     try:
-        kinds = dict.fromkeys(each.qualified_name for each in declared.handled)
-        state = AppManager(name, manager, kinds)
+        state = AppManager(name, manager)
         manager.add(state)
         _add_watchers(assembly, manager)
         for reconciling in declared.reconciling:
@@ -285,6 +283,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
             settle(function())
             return again
 
+        tick.__qualname__ = callback_name(function)  # the one that logs name
         builder.watches_raw_source(source).complete(tick)
         return
 
@@ -294,6 +293,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
         settle(function(obj))
         return again
 
+    call.__qualname__ = callback_name(function)
     reconcile = as_reconciler(manager.client, declared.kind, call)
     builder.for_(declared.kind, predicates=[_IS_NEW]).complete(reconcile)
 

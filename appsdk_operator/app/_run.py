@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, Self, TextIO, Unpack
+from typing import Any, Final, Literal, Protocol, Self, Unpack
 
 import attrs
 
@@ -23,7 +22,15 @@ from appsdk_operator.manager import (
     MetricsServerOptions,
 )
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import JSONFormatter, SafeLogger, StopSignal, get_logger, validation
+from appsdk_operator.runtime import (
+    LOG_FORMATS,
+    LogFormat,
+    SafeLogger,
+    StopSignal,
+    get_logger,
+    setup_logging,
+    validation,
+)
 from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
 
 __all__ = ["ENVIRONMENT", "ExitStatus", "RunOptions", "changes_of", "run_program", "start_logging"]
@@ -31,8 +38,6 @@ __all__ = ["ENVIRONMENT", "ExitStatus", "RunOptions", "changes_of", "run_program
 _log: Final[SafeLogger] = get_logger("appsdk_operator.app")
 _ALL: Final = "*"
 _LEVELS: Final = ("debug", "info", "warning", "error")
-_FORMATS: Final = ("text", "json")
-_TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "kubeconfig": "APPSDK_KUBECONFIG",
@@ -123,10 +128,11 @@ class RunOptions:
         default="info", converter=_lower, validator=_choice(*_LEVELS)
     )
     """The least level of records that are written; default ``info``."""
-    log_format: Literal["text", "json"] = attrs.field(
-        default="text", converter=_lower, validator=_choice(*_FORMATS)
+    log_format: LogFormat = attrs.field(
+        default="auto", converter=_lower, validator=_choice(*LOG_FORMATS)
     )
-    """``text`` (default), or ``json``: an object a line, see :class:`JSONFormatter`."""
+    """``text``, ``json``, or ``auto`` (default): JSON in a pod, text elsewhere and on a terminal;
+    see :func:`~appsdk_operator.runtime.setup_logging`."""
     metrics_address: str | None = attrs.field(default=None, validator=_text)
     """``host:port`` of the metrics server, such as ``:8080``; ``0``: none. None: as the App
     says."""
@@ -292,7 +298,6 @@ def run_program(
     except (ClientError, TypeError, ValueError, LookupError, OSError) as error:
         _log.error("%s was not started: %s", app.name, error, exc_info=_traceback(error))
         return ExitStatus.NOT_STARTED
-    _log.info("%s starts, on %s", app.name, config.server)
     try:
         manager.run(stop, handle_signals=True)
     except LeadershipLost as error:
@@ -301,7 +306,6 @@ def run_program(
     except Exception:
         _log.exception("%s failed", app.name)
         return ExitStatus.FAILED
-    _log.info("%s has stopped", app.name)
     return ExitStatus.STOPPED
 
 
@@ -310,33 +314,10 @@ def _traceback(error: BaseException) -> BaseException | None:
     return error if _log.isEnabledFor(logging.DEBUG) else None
 
 
-def start_logging(app_name: str, options: RunOptions, *, stream: TextIO | None = None) -> None:
-    """Write log records to standard error, unless the program has handlers of its own already.
+def start_logging(app_name: str, options: RunOptions) -> None:
+    """Write log records to standard error, unless the program has a handler already.
 
-    Each record of the format ``json`` has the name of the operator as ``operator``.
+    Each record has the name of the operator as ``operator``.
     """
-    root = logging.getLogger()
-    if root.handlers:
-        return
-    handler = logging.StreamHandler(stream or sys.stderr)
-    if options.log_format == "json":
-        handler.setFormatter(JSONFormatter())
-    else:
-        handler.setFormatter(logging.Formatter(_TEXT))
-    handler.addFilter(_Named(app_name))
-    root.addHandler(handler)
-    root.setLevel(options.log_level.upper())
-
-
-class _Named(logging.Filter):
-    """Adds the operator's name to each record."""
-
-    def __init__(self, operator: str) -> None:
-        super().__init__()
-        self._operator = operator
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let the record pass, with the name."""
-        if not hasattr(record, "operator"):
-            record.operator = self._operator
-        return True
+    if not get_logger("").logger.handlers:
+        setup_logging(options.log_format, level=options.log_level, operator=app_name)

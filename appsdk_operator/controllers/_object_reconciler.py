@@ -9,6 +9,7 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.client import NotFound, Reader
 from appsdk_operator.controllers._reconcile import Outcome, ReconcileFunction, Request
 from appsdk_operator.resource import Kind, Object, check_kind
+from appsdk_operator.runtime import callback_name
 from appsdk_operator.runtime.validation import check_client
 
 __all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
@@ -74,4 +75,5 @@ def as_reconciler(
             return None
         return handle(obj)
 
+    reconcile.__qualname__ = callback_name(function)  # the one that logs name
     return reconcile

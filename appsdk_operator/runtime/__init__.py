@@ -18,15 +18,18 @@ from appsdk_operator.runtime._clock import RealClock as RealClock
 from appsdk_operator.runtime._clock import present_clock as present_clock
 from appsdk_operator.runtime._clock import random_of as random_of
 from appsdk_operator.runtime._clock import system_clock as system_clock
+from appsdk_operator.runtime._durations import duration_text as duration_text
 from appsdk_operator.runtime._environment import Environment as Environment
 from appsdk_operator.runtime._failure_log import FailureLog as FailureLog
-from appsdk_operator.runtime._failure_log import failed_function as failed_function
-from appsdk_operator.runtime._failure_log import user_traceback as user_traceback
 from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
 from appsdk_operator.runtime._keyed_lock import KeyedLock as KeyedLock
+from appsdk_operator.runtime._log_setup import LOG_FORMATS as LOG_FORMATS
+from appsdk_operator.runtime._log_setup import LogFormat as LogFormat
+from appsdk_operator.runtime._log_setup import TextFormatter as TextFormatter
+from appsdk_operator.runtime._log_setup import setup_logging as setup_logging
 from appsdk_operator.runtime._logging import JSONFormatter as JSONFormatter
 from appsdk_operator.runtime._logging import SafeLogger as SafeLogger
 from appsdk_operator.runtime._logging import get_logger as get_logger
@@ -59,6 +62,11 @@ from appsdk_operator.runtime._threads import present_owner as present_owner
 from appsdk_operator.runtime._threads import present_runner as present_runner
 from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._threads import settle_on as settle_on
+from appsdk_operator.runtime._tracebacks import callback_name as callback_name
+from appsdk_operator.runtime._tracebacks import error_text as error_text
+from appsdk_operator.runtime._tracebacks import failed_function as failed_function
+from appsdk_operator.runtime._tracebacks import has_user_frames as has_user_frames
+from appsdk_operator.runtime._tracebacks import user_traceback as user_traceback
 from appsdk_operator.runtime._waiters import Latch as Latch
 from appsdk_operator.runtime._waiters import Waiters as Waiters
 from appsdk_operator.runtime._weak import weak_method as weak_method
@@ -76,6 +84,7 @@ __all__ = [
     "ItemFastSlow",
     "JSONFormatter",
     "LocalHistogram",
+    "LogFormat",
     "LoopThread",
     "ManualClock",
     "MaxOf",
@@ -88,6 +97,7 @@ __all__ = [
     "SafeLogger",
     "Sample",
     "StopSignal",
+    "TextFormatter",
     "ThreadGroup",
     "TokenBucket",
     "WithMaxWait",
@@ -103,6 +113,7 @@ __all__ = [
     "is_operator_name",
     "random_of",
     "settle",
+    "setup_logging",
     "system_clock",
     "user_traceback",
 ]

@@ -3,68 +3,52 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._logging import SafeLogger
+from appsdk_operator.runtime._tracebacks import user_traceback
 
-__all__ = ["FailureLog", "failed_function", "user_traceback"]
+__all__ = ["FailureLog"]
 
 _INTERVAL = 5.0
 """Seconds between two lines about a frequent cause."""
 _FIRST_LINES = 10
 """Lines about one cause within that time, before further failures are only counted."""
+_PAUSE = 1.0
+"""Seconds between two lines with one cause about one object, whose first retries come faster."""
 _FORGOTTEN_AFTER = 600.0
 """Seconds without a failure after which a cause counts as new."""
 _MOST_CAUSES = 200
 
-_KIT = f"{Path(__file__).parent.parent}{os.sep}"
-_LIBRARY = Path(logging.__file__).parent.parent
-# The standard library's frames between the kit and a coroutine.
-_ASYNC_LIBRARY = tuple(
-    f"{_LIBRARY.joinpath(*package)}{os.sep}" for package in (["asyncio"], ["concurrent", "futures"])
-)
-
 _Cause: TypeAlias = tuple[str, int, type[BaseException], tuple[str, int]]
-
-
-def user_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of ``error`` from the first function outside of the kit.
-
-    The whole traceback if there is none.
-    """
-    traceback = error.__traceback__
-    while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        if not filename.startswith(_KIT) and not filename.startswith(_ASYNC_LIBRARY):
-            return traceback
-        traceback = traceback.tb_next
-    return error.__traceback__
-
-
-def failed_function(error: BaseException) -> str:
-    """The name of the user's function that raised; ``""`` if there is no frame of one."""
-    traceback = user_traceback(error)
-    if traceback is None or traceback.tb_frame.f_code.co_filename.startswith(_KIT):
-        return ""
-    return traceback.tb_frame.f_code.co_qualname.replace("<locals>.", "")
 
 
 class _CauseCounts:
     """The lines and counts about one cause."""
 
-    __slots__ = ("counted", "lines", "newest", "since")
+    __slots__ = ("counted", "lines", "logged_at", "newest", "since")
 
     def __init__(self, now: float) -> None:
         self.since = self.newest = now
         self.lines = 0
         self.counted = 0
+        # By what they were about; no more than lines that one interval has.
+        self.logged_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def is_repeated(self, about: Hashable, now: float) -> bool:
+        """Whether there was a line about it within the last second; notes this one if not."""
+        before = self.logged_at.get(about)
+        if before is not None and now - before < _PAUSE:
+            return True
+        self.logged_at[about] = now
+        self.logged_at.move_to_end(about)
+        if len(self.logged_at) > _FIRST_LINES:
+            self.logged_at.popitem(last=False)
+        return False
 
 
 @final
@@ -73,8 +57,8 @@ class FailureLog:
 
     The first failure of a cause is logged with its traceback, later ones with a line each. After
     ten within five seconds further ones are counted, and a line every five seconds has their
-    number. A cause without a failure for ten minutes counts as new. Tracebacks begin with the
-    user's code. Thread-safe.
+    number; one object has at most a line a second. A cause without a failure for ten minutes counts
+    as new. Tracebacks have the user's frames, at the level DEBUG all. Thread-safe.
     """
 
     def __init__(self, log: SafeLogger, clock: Clock) -> None:
@@ -91,6 +75,7 @@ class FailureLog:
         whose: str,
         message: str,
         *args: object,
+        about: Hashable = None,
         level: int = logging.ERROR,
         with_traceback: bool = True,
         extra: Mapping[str, object] | None = None,
@@ -102,6 +87,8 @@ class FailureLog:
             whose: separates failures at the same place, such as the names of callbacks.
             message: as for :meth:`logging.Logger.log`, with ``args``.
             args: for ``message``.
+            about: the object that it failed for, hashable; default: none, and each failure counts
+                as one of another object.
             level: default: ERROR.
             with_traceback: whether the first line has a traceback; default: yes.
             extra: further fields of the record.
@@ -111,7 +98,7 @@ class FailureLog:
         now = self._clock.monotonic()
         cause = (whose, level, type(error), _place_of(error))
         with self._lock:
-            counts, counted = self._count(cause, now)
+            counts, counted = self._count(cause, about, now)
             if counts is None:
                 return
             is_first = counts.lines == 1 and not counted
@@ -120,13 +107,15 @@ class FailureLog:
                 counts.since = now
         exc_info: Any = None
         if is_first and with_traceback:
-            exc_info = (type(error), error, user_traceback(error))
+            is_whole = self._log.isEnabledFor(logging.DEBUG)
+            trace = error.__traceback__ if is_whole else user_traceback(error)
+            exc_info = (type(error), error, trace)
         if counted:
             message += "; and %d more like it within %.3g s"
             args = (*args, counted, seconds)
         self._log.log(level, message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
 
-    def _count(self, cause: _Cause, now: float) -> tuple[_CauseCounts | None, int]:
+    def _count(self, cause: _Cause, about: Hashable, now: float) -> tuple[_CauseCounts | None, int]:
         """The counts of a cause to log, and how many failures to report; None: log nothing."""
         counts = self._by_cause.pop(cause, None)
         if counts is None or now - counts.newest >= _FORGOTTEN_AFTER:
@@ -142,6 +131,9 @@ class FailureLog:
                 return counts, counted
             # Not 0, so that the next failure is not logged as the first one.
             counts.since, counts.lines = now, min(counts.lines, 1)
+        if about is not None and counts.is_repeated(about, now):
+            counts.counted += 1
+            return None, 0
         counts.lines += 1
         if counts.lines > _FIRST_LINES:
             counts.counted += 1
@@ -159,7 +151,8 @@ class FailureLog:
             for counts in self._by_cause.values():
                 counts.counted = 0
         for (whose, level, kind, _), counted in left:
-            self._log.log(level, "%s: %d more failures with %s", whose, counted, kind.__name__)
+            what = "failure" if counted == 1 else "failures"
+            self._log.log(level, "%s: %d more %s with %s", whose, counted, what, kind.__name__)
 
 
 def _place_of(error: BaseException) -> tuple[str, int]:

@@ -13,6 +13,8 @@ from typing import Any, final
 
 import msgspec
 
+from appsdk_operator.runtime._tracebacks import format_user_exception
+
 __all__ = ["JSONFormatter", "SafeLogger", "get_logger"]
 
 
@@ -93,14 +95,26 @@ class JSONFormatter(logging.Formatter):
     ``message``, the record's own fields (``controller``, ``kind``, ``namespace``, ``object``,
     ``action``, ``attempt``, …) and, for errors, ``exception``.
 
-    The kit installs no handlers; use this formatter in your own. Values that JSON does not have are
-    written as text.
+    :func:`~appsdk_operator.runtime.setup_logging` uses it; or use it in handlers of your own.
+    Values that JSON does not have are written as text. ``exception`` has the frames of your code,
+    without the kit's, unless ``whole_tracebacks``.
 
     >>> record = logging.makeLogRecord({"name": "a", "levelname": "INFO", "created": 0.0,
     ...                                 "msg": "did %s", "args": ("it",), "kind": "pods.v1"})
     >>> print(JSONFormatter().format(record))
     {"time":"1970-01-01T00:00:00Z","level":"INFO","logger":"a","message":"did it","kind":"pods.v1"}
     """
+
+    def __init__(self, *, whole_tracebacks: bool = False) -> None:
+        """A formatter."""
+        super().__init__()
+        self._is_whole = whole_tracebacks
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Format an exception, with its causes."""
+        if self._is_whole or ei[1] is None:
+            return super().formatException(ei)
+        return format_user_exception(ei[1], ei[2])
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the record as one line."""

@@ -129,6 +129,15 @@ class InformerBindings:
         """The kinds that have informers."""
         return {one.kind for one in self._bindings}
 
+    def names(self) -> tuple[str, ...]:
+        """The same for people: by resource and group, where that is known."""
+        found: dict[str, None] = {}
+        for one in self._bindings:
+            owner = one.informer if isinstance(one, OwnedInformer) else one.source
+            kind = getattr(owner, "kind" if isinstance(one, OwnedInformer) else "view", None)
+            found[kind.qualified_name if isinstance(kind, Kind) else one.kind] = None
+        return tuple(found)
+
     def stores(self, kind: str) -> Sequence[tuple[EventSource, Lister]]:
         """The local copies whose objects watchers of ``kind`` may have got already."""
         if self._closed.is_set():

@@ -8,9 +8,18 @@ from collections.abc import Callable
 from typing import TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import RetryAfter, TerminalError, sole_error
+from appsdk_operator.client import ClientError
+from appsdk_operator.controllers import FinalizerError, RetryAfter, TerminalError, sole_error
 from appsdk_operator.resource import explain_frozen
-from appsdk_operator.runtime import Clock, FailureLog, failed_function, get_logger
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    duration_text,
+    error_text,
+    failed_function,
+    get_logger,
+    has_user_frames,
+)
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall
 from appsdk_operator.watchers._retry import RetryPolicy
@@ -106,37 +115,50 @@ class Failures:
     def _log_failure(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
         """Log a failure: as an error, or as info without traceback if there is an error handler."""
         name = failed_function(error) or call.callback
-        if delay is not None:
-            then = f"retry in {delay:g} s"
-        elif call.action is ResourceAction.DELETE:
-            then = "given up"
-        elif isinstance(sole_error(error), TerminalError):
-            then = "given up until its generation, labels or annotations change"
-        else:
-            then = "given up until the next resync"
+        obj = call.object
         self.log.failed(
             error,
             name,
-            "controller %s: %s failed for %s of %r, attempt %d; %s: %s",
-            self._name,
+            "%s failed on %s of %s %s: %s; %s",
             name,
             call.action.value,
-            call.object,
-            call.attempt,
-            then,
-            error,
+            obj.kind.kind,
+            obj.key,
+            error_text(sole_error(error)),
+            _next_try(error, call, delay),
+            about=obj.uid or obj.key,
             level=logging.ERROR if self._error_handler is None else logging.INFO,
-            with_traceback=self._error_handler is None,
+            with_traceback=self._error_handler is None and not _says_all(error),
             extra={
                 "controller": self._name,
                 "kind": call.kind,
-                "namespace": call.object.namespace,
-                "object": call.object.name,
+                "namespace": obj.namespace,
+                "object": obj.name,
                 "action": call.action.value,
                 "attempt": call.attempt,
                 "callback": name,
+                "error": type(sole_error(error)).__name__,
+                "retry_in": delay,
             },
         )
+
+
+def _next_try(error: Exception, call: WatcherCall, delay: float | None) -> str:
+    """What follows a failed call."""
+    if delay is not None:
+        failed = f", failed {call.attempt + 1} times" if call.attempt else ""
+        return f"next try in {duration_text(delay)}{failed}"
+    if call.action is ResourceAction.DELETE:
+        return "given up"
+    if isinstance(sole_error(error), TerminalError):
+        return "given up until its generation, labels or annotations change"
+    return "given up until the next resync"
+
+
+def _says_all(error: Exception) -> bool:
+    """Whether a traceback would tell nothing more: a request of the kit's own failed."""
+    is_of_request = isinstance(sole_error(error), (ClientError, FinalizerError))
+    return is_of_request and not has_user_frames(error)
 
 
 def _checked_delay(answer: float | None) -> float | None:

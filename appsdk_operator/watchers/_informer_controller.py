@@ -150,6 +150,7 @@ class InformerController:
         )
         self._operator: object = None
         self._stop_timeout = stop_timeout
+        self._workers = workers
         self._environment = Environment(clock, metrics)
         self._clock = clock = self._environment.clock
         metrics = self._environment.metrics
@@ -363,6 +364,16 @@ class InformerController:
             self._delivery.wake(key)
 
     # State.
+
+    @property
+    def watched_kinds(self) -> tuple[str, ...]:
+        """The kinds of its informers, by resource and group where those are known, each once."""
+        return self._bindings.names()
+
+    @property
+    def worker_counts(self) -> tuple[int, ...]:
+        """The number of its workers, as a tuple with one number; for logs."""
+        return (self._workers,)
 
     @property
     def has_synced(self) -> bool:

@@ -189,6 +189,12 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         """
         self._finalizer_lifecycle.on_delete(obj, self._notify)
 
+    def callback(self, method: str) -> Callable[..., Any] | None:
+        """For logs: the callback for ``add``, ``update`` or ``delete``, or another one without."""
+        found = {"add": self._add, "update": self._update, "delete": self._delete}
+        others = (self._add, self._sync, self._update, self._delete)
+        return found[method] or next((each for each in others if each is not None), None)
+
     def _notify(
         self,
         action: ResourceAction,

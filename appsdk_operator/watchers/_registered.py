@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Mapping
 from typing import ClassVar, final
@@ -12,7 +11,14 @@ from msgspec import structs
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    callback_name,
+    get_logger,
+    settle,
+    system_clock,
+)
 from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
@@ -208,27 +214,25 @@ _METHODS = {_CREATE: "add", _DELETE: "delete"}
 
 def name_of(handler: object, action: ResourceAction) -> str:
     """The name of the user's function behind ``handler`` for ``action``, as far as it is known."""
+    method = _METHODS.get(action, "update")
     function: object = None
     if isinstance(handler, SimpleWatcher):
-        function = getattr(handler, f"_{_METHODS.get(action, 'update')}")
+        function = getattr(handler, f"_{method}")
+    elif isinstance(handler, OpinionatedWatcher):
+        function = handler.callback(method)
     elif isinstance(handler, SimpleReconciler):
         function = handler.function
     elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
         if not inspect.isroutine(handler.reconciler):
             return name_of(handler.reconciler, action)
         function = handler.reconciler
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__qualname__", None)
-    if isinstance(name, str):
-        return name.replace("<locals>.", "")
     if function is not None:
-        return str(type(function).__qualname__).replace("<locals>.", "")
-    kind = type(handler).__qualname__.replace("<locals>.", "")
-    if isinstance(handler, OpinionatedWatcher):
+        return callback_name(function)
+    kind = callback_name(handler)
+    if isinstance(handler, (SimpleWatcher, OpinionatedWatcher)):
         return kind
     is_reconciler = callable(getattr(handler, "reconcile", None))
-    return f"{kind}.{'reconcile' if is_reconciler else _METHODS.get(action, 'update')}"
+    return f"{kind}.{'reconcile' if is_reconciler else method}"
 
 
 def goes_back(event: Event) -> bool:

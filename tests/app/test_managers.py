@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import attrs
 import pytest
 
 from appsdk_operator import kinds
+from appsdk_operator._version import __version__
 from appsdk_operator.app import App
 from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import Request
@@ -23,6 +25,7 @@ from tests.app.test_app import BUCKET, BucketSpec, nothing
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 TIMEOUT = 20.0
+DURATION = re.compile(r"[0-9.e-]+ m?s$|(?<=after )[0-9.e-]+ m?s(?=:)")
 
 
 @pytest.fixture
@@ -310,8 +313,24 @@ def test_declarations_after_the_first_manager_are_refused(config: ClientConfig) 
         app.on_add(BUCKET)(nothing)
 
 
-def test_it_says_that_it_works(config: ClientConfig, caplog: pytest.LogCaptureFixture) -> None:
-    app = App("bucket-operator")
+def test_it_says_what_it_does_in_a_few_lines_and_is_silent_in_between(
+    config: ClientConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("bucket-operator", workers=2)
     app.on_add(BUCKET)(nothing)
-    with caplog.at_level("INFO", "appsdk_operator.app"), running(made(app, config)):
-        eventually(lambda: any("bucket-operator works" in text for text in caplog.messages))
+    app.object_reconciler(BUCKET)(nothing)
+    with caplog.at_level("INFO", "appsdk_operator"), running(made(app, config)):
+        eventually(lambda: any("has started" in text for text in caplog.messages))
+        eventually(lambda: any("synced" in text for text in caplog.messages))
+    lines = [DURATION.sub("N", text) for text in caplog.messages]
+    assert lines[0].startswith(f"bucket-operator starts: appsdk-operator {__version__}, Python 3.")
+    assert lines[0].endswith(f", on {config.server}")
+    assert sorted(lines[1:]) == sorted(
+        [
+            f"bucket-operator watches {BUCKET.qualified_name} in all namespaces",
+            f"{BUCKET.qualified_name}: synced, 0 objects in N",
+            "bucket-operator has started, after N: 2 controllers with 3 workers",
+            "bucket-operator is stopping; calls that run have 30 s to end",
+            "bucket-operator has stopped, after N",
+        ]
+    )

@@ -66,13 +66,15 @@ def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
 @pytest.mark.programs
 def test_a_program_says_that_it_works_and_returns_after_a_signal(kubeconfig: Path) -> None:
     with start(kubeconfig, APPSDK_LOG_FORMAT="json") as process:
-        records = [json.loads(line) for line in lines_until(process, " works")]
+        records = [json.loads(line) for line in lines_until(process, " has started")]
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
     assert process.returncode == ExitStatus.STOPPED, err
     assert "after" in out
     assert {record["operator"] for record in records} == {"bucket-operator"}
-    assert records[-1]["message"] == "bucket-operator works: it handles configmaps"
+    messages = [record["message"] for record in records]
+    assert "bucket-operator watches configmaps in all namespaces" in messages
+    assert messages[-1].endswith(": 1 controller with 1 worker")
 
 
 @pytest.mark.programs

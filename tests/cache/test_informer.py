@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 import pytest
@@ -907,6 +908,21 @@ def test_a_problem_that_stays_the_same_is_logged_each_30_seconds(make, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "the informer of things.v1.example.com: 503 ServiceUnavailable: away"
     ] * 3
+
+
+def test_it_says_when_it_has_synced_and_when_it_is_in_touch_again(make, caplog):
+    events = [line("MODIFIED", thing("a", 11)), line("MODIFIED", thing("a", 12))]
+    watches = [Stream(events[:1]), *[status(503)] * 2, Stream(events[1:])]
+    running = make(page(thing("a", 1), version=5), *watches, on_error=None)
+    with caplog.at_level(logging.INFO, "appsdk_operator.cache"):
+        while "again" not in caplog.text:
+            running.clock.advance(running.informer.step(running.stop))
+    said = [record.getMessage().partition(", after ")[0] for record in caplog.records]
+    assert said == [
+        "things.example.com: synced, 1 object in 0 s",
+        "the informer of things.v1.example.com: 503 ServiceUnavailable",
+        "things.example.com: in touch with the server again",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])

@@ -104,7 +104,7 @@ def test_two_minutes_lead_to_a_passing_test_and_an_operator_that_works(
         try:
             assert operator.stdout is not None
             lines = [operator.stdout.readline()]
-            while " works: " not in lines[-1]:
+            while " has started" not in lines[-1]:
                 lines.append(operator.stdout.readline())
                 assert lines[-1], "".join(lines)
             (url,) = re.findall(r"on (http://\S+);", lines[0])

@@ -164,7 +164,7 @@ def test_a_failure_after_the_stop_is_not_said_to_be_tried_again(
     rig.stop_signal.set()
     gate.open.set()
     assert rig.join() == []
-    assert "not tried again, for the controller stops: interrupted" in caplog.text
+    assert "interrupted; not tried again, for the controller stops" in caplog.text
     assert rig.script.calls == ["a"]
 
 

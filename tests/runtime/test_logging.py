@@ -206,7 +206,7 @@ def test_every_room_logs_so_that_nothing_propagates() -> None:
     allowed = {
         "runtime/_logging.py: logging.getLogger(name)",
         # The log of a program.
-        "app/_run.py: logging.getLogger()",
+        "runtime/_log_setup.py: logging.getLogger()",
         # They listen.
         "testing/_pytest/kube_test.py: logging.getLogger('appsdk_operator')",
         "testing/_world/check_operator.py: logging.getLogger('appsdk_operator')",

@@ -47,6 +47,11 @@ class Contact:
             self._failing_since = now
         self._open_since = state.opened_at if state.is_following else None
 
+    @property
+    def lost_since(self) -> float | None:
+        """When the problem began that is not over; None without one."""
+        return self._failing_since
+
     def lost_for(self, now: float) -> float | None:
         """Seconds out of touch with the server; None while no more than :data:`GRACE`."""
         since = self._failing_since

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, final
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._delivery.delivery import Delivery, EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler, ResourceAction
+from appsdk_operator.cache._informer.contact_log import ContactLog
 from appsdk_operator.cache._informer.handler_caller import (
     ErrorHandler,
     check_handler,
@@ -279,6 +280,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._last_error: Exception | None = None
         self._logged = ("", 0.0)
         self._contact = Contact(self._state)
+        self._says = ContactLog(kind, self._selection())
         self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
         self._process = OneProcess(
@@ -486,6 +488,7 @@ class Informer(Generic[SpecT, StatusT]):
         # Waits are on the informer's clock, whichever clock the signal was made with.
         own = self._stop = StopSignal(clock=self._clock)
         detach = stop.on_set(own.set)
+        self._says.begins(self._clock.monotonic())
         try:
             self._reflector.run(own)
         finally:
@@ -559,9 +562,17 @@ class Informer(Generic[SpecT, StatusT]):
             self._reached = self._state.resource_version
             if self._waiters.waiting:
                 self._waiters.wake()
-            self._contact.note(self._clock.monotonic(), is_failing=bool(problems))
+            now = self._clock.monotonic()
+            self._contact.note(now, is_failing=bool(problems))
         for error in (*problems, *undecodable):
             self._report(error)
+        if problems and self._on_error is None:
+            self._says.has_lost(now)
+        elif not had_synced:
+            count = len(self._store)
+            (self._says.has_synced if self._has_synced else self._says.lists)(count, now)
+        elif self._says.lost_since is not None and self._state.is_following:
+            self._says.follows(now, is_stable=self._contact.lost_since is None)
         self._access.report_failures()
         if self._has_synced and not had_synced:
             self._access.on_synced()

@@ -57,10 +57,10 @@ class NotStartedError(click.ClickException):
 )
 @click.option(
     "--log-format",
-    type=click.Choice(["text", "json"], case_sensitive=False),
-    default="text",
+    type=click.Choice(["auto", "text", "json"], case_sensitive=False),
+    default="auto",
     envvar="APPSDK_LOG_FORMAT",
-    help="Lines of text, or an object of JSON a line.",
+    help="Lines of text, or an object of JSON a line; auto: JSON in a pod, text elsewhere.",
 )
 @click.option(
     "--metrics-address",

@@ -108,6 +108,7 @@ class Controller(Generic[R]):
         self._helpers = ThreadGroup(name, on_failure=self._on_failure)
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
+        self._watched: dict[str, None] = {}
         self._run: ControllerRun[R] | None = None
         self._has_begun = False
         self._begun = threading.Event()
@@ -125,6 +126,16 @@ class Controller(Generic[R]):
     def needs_leader_election(self) -> bool:
         """Whether it runs on the leader only."""
         return self._options.needs_leader_election
+
+    @property
+    def watched_kinds(self) -> tuple[str, ...]:
+        """The kinds whose events its sources bring, by resource and group, each once."""
+        return tuple(self._watched)
+
+    @property
+    def worker_counts(self) -> tuple[int, ...]:
+        """The number of its workers, as a tuple with one number; for logs."""
+        return (self._options.max_concurrent_reconciles,)
 
     # Sources.
 
@@ -151,6 +162,9 @@ class Controller(Generic[R]):
                     f"controller {self.name} has ended and starts no further sources: make a new "
                     "one"
                 )
+            kind = getattr(source, "kind", None)
+            if isinstance(kind, Kind):
+                self._watched[kind.qualified_name] = None
             run = self._run
             if run is None:
                 self._sources.append(start)

@@ -38,6 +38,10 @@ from appsdk_operator.runtime import (
     QueueItem,
     StopSignal,
     WorkQueue,
+    callback_name,
+    duration_text,
+    error_text,
+    failed_function,
     get_logger,
     settle,
 )
@@ -48,6 +52,8 @@ _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)
 
+_LONG = 0.5
+"""Seconds from which on a log line says how long a reconcile took."""
 _FALLBACK_DELAY = 10.0
 """Seconds until the retry when the rate limiter itself fails."""
 
@@ -99,6 +105,8 @@ class ReconcileRunner(Generic[R]):
         self._name = name
         self._kind = kind
         self._reconcile = reconcile
+        self.callback = callback_name(reconcile)
+        """The name of the reconciler, for logs."""
         self._queue = queue
         self._metrics = metrics
         self._deadlines = deadlines
@@ -328,24 +336,46 @@ class ReconcileRunner(Generic[R]):
     ) -> None:
         is_asked_for = requested_delay(error) is not None
         if delay is None:
-            what = "not tried again"
+            then = "not tried again"
         elif self._stop.is_set():
-            what = "not tried again, for the controller stops"
+            then = "not tried again, for the controller stops"
         else:
-            what = f"next try in {delay:.3g} s"
+            then = f"next try in {duration_text(delay)}"
+        if context.attempt and not is_asked_for:
+            then += f", failed {context.attempt + 1} times"
+        name = self._callback_of(error)
+        took = f" after {duration_text(seconds)}" if seconds >= _LONG else ""
+        request = context.request
         self._failure_log.failed(
             error,
-            self._name,
-            "controller %s: reconcile of %s failed after %.3g s, %s: %s",
-            self._name,
-            safe_text(context.request),
-            seconds,
-            what,
-            safe_text(error) or type(error).__name__,
+            name,
+            "%s %s%s for %s: %s; %s",
+            name,
+            "asks to be called again" if is_asked_for else "failed",
+            took,
+            self._text_of(request),
+            error_text(error),
+            then,
+            about=request,
             level=logging.INFO if is_asked_for else logging.ERROR,
             with_traceback=not is_asked_for,
-            extra=log_fields(context),
+            extra={
+                **log_fields(context),
+                "callback": name,
+                "error": type(error).__name__,
+                "retry_in": delay,
+            },
         )
+
+    def _callback_of(self, error: BaseException) -> str:
+        """The name of the user's function that failed."""
+        name = self.callback
+        return failed_function(error) or name if "<lambda>" in name else name
+
+    def _text_of(self, request: R) -> str:
+        """The request for people, with its kind."""
+        kind = self._kind.partition(".")[0]
+        return f"{kind} {safe_text(request)}" if kind else safe_text(request)
 
     def end(self) -> None:
         """Log the failures that were counted only."""

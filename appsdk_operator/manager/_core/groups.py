@@ -407,6 +407,12 @@ class Groups:
         """The runnables that were started and have not ended."""
         return [r for group in self._groups.values() for r in group.runnables]
 
+    @property
+    def members(self) -> Sequence[Runnable]:
+        """The runnables that have not ended, started or not, each once."""
+        found = {id(r): r for group in self._groups.values() for r in group.members}
+        return list(found.values())
+
     def snapshot(self) -> dict[str, Any]:
         """The state of each group, by name, for a debug page."""
         return {str(name): group.snapshot() for name, group in self._groups.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 from appsdk_operator.cache import Health
+from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, name_of
@@ -116,9 +117,12 @@ class Lifecycle:
         elector: ElectorLike | None = None,
         base_stop: StopSignal | None = None,
         graceful_shutdown_timeout: float | None = 30.0,
+        announce: Announcements | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """For the arguments see :class:`ManagerOptions`."""
+        """For the arguments see :class:`ManagerOptions`; ``announce`` logs the end of the start,
+        and the stop."""
+        self._announce = announce
         self._elector = elector
         self._base_stop = base_stop
         self._grace = graceful_shutdown_timeout
@@ -131,6 +135,8 @@ class Lifecycle:
         self._lock = threading.Lock()
         self._threads = ThreadGroup("manager")
         self._elector_stop = StopSignal(clock=clock)
+        self.stop_reason = ""
+        """Why a stop was requested, for the log; set before the stop."""
         self.has_time = graceful_shutdown_timeout != 0
         """Whether the grace period goes on: it is not 0, and no group has exceeded it yet."""
         self._elected_signal = StopSignal(clock=clock)
@@ -180,6 +186,8 @@ class Lifecycle:
         if self._elector is not None and not self._lead(self._elector):
             return
         if self.groups[RunnableGroup.LEADER_ELECTION].start(self._halt):
+            if self._announce is not None:
+                self._announce.has_started(self.groups.runnables)
             self._elected_signal.set()
 
     def _lead(self, elector: ElectorLike) -> bool:
@@ -236,6 +244,8 @@ class Lifecycle:
 
     def _stop_in_order(self, never_started: Sequence[Runnable]) -> Sequence[str]:
         grace = self._grace
+        if self._announce is not None and not self._errors:
+            self._announce.stops(self.stop_reason, grace)
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
         stuck: list[str] = []
         for names in _STOP_ORDER:
@@ -253,6 +263,8 @@ class Lifecycle:
             self.groups[RunnableGroup.HTTP_SERVERS].join(_SERVERS_END)
         _close_all(never_started)
         self._end_election()
+        if self._announce is not None and not stuck:
+            self._announce.has_stopped()
         # A lost lease ends the grace period at once, so no runnable has exceeded it.
         return () if self._lost.is_set() else stuck
 

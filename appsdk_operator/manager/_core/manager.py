@@ -14,6 +14,7 @@ from appsdk_operator._version import __version__
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
+from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster, check_server
 from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
@@ -132,7 +133,9 @@ class Manager:
                 clock=options.clock,
                 metrics=self._metrics,
             )
+            self._announce = Announcements(options.name, options.clock)
             self._lifecycle = Lifecycle(
+                announce=self._announce,
                 elector=self._elector,
                 base_stop=options.base_stop,
                 graceful_shutdown_timeout=options.graceful_shutdown_timeout,
@@ -438,6 +441,7 @@ class Manager:
                     "it with .complete(reconciler)",
                     draft,
                 )
+        self._say_that_it_starts()
         try:
             with owned_by(self):
                 if handle_signals:
@@ -492,7 +496,7 @@ class Manager:
                 ended.set()
 
         threads = ThreadGroup("manager")
-        with stop_on_signals(own):
+        with stop_on_signals(own, self._note_signal):
             threads.start("run", run)
             try:
                 while not ended.wait(SLICE):
@@ -504,6 +508,18 @@ class Manager:
             raise raised[0]
 
     # Internals.
+
+    def _say_that_it_starts(self) -> None:
+        cache = self._options.cache
+        config = getattr(self._cluster.raw_client, "config", None)
+        self._announce.starts(
+            self._lifecycle.groups.members,
+            server=config.server if isinstance(config, ClientConfig) else "",
+            namespaces=() if cache is None else tuple(cache.namespaces),
+        )
+
+    def _note_signal(self, name: str) -> None:
+        self._lifecycle.stop_reason = name
 
     def _make_webhooks(self) -> Runnable:
         given = self._options.webhook_server

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._cancellation import is_cancellation
+from appsdk_operator.manager._core.announcements import Announcements, kinds_of
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
@@ -160,6 +161,17 @@ class Operator:
         if callable(belong_to):
             belong_to(self._owner, self.name, self._previous_names)
 
+    @property
+    def watched_kinds(self) -> tuple[str, ...]:
+        """The kinds that its controllers watch, each once."""
+        return tuple(kinds_of(self._controllers.copy()))
+
+    @property
+    def worker_counts(self) -> tuple[int, ...]:
+        """The number of workers of each of its controllers."""
+        found = [getattr(each, "worker_counts", None) for each in self._controllers.copy()]
+        return tuple(number for one in found if isinstance(one, tuple) for number in one)
+
     def debug_snapshot(self) -> dict[str, Any]:
         """The debug snapshots of its controllers, as plain values."""
         with self._lock:
@@ -229,19 +241,30 @@ class Operator:
                 if is_last:
                     own.set()
 
-        with stop_on_signals(own) if handle_signals else contextlib.nullcontext():
+        # A part of a manager leaves this to it.
+        says = Announcements(self.name, self._clock) if self._owner is self else None
+        if says is not None:
+            says.starts(controllers)
+        signals: list[str] = []
+        with stop_on_signals(own, signals.append) if handle_signals else contextlib.nullcontext():
             try:
                 for number, controller in enumerate(controllers):
                     name = getattr(controller, "name", "") or type(controller).__name__
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
                 # A signal that comes right before the main thread begins to wait is only handled
                 # once that wait ends, and Ctrl-C is one without handle_signals, too.
+                if says is not None:
+                    says.has_started(controllers)
                 is_main = threading.current_thread() is threading.main_thread()
                 while not own.wait(SLICE if is_main else None):
                     pass
             finally:
                 own.set()
+                if says is not None and (signals or not failures):
+                    says.stops("".join(signals), self._stop_timeout)
                 running = self._join(threads)
+        if says is not None and not running:
+            says.has_stopped()
         with self._lock:
             errors = list(failures)
         if running:

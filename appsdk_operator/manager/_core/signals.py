@@ -6,14 +6,12 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from appsdk_operator.runtime import StopSignal, get_logger
+from appsdk_operator.runtime import StopSignal
 
 __all__ = ["SLICE", "check_main_thread", "stop_on_signals"]
-
-_log = get_logger("appsdk_operator.manager")
 
 SLICE = 0.5
 """The longest single wait of the main thread, in seconds, while signals are handled. A signal right
@@ -34,8 +32,10 @@ def check_main_thread(whose: str) -> None:
 
 
 @contextlib.contextmanager
-def stop_on_signals(stop: StopSignal) -> Iterator[None]:
+def stop_on_signals(stop: StopSignal, note: Callable[[str], object]) -> Iterator[None]:
     """Set ``stop`` on the first SIGINT or SIGTERM, end the process on the second.
+
+    ``note`` is called with the name of the first one before that, in a thread of its own.
 
     Afterwards the former handlers are restored. For the main thread only, whose single waits must
     not be longer than :data:`SLICE`.
@@ -50,7 +50,7 @@ def stop_on_signals(stop: StopSignal) -> Iterator[None]:
     def work() -> None:
         gate.acquire()
         if numbers:
-            _log.info("signal %s: stopping", signal.Signals(numbers[0]).name)
+            note(signal.Signals(numbers[0]).name)
             stop.set()
 
     def handle(number: int, _: object) -> None:

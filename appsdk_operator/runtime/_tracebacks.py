@@ -1,0 +1,144 @@
+"""Tracebacks of the user's code: frames of the kit, and of what it calls, are left out."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+__all__ = [
+    "callback_name",
+    "error_text",
+    "failed_function",
+    "format_user_exception",
+    "has_user_frames",
+    "user_traceback",
+]
+
+_KIT = f"{Path(__file__).parent.parent}{os.sep}"
+_LIBRARY = f"{Path(logging.__file__).parent.parent}{os.sep}"
+_PACKAGES = (f"{_LIBRARY}site-packages{os.sep}", f"{_LIBRARY}dist-packages{os.sep}")
+_LONGEST_ERROR = 2000
+"""Characters of an error's text in a log line; answers of servers may be long."""
+
+
+def _is_users(filename: str, *, after_kit: bool) -> bool:
+    """Whether a frame is the user's: not the kit's, and no library's that the kit called."""
+    if filename.startswith(_KIT):
+        return False
+    if not after_kit:
+        return True
+    return not filename.startswith(_LIBRARY) or filename.startswith(_PACKAGES)
+
+
+def _kept(filenames: Iterable[str]) -> Iterator[bool]:
+    """Whether each frame of a traceback, outermost first, is one to show."""
+    after_kit = True  # a traceback that begins in the library comes from a thread or loop of ours
+    for filename in filenames:
+        is_users = _is_users(filename, after_kit=after_kit)
+        after_kit = not is_users
+        yield is_users
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def user_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of ``error`` with the user's frames alone; all of it if there are none."""
+    frames = _frames(error.__traceback__)
+    shown = _kept(frame.tb_frame.f_code.co_filename for frame in frames)
+    trace: TracebackType | None = None
+    for frame in reversed(
+        [frame for frame, is_shown in zip(frames, shown, strict=True) if is_shown]
+    ):
+        trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.__traceback__ if trace is None else trace
+
+
+def has_user_frames(error: BaseException) -> bool:
+    """Whether ``error`` came through a function of the user's."""
+    frames = _frames(error.__traceback__)
+    return any(_kept(frame.tb_frame.f_code.co_filename for frame in frames))
+
+
+def failed_function(error: BaseException) -> str:
+    """The name of the user's function that raised; ``""`` if there is no frame of one."""
+    if not has_user_frames(error):
+        return ""
+    trace = user_traceback(error)
+    assert trace is not None
+    return trace.tb_frame.f_code.co_qualname.replace("<locals>.", "")
+
+
+def callback_name(function: Any) -> str:
+    """The name of a callback as its author knows it: of the function, or of the object's class.
+
+    >>> callback_name(functools.partial(print, "hello"))
+    'print'
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    if not isinstance(name, str):
+        name = type(function).__qualname__
+    return name.replace("<locals>.", "")
+
+
+def error_text(error: BaseException) -> str:
+    """What an error says, after its type, on one line; never raises.
+
+    >>> error_text(KeyError("spec"))
+    "KeyError: 'spec'"
+    """
+    name = type(error).__qualname__.replace("<locals>.", "")
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be had)"
+    if len(text) > _LONGEST_ERROR:
+        text = f"{text[:_LONGEST_ERROR]}…"
+    return f"{name}: {text}" if text else name
+
+
+def format_user_exception(error: BaseException, trace: TracebackType | None) -> str:
+    """An exception with its causes, as :mod:`traceback` formats it, with the user's frames alone.
+
+    All frames if none of the exceptions has any of the user's.
+    """
+    whole = traceback.TracebackException(type(error), error, trace, compact=True)
+    found = list(_chain(whole))
+    shown = [
+        [
+            frame
+            for frame, is_shown in zip(each.stack, _kept_of(each.stack), strict=True)
+            if is_shown
+        ]
+        for each in found
+    ]
+    if any(shown):
+        for each, frames in zip(found, shown, strict=True):
+            each.stack = traceback.StackSummary.from_list(frames)
+    return "".join(whole.format()).rstrip("\n")
+
+
+def _kept_of(stack: traceback.StackSummary) -> Iterator[bool]:
+    return _kept(frame.filename for frame in stack)
+
+
+def _chain(error: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+    left = [error]
+    while left:
+        each = left.pop()
+        if each is not None:
+            yield each
+            left += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
