@@ -25,6 +25,8 @@ from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
+from appsdk_operator.runtime._held_workers import HeldWorkers as HeldWorkers
+from appsdk_operator.runtime._held_workers import RunningCall as RunningCall
 from appsdk_operator.runtime._keyed_lock import KeyedLock as KeyedLock
 from appsdk_operator.runtime._log_setup import LOG_FORMATS as LOG_FORMATS
 from appsdk_operator.runtime._log_setup import LogFormat as LogFormat
@@ -66,6 +68,7 @@ from appsdk_operator.runtime._tracebacks import callback_name as callback_name
 from appsdk_operator.runtime._tracebacks import error_text as error_text
 from appsdk_operator.runtime._tracebacks import failed_function as failed_function
 from appsdk_operator.runtime._tracebacks import has_user_frames as has_user_frames
+from appsdk_operator.runtime._tracebacks import present_place as present_place
 from appsdk_operator.runtime._tracebacks import user_traceback as user_traceback
 from appsdk_operator.runtime._waiters import Latch as Latch
 from appsdk_operator.runtime._waiters import Waiters as Waiters

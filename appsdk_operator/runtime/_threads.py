@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._logging import get_logger
+from appsdk_operator.runtime._tracebacks import present_place
 
 # asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
 # programs have no coroutines.
 if TYPE_CHECKING:
     import asyncio
+    import concurrent.futures
 
 __all__ = [
     "CoroutineRunner",
@@ -31,6 +33,12 @@ __all__ = [
 
 _log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
+_HELD_FOR = 1.0
+"""Seconds that a coroutine may block its event loop before that is logged."""
+_LOOK_EVERY = 30.0
+"""The longest pause in seconds between two looks by a thread that waits for a coroutine."""
+_MOST_PLACES = 100
+"""Places in the code of which one loop warns."""
 _bound = threading.local()
 _owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
 
@@ -155,6 +163,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         """The thread has the name ``name/loop``."""
+        self._name = name
+        self._held_at: set[str] = set()
         self._group = ThreadGroup(name)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -186,11 +196,48 @@ class LoopThread:
                 self._thread = self._group.start("loop", lambda: _run_loop(loop))
             future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
         try:
-            return future.result()
+            return self._result_of(future, loop)
         except concurrent.futures.CancelledError:
             # If it was cancelled before it began, it was never awaited.
             coroutine.close()
             raise
+
+    def _result_of(
+        self, future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
+    ) -> T:
+        """The result of ``future``; meanwhile a look now and then at whether the loop is held."""
+        pause = _HELD_FOR
+        while True:
+            try:
+                return future.result(pause)
+            except TimeoutError:
+                if future.done():  # the coroutine's own
+                    return future.result()
+            self._look_at(loop)
+            pause = min(2 * pause, _LOOK_EVERY)
+
+    def _look_at(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Warn if the loop does not answer for a second: a coroutine blocks its thread."""
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:  # it was closed
+            return
+        if answered.wait(_HELD_FOR):
+            return
+        thread = self._thread
+        place = present_place(None if thread is None else thread.ident)
+        if not place or place in self._held_at or len(self._held_at) >= _MOST_PLACES:
+            return
+        self._held_at.add(place)
+        _log.warning(
+            "%s holds the event loop of %s for more than a second, and no other async callback "
+            "runs meanwhile: await an async library there, or asyncio.to_thread(…) for what "
+            "blocks, or make the callback a plain def",
+            place,
+            self._name,
+            extra={"controller": self._name, "callback": place},
+        )
 
     def bound(self) -> contextlib.AbstractContextManager[None]:
         """Make :func:`settle` use this loop in the calling thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = [
     "failed_function",
     "format_user_exception",
     "has_user_frames",
+    "present_place",
     "user_traceback",
 ]
 
@@ -92,6 +94,18 @@ def callback_name(function: Any) -> str:
     if not isinstance(name, str):
         name = type(function).__qualname__
     return name.replace("<locals>.", "")
+
+
+def present_place(thread: int | None) -> str:
+    """Where the user's code of a thread is now, as ``function (file.py:12)``; "" if nowhere."""
+    frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001
+    while frame is not None:
+        code = frame.f_code
+        if _is_users(code.co_filename, after_kit=True):
+            name = code.co_qualname.replace("<locals>.", "")
+            return f"{name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 def error_text(error: BaseException) -> str:

@@ -1,0 +1,140 @@
+"""Warnings of callbacks that hold an event loop or the workers of a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from appsdk_operator.runtime import HeldWorkers, LoopThread, ManualClock, RunningCall, get_logger
+from appsdk_operator.runtime import _threads as threads_module
+
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopThread]:
+    monkeypatch.setattr(threads_module, "_HELD_FOR", 0.02)
+    monkeypatch.setattr(threads_module, "_LOOK_EVERY", 0.02)
+    made = LoopThread("shop")
+    yield made
+    assert made.close(PATIENCE) == []
+
+
+class Releasing(logging.Handler):
+    """Lets callbacks go that wait, once something is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.holds = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.go.set()
+
+    async def hold(self) -> str:
+        """Block the loop, as blocking code in a coroutine does."""
+        self.holds.set()
+        assert self.go.wait(PATIENCE)
+        return "held"
+
+
+@pytest.fixture
+def releasing() -> Iterator[Releasing]:
+    made = Releasing()
+    logger = logging.getLogger("appsdk_operator.runtime")
+    logger.addHandler(made)
+    yield made
+    logger.removeHandler(made)
+
+
+def test_an_async_callback_that_holds_the_loop_is_named_with_its_line(
+    loop: LoopThread, releasing: Releasing, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert loop.run(releasing.hold()) == "held"
+    (record,) = caplog.records
+    assert record.message.startswith("Releasing.hold (test_held.py:")
+    assert "holds the event loop of shop for more than a second" in record.message
+    assert "asyncio.to_thread" in record.message
+    releasing.go.clear()
+    letting_go = threading.Timer(0.2, releasing.go.set)
+    letting_go.start()
+    assert loop.run(releasing.hold()) == "held"
+    letting_go.join()
+    assert len(caplog.records) == 1, "once for a place"
+
+
+def test_a_coroutine_that_awaits_for_long_holds_nobody_up(
+    loop: LoopThread, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    look = loop._look_at
+
+    def counted(running: asyncio.AbstractEventLoop) -> None:
+        look(running)
+        looks.append(running)
+
+    monkeypatch.setattr(loop, "_look_at", counted)
+
+    async def waits() -> str:
+        while len(looks) < 3:  # noqa: ASYNC110 - it must give way to the looks
+            await asyncio.sleep(0)
+        return "done"
+
+    assert loop.run(waits()) == "done"
+    assert not caplog.records
+
+
+def test_a_time_out_of_the_coroutine_itself_is_raised(loop: LoopThread) -> None:
+    async def late() -> None:
+        raise TimeoutError("the storage is late")
+
+    with pytest.raises(TimeoutError, match="the storage is late"):
+        loop.run(late())
+
+
+def held_by(log_name: str, workers: int, calls: list[RunningCall]) -> HeldWorkers:
+    return HeldWorkers(
+        "shop/buckets",
+        workers,
+        lambda: calls,
+        log=get_logger(log_name),
+        remedy="workers=",
+        clock=ManualClock(),
+    )
+
+
+def test_a_callback_that_holds_the_only_worker_for_a_minute_is_named_once(
+    releasing: Releasing, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = threading.Thread(target=lambda: asyncio.run(releasing.hold()))
+    thread.start()
+    assert thread.ident is not None
+    assert releasing.holds.wait(PATIENCE)
+    calls = [RunningCall(thread.ident, 100.0, "Bucket default/a")]
+    held = held_by("appsdk_operator.test", 1, calls)
+    held.look(159.0)
+    assert not caplog.records
+    held.look(160.0)
+    held.look(1000.0)
+    releasing.go.set()
+    thread.join()
+    (record,) = caplog.records
+    assert record.message.startswith("Releasing.hold (test_held.py:")
+    assert "holds the only worker of controller shop/buckets for 60 s" in record.message
+    assert "for Bucket default/a, and nothing else is handled meanwhile" in record.message
+    assert record.message.endswith("or give the controller more workers with workers=")
+
+
+def test_as_long_as_one_worker_is_free_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    calls = [RunningCall(-1, 0.0, "Bucket default/a")]
+    held = held_by("appsdk_operator.test", 2, calls)
+    held.look(1000.0)
+    calls.append(RunningCall(-2, 950.0, "Bucket default/b"))
+    held.look(1000.0)
+    assert not caplog.records
+    held.look(1010.0)
+    assert "the last of 2 workers" in caplog.text
