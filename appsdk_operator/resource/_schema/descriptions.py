@@ -7,8 +7,10 @@ import enum
 import functools
 import inspect
 import itertools
-import textwrap
-from collections.abc import Hashable
+import sys
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Final
 
 __all__ = ["attribute_docstrings", "class_description"]
 
@@ -36,12 +38,55 @@ def attribute_docstrings(cls: Hashable) -> dict[str, str]:
     return found
 
 
-def _of_source(cls: type) -> dict[str, str]:
+def _of_source(cls: type) -> Mapping[str, str]:
+    module = sys.modules.get(cls.__module__)
+    path = getattr(module, "__file__", None)
+    if module is None or path is None:
+        return {}
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+        found = Path(path).stat()
+        state = (found.st_mtime_ns, found.st_size)
+    except OSError:  # in an archive
+        state = (0, 0)
+    return _of_module(cls.__module__, path, state).get(cls.__qualname__, {})
+
+
+@functools.lru_cache(maxsize=32)
+def _of_module(
+    name: str,
+    path: str,  # noqa: ARG001 - as the state, for a module that is loaded again
+    state: tuple[int, int],  # noqa: ARG001
+) -> Mapping[str, Mapping[str, str]]:
+    """The docstrings under attributes by the class's qualified name, of all classes of a module.
+
+    All at once: :func:`inspect.getsource` of a class parses the whole module for each.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[name]))
     except (OSError, TypeError, SyntaxError, ValueError):
         return {}
-    body = next((node.body for node in tree.body if isinstance(node, ast.ClassDef)), [])
+    found: dict[str, Mapping[str, str]] = {}
+    pending: list[tuple[ast.AST, str]] = [(tree, "")]
+    while pending:
+        node, prefix = pending.pop()
+        if isinstance(node, ast.ClassDef):
+            found[prefix + node.name] = _under_attributes(node.body)
+            prefix += f"{node.name}."
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            prefix += f"{node.name}.<locals>."
+        inner = [one for one in ast.iter_child_nodes(node) if isinstance(one, _WITH_CLASSES)]
+        # Of two classes of one name the later one stays, as when the module runs.
+        pending += [(one, prefix) for one in reversed(inner)]
+    return found
+
+
+_WITH_CLASSES: Final = (
+    *(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.Try, ast.With, ast.For),
+    *(ast.While, ast.ExceptHandler),
+)
+
+
+def _under_attributes(body: list[ast.stmt]) -> Mapping[str, str]:
     found = {}
     for one, following in itertools.pairwise(body):
         if (
