@@ -229,6 +229,7 @@ def _root(version: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    old, new = _with_enum(old), _with_enum(new)
     before, after = _type(old), _type(new)
     if before != after:
         is_wider = after == "anything" or (before, after) in _WIDER
@@ -247,6 +248,19 @@ def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
     yield from _fields(old, new, path)
     if isinstance(old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
         yield from _schema(old["items"], new["items"], f"{path}[]")
+
+
+def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with an enum in ``allOf``, as that of a nullable value is, among its own fields."""
+    parts = schema.get("allOf") or ()
+    enums = [part for part in parts if isinstance(part, Mapping) and part.keys() == {"enum"}]
+    if len(enums) != 1 or "enum" in schema:
+        return schema
+    others = [part for part in parts if part is not enums[0]]
+    made = {**schema, "enum": enums[0]["enum"], "allOf": others}
+    if not others:
+        del made["allOf"]
+    return made
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -182,7 +182,7 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
     from hypothesis import strategies as st
 
     strategy = _of_type(schema, deepest)
-    if schema.get("nullable"):
+    if schema.get("nullable") and "enum" not in schema:  # which no null is in
         strategy = st.one_of(strategy, st.none())
     return strategy
 
@@ -190,8 +190,9 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
 def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
-    if "enum" in schema:
-        return st.sampled_from(list(schema["enum"]))
+    for part in (schema, *schema.get("allOf", ())):
+        if "enum" in part:
+            return st.sampled_from([value for value in part["enum"] if value is not None])
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
         return st.one_of(st.integers(0, 100), _matching(r"[0-9]{1,2}%"))
     match schema.get("type"):

@@ -55,6 +55,11 @@ NARROWER = [
     ({**STR, "nullable": True}, STR, "it may no longer be null"),
     (STR, {**STR, "enum": ["a"]}, "only 'a' are valid now"),
     ({**STR, "enum": ["a", "b"]}, {**STR, "enum": ["a"]}, "'b' is no longer valid"),
+    (
+        {**STR, "nullable": True, "enum": ["a", "b"]},
+        {**STR, "nullable": True, "allOf": [{"enum": ["a"]}]},
+        "'b' is no longer valid",
+    ),
     (INT, {**INT, "minimum": 1}, "minimum is 1 now"),
     ({**INT, "minimum": 1}, {**INT, "minimum": 2}, "minimum is 2 now (it was 1)"),
     (
@@ -203,3 +208,9 @@ def test_objects_and_mappings_are_taken_and_others_refused() -> None:
     assert breaking_changes(Object.from_dict(CRD, made), made) == []
     with pytest.raises(ValueError, match="old is no CustomResourceDefinition"):
         breaking_changes({"kind": "Widget"}, made)
+
+
+def test_an_enum_that_moves_beside_null_breaks_nothing() -> None:
+    old, new = ({"enum": ["a"]}, {"allOf": [{"enum": ["a"]}]})
+    nullable = {**STR, "nullable": True}
+    assert told({**nullable, **old}, {**nullable, **new}) == []

@@ -171,8 +171,8 @@ def enum_check(allowed: list[Any]) -> Check:
     def check(value: Any, _old: Any, path: str, errors: list[FieldError]) -> int:
         if type(value) is str:
             found = value in plain
-        else:
-            found = any(
+        else:  # null is in no enum, also if the enum has it
+            found = value is not None and any(
                 value == item and isinstance(value, bool) == isinstance(item, bool)
                 for item in allowed
             )

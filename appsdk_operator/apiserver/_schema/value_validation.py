@@ -75,13 +75,15 @@ def compile_validation(schema: Mapping[str, Any]) -> Check:
     checks_by_type = {kind: _checks_for_type(kind, schema, types, format_) for kind in _TYPES}
     nullable = bool(schema.get("nullable")) or not types
     listed = ",".join(types)
+    check_enum = enum_check(schema["enum"]) if schema.get("enum") else None
 
     def check(value: Any, old: Any, path: str, errors: list[FieldError]) -> int:
-        if value is None:
-            if nullable:
-                return 1
-            errors.append(_wrong_type(path, listed, "null"))
-            return 0
+        if value is None:  # of which the type and the enum alone are looked at
+            if not nullable:
+                errors.append(_wrong_type(path, listed, "null"))
+            if check_enum is not None:
+                check_enum(value, old, path, errors)
+            return int(nullable)
         count, checks = checks_by_type[type(value)]
         for keyword_check in checks:
             count += keyword_check(value, old, path, errors)

@@ -22,6 +22,7 @@ from appsdk_operator.resource._class_fields import (
     class_fields,
     class_of,
     is_typed_dict,
+    literal_values,
     mapping_types,
     marked,
     model_extra_name,
@@ -63,6 +64,7 @@ _VALUE_CHECKS: Final = frozenset(
         *("minProperties", "maxProperties"),
     }
 )
+_BRANCH_CHECKS: Final = _VALUE_CHECKS | {"allOf"}
 _KEYWORDS: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"),
@@ -102,7 +104,7 @@ class _Maker:
         bare, markers = marked(view)
         members = get_args(bare) if _is_union(bare) else (bare,)
         found = [one for one in members if marked(one)[0] not in _ABSENT]
-        is_nullable = any(marked(one)[0] in (None, type(None)) for one in members)
+        is_nullable = any(_may_be_null(marked(one)[0]) for one in members)
         if len(found) == 1 and _is_union(bare):
             made = self.of(found[0], path, above)
         elif len(found) == 1:
@@ -130,6 +132,7 @@ class _Maker:
             made.pop("type", None)
         if not made.get("nullable", True):
             del made["nullable"]
+        _allow_null(made)
         return made
 
     def _say(self, path: str, lost: Iterable[str]) -> None:
@@ -142,7 +145,7 @@ class _Maker:
         if isinstance(view, type) and view in _SCALARS:
             return dict(_SCALARS[view])
         if get_origin(view) is Literal:
-            return _enumeration(get_args(view), path)
+            return _enumeration([one for one in get_args(view) if one is not None], path)
         if isinstance(view, type) and issubclass(view, enum.Enum):
             values = [member.value for member in view]
             return _enumeration(values, path)
@@ -277,6 +280,7 @@ class _Maker:
             made.update(extra)
         if isinstance(field.source, attrs.Attribute):
             self._say(path, add_validator(made, field.source.validator))
+            _allow_null(made)
         default = _default_of(field)
         if default is not NOTHING:
             plain = _codec.plain_copy(default, path, self.rename)
@@ -322,6 +326,10 @@ def _is_union(view: Any) -> bool:
     return get_origin(view) in (Union, types.UnionType)
 
 
+def _may_be_null(view: Any) -> bool:
+    return view in (None, type(None)) or None in (literal_values(view) or ())
+
+
 def _members(view: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     """The members of a union with their annotations, those of nested unions included."""
     if not _is_union(view):
@@ -359,6 +367,17 @@ def _enumeration(values: Iterable[Any], path: str) -> dict[str, Any]:
     return made
 
 
+def _allow_null(schema: dict[str, Any]) -> None:
+    """Move the enum of a nullable schema into ``allOf``.
+
+    API servers look at the type and the enum of a null, and find it in no enum, not even in one
+    that has it.
+    """
+    if schema.get("nullable") and "enum" in schema:
+        values = [value for value in schema.pop("enum") if value is not None]
+        schema["allOf"] = [*schema.get("allOf", ()), {"enum": values}]
+
+
 def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[str, Any]:
     """The schema of several classes: all their fields, and in ``oneOf`` what differs."""
     names = list(dict.fromkeys(name for schema in schemas for name in schema["properties"]))
@@ -367,7 +386,7 @@ def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[
     for name in names:
         having = [schema["properties"][name] for schema in schemas if name in schema["properties"]]
         structures = [
-            {k: v for k, v in one.items() if k not in (*_VALUE_CHECKS, "description", "default")}
+            {k: v for k, v in one.items() if k not in (*_BRANCH_CHECKS, "description", "default")}
             for one in having
         ]
         if any(one != structures[0] for one in structures):
@@ -376,14 +395,14 @@ def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[
                 f"{', '.join(class_of(one).__qualname__ for one in found)}, which no CRD schema "
                 "can express: give the fields different names, or pass schema="
             )
-        checks = [{k: v for k, v in one.items() if k in _VALUE_CHECKS} for one in having]
+        checks = [{k: v for k, v in one.items() if k in _BRANCH_CHECKS} for one in having]
         if all(check == checks[0] for check in checks):
             properties[name] = {**having[0]}
         else:
             properties[name] = {**structures[0]}
             for schema, branch in zip(schemas, branches, strict=True):
                 own = schema["properties"].get(name, {})
-                check = {k: v for k, v in own.items() if k in _VALUE_CHECKS}
+                check = {k: v for k, v in own.items() if k in _BRANCH_CHECKS}
                 if check:
                     branch.setdefault("properties", {})[name] = check
         if any(one.get("default") != having[0].get("default") for one in having):
@@ -585,6 +604,7 @@ def _any_of(
         )
     if is_nullable:
         made["nullable"] = True
+        _allow_null(made)
     if schema.get("default") is not None:
         made["default"] = schema["default"]
     return made
