@@ -11,7 +11,7 @@ from appsdk_operator import kinds
 from appsdk_operator.app import App
 from appsdk_operator.controllers import Request, Result
 from appsdk_operator.manager import LeaderElection
-from appsdk_operator.resource import Kind, MutableObject, Object, Versions
+from appsdk_operator.resource import Kind, MutableObject, Object, Rule, Versions
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.watchers import SimpleWatcher
 
@@ -143,8 +143,12 @@ def test_a_handled_kind_is_the_apps_unless_it_is_kubernetes_or_somebody_elses() 
 
 def test_own_takes_the_options_of_a_crd_and_checks_them() -> None:
     app = App("bucket-operator")
-    assert app.own(BUCKET, short_names=["bu"]) is BUCKET
+    rules = [Rule("self.metadata.name != 'a'")]
+    assert app.own(BUCKET, short_names=["bu"], description="A bucket.", rules=rules) is BUCKET
     [crd] = app.crds()
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert root["description"] == "A bucket."
+    assert root["x-kubernetes-validations"] == [{"rule": "self.metadata.name != 'a'"}]
     assert crd["spec"]["names"]["shortNames"] == ["bu"]
     with pytest.raises(ValueError, match="called twice"):
         app.own(BUCKET)

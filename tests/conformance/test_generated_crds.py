@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import pytest
@@ -13,11 +14,12 @@ from appsdk_operator.resource import (
     Kind,
     MutableObject,
     PrinterColumn,
+    Rule,
     Scale,
     custom_resource_definition,
 )
 from appsdk_operator.testing import install_crds
-from tests.conformance.conftest import Server, World
+from tests.conformance.conftest import CRD, Server, World
 from tests.resource.schema_kinds import CLASSES, AttrsSpec
 
 RULES_SINCE = 25
@@ -66,12 +68,39 @@ OPTIONS: dict[str, Any] = {
     "scale": Scale(replicas=".spec.maxSize", status_replicas=".status.size"),
     "selectable_fields": [".spec.color"],
     "deprecated": "use v2",
+    "description": "A widget that is made of classes.",
+    "rules": [Rule("self.metadata.name != 'refused'", message="no widget has this name")],
 }
+
+
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+@attrs.frozen
+class NullableSpec:
+    mode: Literal["a", "b"] | None
+    level: Level | None
+    number: Literal[1, 2] | None
+    checked: str | None = attrs.field(
+        validator=attrs.validators.optional(attrs.validators.in_(["a"]))
+    )
+    modes: tuple[Literal["a", "b"] | None, ...] = ()
+    other: Literal["a"] | None = "a"
+    absent: Literal["a"] | None = None
+
+
+NULLABLE = Kind(group="crds.example.com", version="v1", kind="Nullable", spec=NullableSpec)
 
 
 @pytest.fixture(scope="module")
 def kinds(server: Server) -> Iterator[dict[str, Kind[Any, Any]]]:
-    made = {"attrs": WIDGET, **{name: _kind(name, view) for name, view in CLASSES.items()}}
+    made = {
+        "attrs": WIDGET,
+        "null": NULLABLE,
+        **{name: _kind(name, view) for name, view in CLASSES.items()},
+    }
     with Client(server.config()) as client:
         crds = [
             custom_resource_definition(kind, **(OPTIONS if kind is WIDGET else {}))
@@ -150,6 +179,38 @@ def test_rules_and_immutable_fields_are_enforced(kinds: Any, world: World) -> No
         changed["spec"] = {k: v for k, v in changed["spec"].items() if v is not None}
         with pytest.raises((Invalid, Forbidden), match=text):
             world.client.update(changed)
+
+
+def test_a_description_and_rules_of_whole_objects_are_served(kinds: Any, world: World) -> None:
+    crd = world.client.get(CRD, WIDGET.qualified_name)
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert root["description"] == "A widget that is made of classes."
+    if _minor(world) < RULES_SINCE:
+        return  # It has no rules.
+    draft = MutableObject.new(WIDGET, "refused", namespace=world.namespace, spec={"owner": "me"})
+    with pytest.raises(Invalid, match="no widget has this name"):
+        world.client.create(draft)
+
+
+def test_null_is_a_value_of_an_enum_that_may_be_none(kinds: Any, world: World) -> None:
+    spec = NullableSpec(None, None, None, None, modes=("a", None), other=None)
+    plain: dict[str, Any] = {
+        **dict.fromkeys(("mode", "level", "number", "checked", "other")),
+        "modes": ["a", None],
+    }
+    draft = MutableObject.new(NULLABLE, "nulls", namespace=world.namespace, spec=plain)
+    made = world.client.create(draft)
+    assert made.spec == spec
+    assert made["spec"] == plain
+    draft = MutableObject.new(NULLABLE, "null", namespace=world.namespace)
+    draft["spec"] = {**plain, "absent": None}
+    assert world.client.create(draft).spec == spec
+    for name in plain:
+        wrong = [3] if name == "modes" else "z"
+        draft = MutableObject.new(NULLABLE, "wrong", namespace=world.namespace)
+        draft["spec"] = {**plain, name: wrong}
+        with pytest.raises(Invalid, match=f"spec.{name}"):
+            world.client.create(draft)
 
 
 def test_selectable_fields_and_scale_are_served(kinds: Any, world: World) -> None:

@@ -47,22 +47,34 @@ def crd(schema: Mapping[str, Any], *, kind: str = "Widget", version: str = "v1")
 def again(original: Mapping[str, Any], module: ModuleType) -> dict[str, Any]:
     """A CRD with the schemas of the classes that were made of it.
 
-    What a kind cannot say, such as the description of the whole and fields beside spec and status,
-    stays.
+    Fields beside spec and status, which a kind cannot say, stay.
     """
-    kinds = {(kind.group, kind.kind, kind.version): kind for kind in kinds_of(module).values()}
+    kinds = {
+        (kind.group, kind.kind, kind.version): (name, kind)
+        for name, kind in kinds_of(module).items()
+    }
     made = copy.deepcopy(dict(original))
     spec = made["spec"]
     for version in spec["versions"]:
-        kind = kinds.get((spec["group"], spec["names"]["kind"], version["name"]))
-        if kind is None:  # not served
+        key = (spec["group"], spec["names"]["kind"], version["name"])
+        if key not in kinds:  # not served
             continue
-        found = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]
-        new, old = found["openAPIV3Schema"], version["schema"]["openAPIV3Schema"]
+        name, kind = kinds[key]
+        found = custom_resource_definition(
+            kind,
+            description=getattr(module, f"{name}_DESCRIPTION", ""),
+            rules=getattr(module, f"{name}_RULES", ()),
+        )
+        new = copy.deepcopy(found.to_dict()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+        old = version["schema"]["openAPIV3Schema"]
         for part in ("spec", "status"):
-            if part in old.get("properties", {}) and getattr(kind, part) is not None:
-                old["properties"][part] = copy.deepcopy(new["properties"][part])
-        if "spec" in new.get("required", ()):
-            old["required"] = sorted({*old.get("required", ()), "spec"})
-        version["schema"]["openAPIV3Schema"] = old
+            if part not in old.get("properties", {}) or getattr(kind, part) is None:
+                new["properties"].pop(part, None)
+        new["properties"] = {**old.get("properties", {}), **new["properties"]}
+        required = {*old.get("required", ()), *new.get("required", ())}
+        if required:
+            new["required"] = sorted(required & new["properties"].keys())
+        for name in ("description", "x-kubernetes-validations"):
+            old.pop(name, None)
+        version["schema"]["openAPIV3Schema"] = {**old, **new}
     return made

@@ -204,6 +204,55 @@ def test_two_kinds_of_one_name_have_their_groups_in_theirs(tmp_path: Path) -> No
     assert set(kinds_of(module)) == {"EXAMPLE_WIDGET", "OTHER_WIDGET"}
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_what_is_said_of_whole_objects_comes_back(style: Any, tmp_path: Path) -> None:
+    said = {
+        "description": 'A widget.\n\n  "Quoted" as it is.',
+        "x-kubernetes-validations": [
+            {"rule": "self.metadata.name != 'a'", "message": "not a", "reason": "FieldValueInvalid"}
+        ],
+    }
+    original = crd(SCHEMA)
+    original["spec"]["versions"][0]["schema"]["openAPIV3Schema"].update(said)
+    # The name of another kind is in the way of a constant.
+    text = models([original, crd(SCHEMA, kind="WidgetRules")], style=style)
+    module = imported(text, tmp_path)
+    assert isinstance(module.WIDGET_RULES, Kind)
+    assert not hasattr(module, "WIDGET_RULES_DESCRIPTION")
+    made = custom_resource_definition(
+        module.WIDGET, description=module.WIDGET_DESCRIPTION, rules=module.WIDGET_RULES_2
+    )
+    root = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert said.items() <= root.items()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"enum": ["a"]},
+        {"enum": ["a", None]},
+        {"allOf": [{"enum": ["a"]}]},
+        {"allOf": [{"minLength": 1}, {"enum": ["a"]}]},
+    ],
+    ids=str,
+)
+def test_a_nullable_enum_is_an_optional_literal(values: Any, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "required": ["mode"],
+        "properties": {"mode": {"type": "string", "nullable": True, **values}},
+    }
+    text = models([crd(schema)])
+    module = imported(text, tmp_path)
+    data = {"metadata": {"name": "a"}, "spec": {"mode": None}}
+    assert Object.from_dict(module.WIDGET, data).spec.mode is None
+    found = again(crd(schema), module)
+    assert models([found]) == text
+    made = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    # API servers find null in no enum, so that it is beside it.
+    assert {"enum": ["a"]} in made["properties"]["mode"]["allOf"]
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -303,6 +352,7 @@ def test_texts_of_a_crd_never_become_code(doc: str, value: str, name: str, style
     made = crd(schema)
     whole = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     whole["description"] = doc
+    whole["x-kubernetes-validations"] = [{"rule": doc, "message": value}]
     text = models([made], style=style)
     tree = ast.parse(text)
     for node in statements(tree):
@@ -370,22 +420,23 @@ def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) ->
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("style", STYLES)
-def test_type_checkers_accept_a_module(style: Any, tmp_path: Path) -> None:
+def test_type_checkers_accept_the_modules_of_all_styles(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     folder.mkdir()
-    (folder / "widgets.py").write_text(models([crd(SCHEMA)], style=style))
-    (folder / "use.py").write_text(
-        textwrap.dedent(
-            """
-            import widgets
+    for style in STYLES:
+        (folder / f"widgets_{style}.py").write_text(models([crd(SCHEMA)], style=style))  # type: ignore[arg-type]
+        (folder / f"use_{style}.py").write_text(
+            textwrap.dedent(
+                f"""
+                import widgets_{style} as widgets
 
-            spec = widgets.WidgetSpec(size=1, pod_ip="10.0.0.1", from_="a", ports=())
-            kind = widgets.WIDGET
-            names: tuple[str, ...] = spec.colors
-            """
+                spec = widgets.WidgetSpec(size=1, pod_ip="10.0.0.1", from_="a", ports=())
+                kind = widgets.WIDGET
+                names: tuple[str, ...] = spec.colors
+                """
+            )
         )
-    )
+    # In one run each: most of it is the start, and the kit itself.
     for command in (["mypy", "--strict", "."], ["pyright", "--pythonpath", sys.executable, "."]):
         done = subprocess.run(
             [sys.executable, "-m", *command],

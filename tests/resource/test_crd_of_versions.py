@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.resource import Kind, Versions, custom_resource_definition
+from appsdk_operator.resource import Kind, Rule, Versions, custom_resource_definition
 from tests.resource.version_kinds import GROUP, V1, V1Alpha1, widgets
 
 
@@ -104,12 +104,17 @@ def test_options_are_by_version() -> None:
         schema={"v2": schema},
         short_names=["wi"],
         categories=["all"],
+        description="A widget.",
+        rules={"v2": [Rule("true")]},
     )
     one, old, new = made["versions"]
+    assert one["schema"]["openAPIV3Schema"]["description"] == "A widget."
+    assert "x-kubernetes-validations" not in one["schema"]["openAPIV3Schema"]
     assert one["additionalPrinterColumns"] == columns
     assert "additionalPrinterColumns" not in old
     assert (one["storage"], old["storage"], new["storage"]) == (False, True, False)
-    assert new["schema"]["openAPIV3Schema"] == schema
+    root = {"description": "A widget.", "x-kubernetes-validations": [{"rule": "true"}]}
+    assert new["schema"]["openAPIV3Schema"] == {**schema, **root}
     assert made["names"]["shortNames"] == ["wi"]
 
 
@@ -126,6 +131,8 @@ def test_options_are_by_version() -> None:
         (widgets(), {"schema": {"type": "object"}}, TypeError, "schema={'v1': …}"),
         (widgets(), {"schema": {"v1": {}, "v3": {}}}, ValueError, "'v3', which is no version of"),
         (widgets(), {"printer_columns": [{}]}, TypeError, "printer_columns is one for all"),
+        (widgets(), {"description": {"v3": "x"}}, TypeError, "description={'v1': …}"),
+        (widgets(), {"rules": {"v1": [], "v3": []}}, ValueError, "rules has an entry for 'v3'"),
         (widgets(), {"storage": "v1"}, TypeError, "storage='v1' is no Kind"),
         (
             widgets(),

@@ -349,6 +349,43 @@ def test_none_is_null_where_a_field_cannot_be_absent_for_it() -> None:
     assert "nullable" not in fields["absent"]
 
 
+def test_the_enum_of_what_may_be_none_is_beside_null() -> None:
+    @attrs.frozen
+    class Spec:
+        mode: Literal["a"] | None
+        literal: Literal["a", None]  # noqa: PYI061 - the other spelling
+        checked: str | None = attrs.field(
+            validator=attrs.validators.optional(attrs.validators.in_(["a"]))
+        )
+        asked: Annotated[Literal["a"] | None, Schema(nullable=True)] = None
+        absent: Literal["a"] | None = None
+        other: Literal["a", None] = None  # noqa: PYI061
+
+    fields = schema_of(Spec)["properties"]
+    for name in ("mode", "literal", "checked", "asked"):
+        known = {"type": "string", "nullable": True, "allOf": [{"enum": ["a"]}]}
+        assert fields[name] == known, name
+    assert fields["absent"] == fields["other"] == {"type": "string", "enum": ["a"]}
+
+
+def test_a_description_and_rules_are_of_the_whole_object() -> None:
+    rule = Rule("self.metadata.name != 'x'", message="not x")
+    root = version_of(Free, description="A widget.", rules=[rule])["schema"]["openAPIV3Schema"]
+    assert root["description"] == "A widget."
+    assert root["x-kubernetes-validations"] == [rule.as_json()]
+    given = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
+    root = version_of(Free, schema=given, rules=[rule])["schema"]["openAPIV3Schema"]
+    assert root["x-kubernetes-validations"] == [{"rule": "true"}, rule.as_json()]
+    assert given["x-kubernetes-validations"] == [{"rule": "true"}]
+    for wrong, text in (
+        ({"rules": rule}, r"give a list, \[Rule"),
+        ({"rules": ["true"]}, r"'true' is no Rule: give a list, \[Rule"),
+        ({"description": 3}, "give a text"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            version_of(Free, **wrong)
+
+
 def test_a_spec_that_may_not_be_empty_has_no_empty_default() -> None:
     @Schema(minProperties=1)
     @attrs.frozen

@@ -20,7 +20,7 @@ from appsdk_operator.project._models._layout import (
 )
 from appsdk_operator.project._models._names import class_words, singular, snake, unused
 
-__all__ = ["QUANTITY", "ModelError", "SchemaReader"]
+__all__ = ["QUANTITY", "ModelError", "SchemaReader", "rules"]
 
 _KIT: Final = "appsdk_operator.resource"
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
@@ -180,6 +180,7 @@ class SchemaReader:
         found = self._resolve(schema)
         if found is not None:
             return self._definition(*found), []
+        schema = _with_enum(schema)
         kind = str(schema.get("type") or "")
         if schema.get(_INT_OR_STRING):
             return self._int_or_string(schema)
@@ -196,7 +197,7 @@ class SchemaReader:
                 f"{place.path} is of type {kind!r}: OpenAPI knows array, boolean, integer, number, "
                 "object and string"
             )
-        return ANY, [*_flags(schema, preserve=False), *_rules(schema), *_checks(schema, "")]
+        return ANY, [*_flags(schema, preserve=False), *rules(schema), *_checks(schema, "")]
 
     def _definition(self, name: str, schema: Mapping[str, Any]) -> Node:
         """The class of a named definition; what contains itself is any JSON there."""
@@ -228,7 +229,7 @@ class SchemaReader:
         if checks.get("pattern") == QUANTITY:
             inner = kit_name("Quantity")
             del checks["pattern"]
-        return inner, [*_rules(schema), *_checks(checks, "")]
+        return inner, [*rules(schema), *_checks(checks, "")]
 
     def _array(self, schema: Mapping[str, Any], place: Place) -> tuple[Node, list[Node]]:
         if "items" not in schema:
@@ -238,14 +239,14 @@ class SchemaReader:
             text = item.get("description") if isinstance(item, Mapping) else ""
             items = self.type_of(item, place.item("[]"), doc=str(text or ""))
         made = Group(Text("tuple"), "[]", (("", items), ("", Text("..."))))
-        return made, [*_list_type(schema), *_rules(schema), *_checks(schema, "array")]
+        return made, [*_list_type(schema), *rules(schema), *_checks(schema, "array")]
 
     def _object(self, schema: Mapping[str, Any], place: Place, doc: str) -> tuple[Node, list[Node]]:
         values = schema.get("additionalProperties")
         if _fields_of(schema):
             return self._class(schema, place, doc=doc), []
         is_known = isinstance(values, Mapping) and bool(values)
-        around = [*_flags(schema, preserve=is_known), *_map_type(schema), *_rules(schema)]
+        around = [*_flags(schema, preserve=is_known), *_map_type(schema), *rules(schema)]
         around += _checks(schema, "object")
         if isinstance(values, Mapping) and values:
             text = str(values.get("description") or "")
@@ -276,7 +277,7 @@ class SchemaReader:
             taken.add(own)
             made = self._field(own, name, properties[name], place, is_required=name in required)
             fields.append(made)
-        decorators = [*more, *_flags(schema), *_map_type(schema), *_rules(schema)]
+        decorators = [*more, *_flags(schema), *_map_type(schema), *rules(schema)]
         decorators += _checks(schema, "object")
         return self._classes.add(
             ModelClass(
@@ -379,7 +380,7 @@ def _string(schema: Mapping[str, Any]) -> tuple[Node, list[Node]]:
         inner = kit_name("Duration")
     elif name:
         markers.append(call(kit_name("Format"), literal(name)))
-    return inner, [*markers, *_rules(schema), *_checks(schema, "string")]
+    return inner, [*markers, *rules(schema), *_checks(schema, "string")]
 
 
 def _fits(name: str, found: int, limit: Any) -> bool:
@@ -397,7 +398,7 @@ def _scalar(schema: Mapping[str, Any], kind: str) -> tuple[Node, list[Node]]:
         inner = kit_name(name.capitalize())
     elif name:
         markers.append(call(kit_name("Format"), literal(name)))
-    return inner, [*markers, *_rules(schema), *_checks(schema, kind)]
+    return inner, [*markers, *rules(schema), *_checks(schema, kind)]
 
 
 def _literals(schema: Mapping[str, Any], kind: type) -> list[Any] | None:
@@ -406,6 +407,20 @@ def _literals(schema: Mapping[str, Any], kind: type) -> list[Any] | None:
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         return None
     return list(dict.fromkeys(values)) if all(type(value) is kind for value in values) else None
+
+
+def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A nullable schema with the enum of its ``allOf``, where API servers allow null beside it."""
+    if not schema.get("nullable"):
+        return schema
+    *others, last = schema.get("allOf") or ({},)
+    if "enum" not in schema and isinstance(last, Mapping) and last.keys() == {"enum"}:
+        schema = {**schema, "allOf": others, "enum": last["enum"]}
+        if not others:
+            del schema["allOf"]
+    if isinstance(values := schema.get("enum"), list):
+        schema = {**schema, "enum": [value for value in values if value is not None]}
+    return schema
 
 
 # -- What stands beside a type -----------------------------------------------------------------
@@ -420,7 +435,8 @@ def _flags(schema: Mapping[str, Any], *, preserve: bool = True) -> list[Node]:
     return found
 
 
-def _rules(schema: Mapping[str, Any]) -> list[Node]:
+def rules(schema: Mapping[str, Any]) -> list[Node]:
+    """The rules of a schema, each ``Rule(…)``."""
     return [
         call(
             kit_name("Rule"),

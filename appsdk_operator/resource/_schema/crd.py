@@ -12,6 +12,7 @@ import attrs
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._object import MutableObject
 from appsdk_operator.resource._schema.columns import PrinterColumn, Scale, column_json, json_path
+from appsdk_operator.resource._schema.markers import Rule
 from appsdk_operator.resource._schema.schemas import schema_of
 from appsdk_operator.resource._versions import Versions, checked_warning
 
@@ -43,6 +44,8 @@ def custom_resource_definition(
     scale: Scale | None = None,
     selectable_fields: Sequence[str] = (),
     deprecated: str | bool = False,
+    description: str = "",
+    rules: Sequence[Rule] = (),
     schema: Mapping[str, Any] | None = None,
     strict: bool = False,
 ) -> MutableObject: ...
@@ -56,6 +59,8 @@ def custom_resource_definition(
     printer_columns: Mapping[str, Sequence[Column]] = ...,
     scale: Scale | Mapping[str, Scale] | None = None,
     selectable_fields: Sequence[str] | Mapping[str, Sequence[str]] = (),
+    description: str | Mapping[str, str] = "",
+    rules: Sequence[Rule] | Mapping[str, Sequence[Rule]] = (),
     schema: Mapping[str, Mapping[str, Any]] | None = None,
     strict: bool = False,
     storage: Kind | None = None,
@@ -75,6 +80,8 @@ def custom_resource_definition(
     scale: Scale | Mapping[str, Scale] | None = None,
     selectable_fields: Any = (),
     deprecated: str | bool = False,
+    description: str | Mapping[str, str] = "",
+    rules: Sequence[Rule] | Mapping[str, Sequence[Rule]] = (),
     schema: Mapping[str, Any] | None = None,
     strict: bool = False,
     storage: Kind | None = None,
@@ -104,6 +111,11 @@ def custom_resource_definition(
             them from 1.30 on, older ones ignore them. With versions as ``scale``.
         deprecated: the warning for clients that use the version, True for the API server's own
             text; default: none. :meth:`Versions.older` has it for its versions.
+        description: what an object of the kind is, for ``kubectl explain``; default: nothing. With
+            versions one for all, or a mapping by the version's name.
+        rules: rules for whole objects, whose ``self`` has ``spec``, ``status`` and, of the
+            metadata, the name: ``Rule("self.spec.paused || self.metadata.name != 'main'")``. With
+            versions as ``description``.
         schema: an OpenAPI v3 schema to use instead; with versions a mapping of schemas by the
             version's name; versions that are not in it get theirs from the types.
         strict: whether constraints that no schema can say, such as a validator that is a function,
@@ -120,7 +132,8 @@ def custom_resource_definition(
             is filled in later.
 
     Raises:
-        TypeError: ``kind`` is neither; a schema or columns are not given by version.
+        TypeError: ``kind`` is neither; a schema or columns are not given by version; an option is
+            of another type.
         ValueError: the kind is of a built-in group, does not begin with a capital letter as all
             kinds do, or a type has no structural schema; the text names the place. An option does
             not fit: for a kind without other versions, or for a version that is not there. With
@@ -151,6 +164,14 @@ def custom_resource_definition(
         columns = {kind.version: printer_columns} if printer_columns else {}
         deprecated = checked_warning(deprecated)
     hub = versions.hub
+    for option, by_version in (
+        ("scale", scale),
+        ("selectable_fields", selectable_fields),
+        ("description", description),
+        ("rules", rules),
+    ):
+        if isinstance(by_version, Mapping):
+            _by_version(versions, option, by_version)
     if "." not in hub.group:
         raise ValueError(f"{hub} cannot be a custom resource: give it a group such as example.com")
     if not hub.kind[0].isupper():
@@ -187,6 +208,8 @@ def custom_resource_definition(
                     columns=columns.get(one.version) or (),
                     scale=_of_version(scale, one.version),
                     selectable=_paths(_of_version(selectable_fields, one.version) or ()),
+                    description=_of_version(description, one.version) or "",
+                    rules=_of_version(rules, one.version) or (),
                     strict=strict,
                 ),
             )
@@ -238,16 +261,40 @@ class _Options:
     columns: Sequence[Column]
     scale: Scale | None
     selectable: list[str]
+    description: str
+    rules: Sequence[Rule]
     strict: bool
+
+
+def _with_root(schema: Mapping[str, Any], options: _Options) -> dict[str, Any]:
+    """A schema with what the options say of the whole object."""
+    made = dict(schema)
+    if not isinstance(options.description, str):
+        raise TypeError(f"description={options.description!r}: give a text")
+    if options.description:
+        made["description"] = options.description
+    if isinstance(options.rules, Rule):
+        raise TypeError(f"rules={options.rules!r}: give a list, [{options.rules!r}]")
+    if options.rules:
+        added = [_rule_json(rule) for rule in options.rules]
+        made["x-kubernetes-validations"] = [*made.get("x-kubernetes-validations", ()), *added]
+    return made
+
+
+def _rule_json(rule: object) -> dict[str, Any]:
+    if not isinstance(rule, Rule):
+        raise TypeError(f"rules: {rule!r} is no Rule: give a list, [Rule('…')]")
+    return rule.as_json()
 
 
 def _version(kind: Kind, options: _Options) -> dict[str, Any]:
     schema = _schema(kind, strict=options.strict) if options.schema is None else options.schema
+    schema = _with_root(schema, options)
     version: dict[str, Any] = {
         "name": kind.version,
         "served": options.served,
         "storage": options.is_stored,
-        "schema": {"openAPIV3Schema": dict(schema)},
+        "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
     }
     if options.scale is not None:
