@@ -82,6 +82,7 @@ NAMES = {
         parse_time
     """,
     "runtime": """
+        ActivityObserver CallOutcome CallRecord FailureCause RequestRecord present_call
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter
         LocalHistogram LogFormat LoopThread ManualClock MaxOf Metrics OneProcess PREVIOUS_NAMES
         QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal TextFormatter

@@ -178,6 +178,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._protocols import RequestQueue as RequestQueue
     from appsdk_operator.controllers._protocols import Source as Source
     from appsdk_operator.controllers._protocols import SyncingSource as SyncingSource
+    from appsdk_operator.controllers._reasons import compact_reason as compact_reason
     from appsdk_operator.controllers._reconcile import Outcome as Outcome
     from appsdk_operator.controllers._reconcile import ReconcileFunction as ReconcileFunction
     from appsdk_operator.controllers._reconcile import Reconciler as Reconciler
@@ -331,6 +332,7 @@ _FOR_OTHER_ROOMS = {
     ),
     "controllers._helpers.guarded": ("PatchClient",),
     "controllers._reconcile": ("check_ignored_result",),
+    "controllers._reasons": ("compact_reason",),
     "controllers._wrong_outcome": ("wrong_outcome",),
 }
 _HOMES = homes(_MODULES, _FOR_OTHER_ROOMS)

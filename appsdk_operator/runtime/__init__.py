@@ -10,6 +10,17 @@ Guarantees:
     * Errors of the program's logging handlers never reach the caller: :func:`get_logger`.
 """
 
+from appsdk_operator.runtime._activity import ActivityLog as ActivityLog
+from appsdk_operator.runtime._activity import ActivityObserver as ActivityObserver
+from appsdk_operator.runtime._activity import CallOutcome as CallOutcome
+from appsdk_operator.runtime._activity import CallRecord as CallRecord
+from appsdk_operator.runtime._activity import CallSlot as CallSlot
+from appsdk_operator.runtime._activity import FailureCause as FailureCause
+from appsdk_operator.runtime._activity import ObservedParts as ObservedParts
+from appsdk_operator.runtime._activity import Observers as Observers
+from appsdk_operator.runtime._activity import RequestRecord as RequestRecord
+from appsdk_operator.runtime._activity import observed_request as observed_request
+from appsdk_operator.runtime._activity import present_call as present_call
 from appsdk_operator.runtime._backoff import Backoff as Backoff
 from appsdk_operator.runtime._clock import Clock as Clock
 from appsdk_operator.runtime._clock import InheritedClock as InheritedClock
@@ -79,7 +90,11 @@ from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 __all__ = [
     "PREVIOUS_NAMES",
     "UNNAMED",
+    "ActivityObserver",
+    "CallOutcome",
+    "CallRecord",
     "Clock",
+    "FailureCause",
     "FailureLog",
     "Family",
     "ForkedError",
@@ -97,6 +112,7 @@ __all__ = [
     "QueueState",
     "RateLimiter",
     "RealClock",
+    "RequestRecord",
     "SafeLogger",
     "Sample",
     "StopSignal",
@@ -114,6 +130,7 @@ __all__ = [
     "fork_safe",
     "get_logger",
     "is_operator_name",
+    "present_call",
     "random_of",
     "settle",
     "setup_logging",

@@ -100,18 +100,15 @@ class RunningCall:
 class CallNumbers:
     """The metrics of the calls of one role, kind and action."""
 
-    __slots__ = ("duration", "errors", "event", "given_up", "retry", "sole_duration")
+    __slots__ = ("duration", "errors", "given_up", "sole_duration")
 
-    def __init__(self, kind: str, action: ResourceAction) -> None:
+    def __init__(self) -> None:
         # Apart, so that most events, which lead to one call, are measured once and not twice.
         self.sole_duration = LocalHistogram(_BUCKETS)
         """The durations of calls that were the only one for their event."""
         self.duration = LocalHistogram(_BUCKETS)
         """The durations of all others."""
         self.errors = self.given_up = 0
-        # Made once, because every call needs one of them.
-        self.event = RunningCall(action, kind, is_event=True)
-        self.retry = RunningCall(action, kind, is_event=False)
 
 
 class _Series:
@@ -127,10 +124,10 @@ class _Series:
         "waited",
     )
 
-    def __init__(self, kind: str, action: ResourceAction) -> None:
+    def __init__(self) -> None:
         # No dict by role: hashing an enumeration costs as much as the rest of a call's metrics.
-        self.of_watchers = CallNumbers(kind, action)
-        self.of_reconcilers = CallNumbers(kind, action)
+        self.of_watchers = CallNumbers()
+        self.of_reconcilers = CallNumbers()
         self.events = LocalHistogram(_BUCKETS)
         """The durations of events that led to more than one call."""
         self.waited = LocalHistogram(_BUCKETS)
@@ -153,9 +150,8 @@ class ControllerMetrics:
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
         self._reconciled: set[str] = set()
         self._clean_ups_given_up: dict[str, int] = {}
-        # By thread, because a dict is atomic by itself: a call then costs one lock and not two.
-        self.running: dict[int, RunningCall] = {}
-        """The running calls, by thread id."""
+        self.running_calls: Callable[[], list[RunningCall]] = list
+        """Returns the running calls; set by who makes them."""
         self._retire: Callable[[], None] = lambda: None
 
     def publish(self) -> None:
@@ -176,7 +172,7 @@ class ControllerMetrics:
         """
         with self.lock:
             if kind not in self._series:
-                self._series[kind] = {action: _Series(kind, action) for action in _ACTIONS}
+                self._series[kind] = {action: _Series() for action in _ACTIONS}
                 self._clean_ups_given_up[kind] = 0
             if role is Role.RECONCILER:
                 self._reconciled.add(kind)
@@ -222,7 +218,7 @@ class ControllerMetrics:
     def _samples(self) -> list[Sample]:
         samples = [Sample(_PENDING, (), self._pending())]
         with self.lock:
-            running = collections.Counter(list(self.running.values()))
+            running = collections.Counter(self.running_calls())
             samples += [
                 Sample(_CLEAN_UPS_GIVEN_UP, (kind,), count)
                 for kind, count in self._clean_ups_given_up.items()

@@ -7,20 +7,30 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
-from typing import final
+from typing import Any, final
 
 from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
-from appsdk_operator.controllers import Outcome, TerminalError, sole_error
+from appsdk_operator.controllers import Outcome, TerminalError, compact_reason, sole_error
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, KeyedLock, as_exception, get_logger
-from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
+from appsdk_operator.runtime import (
+    ActivityLog,
+    CallOutcome,
+    CallRecord,
+    CallSlot,
+    Clock,
+    FailureCause,
+    KeyedLock,
+    as_exception,
+    get_logger,
+)
+from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role, RunningCall
 from appsdk_operator.watchers._failures import Failures, counts_as_attempt, retry_action
 from appsdk_operator.watchers._list_map import ListMap
 from appsdk_operator.watchers._pending_calls import CallReason, PendingCall, WatcherCall
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
-from appsdk_operator.watchers._registered import RegisteredTarget
+from appsdk_operator.watchers._registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._retry import RetryDequeuePolicy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
@@ -59,7 +69,10 @@ class Dispatcher:
         self._clock = clock
         # Looked up once, because each call needs both.
         self._metrics_lock = metrics.lock
-        self._running = metrics.running
+        self.activity = ActivityLog(name, clock=clock, describe=self._describe)
+        """The record of the calls."""
+        self._slots = self.activity.slots
+        metrics.running_calls = self.running_calls
         self._lock = threading.Lock()
         self._registered: ListMap[str, RegisteredTarget] = ListMap()
         self._pending: dict[DeliveryKey, list[PendingCall]] = {}
@@ -131,6 +144,16 @@ class Dispatcher:
                 del self._pending[key]
             for _, _, target in self._registered.all_items():
                 target.delivered.pop(source, None)
+
+    def running_calls(self) -> list[RunningCall]:
+        """The running calls, for the metrics."""
+        found = []
+        for slot in self._slots.copy().values():
+            trigger = slot.trigger
+            if trigger is not None:
+                kind = slot.target.kind
+                found.append(RunningCall(trigger.action, kind, is_event=not slot.is_retry))
+        return found
 
     def pending_retries(self) -> int:
         """The number of failed calls that wait for their retry."""
@@ -416,32 +439,32 @@ class Dispatcher:
         is_retry: bool = False,
     ) -> None:
         # Not cached: a manager may hand down another clock.
-        monotonic, running = self._clock.monotonic, self._running
+        monotonic, activity = self._clock.monotonic, self.activity
         failure: Exception | None = None
         outcome: Outcome = None
         thread = get_ident()
         numbers = target.numbers[trigger.action]
-        running[thread] = numbers.retry if is_retry else numbers.event
-        started = monotonic()
+        slot = self._slots.get(thread) or activity.slot(thread)
+        slot.target = target
+        slot.is_retry = is_retry
+        slot.trigger = trigger
+        slot.started = started = monotonic()
+        if activity.observers.present:
+            activity.begin(slot)
         try:
             outcome = target.call(trigger)
         except BaseException as error:
             failure = as_exception(f"the {target.role.value}", error)
         finally:
             seconds = monotonic() - started
-            running.pop(thread, None)
+            slot.trigger = None
             with self._metrics_lock:
                 (numbers.sole_duration if is_sole else numbers.duration).observe(seconds)
                 if failure is not None:
                     numbers.errors += 1
         if failure is not None:
             try:
-                self._failed(
-                    source.key_of(trigger.object),
-                    target,
-                    target.request_of(trigger),
-                    failure,
-                )
+                self._failed(source, slot, target, trigger, failure, seconds)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after is not None:
@@ -453,23 +476,55 @@ class Dispatcher:
                 CallReason.REQUEUE,
                 outcome.requeue_after,
             )
+            if slot.is_noted or started >= activity.skip_until:
+                activity.end(slot, trigger, seconds, "requeued", outcome.requeue_after)
+        elif slot.is_noted or started >= activity.skip_until:
+            activity.end(slot, trigger, seconds)
+
+    def _describe(self, slot: CallSlot) -> CallRecord:
+        """The record of the call in ``slot``."""
+        target: RegisteredTarget = slot.target
+        trigger: Event | ReconcileRequest = slot.trigger
+        action, obj = trigger.action, trigger.object
+        return CallRecord(
+            controller=self._name,
+            callback=name_of(target.handler, action),
+            role=target.role.value,
+            kind=target.kind,
+            namespace=obj.namespace,
+            name=obj.name,
+            action=action.value,
+            reasons=_reasons_of(trigger),
+            attempt=trigger.attempt if isinstance(trigger, ReconcileRequest) else 0,
+            started=slot.started,
+        )
 
     def _failed(
         self,
-        key: DeliveryKey,
+        source: EventSource,
+        slot: CallSlot,
         target: RegisteredTarget,
-        request: ReconcileRequest,
+        trigger: Event | ReconcileRequest,
         error: Exception,
+        seconds: float,
     ) -> None:
+        """Report a failed call, plan its retry, and record both."""
+        key, request = source.key_of(trigger.object), target.request_of(trigger)
         action = request.action
+        sole = sole_error(error)
+        cause = FailureCause(sole)  # while there is a traceback
         call = WatcherCall(key.source.kind, target.handler, action, request.object, request.attempt)
         delay = self._failures.delay_after(error, call, target.role)
-        is_terminal = isinstance(sole_error(error), TerminalError)
-        if delay is None and (action is _DELETE or (action is _RESYNC and not is_terminal)):
-            return  # a resync delivers no deleted object, and the next resync is a new call anyway
-        self._schedule(
-            key, target, request, CallReason.RETRY, delay, error, is_terminal=is_terminal
-        )
+        is_terminal = isinstance(sole, TerminalError)
+        # A resync delivers no deleted object, and the next resync is a new call anyway.
+        if delay is not None or not (action is _DELETE or (action is _RESYNC and not is_terminal)):
+            self._schedule(
+                key, target, request, CallReason.RETRY, delay, error, is_terminal=is_terminal
+            )
+        followed: CallOutcome = "retrying" if delay is not None else "given up"
+        if is_terminal and action is not _DELETE:
+            followed = "terminal"
+        self.activity.end(slot, trigger, seconds, followed, delay, cause)
 
     def _schedule(
         self,
@@ -542,6 +597,13 @@ class Dispatcher:
                 return False
             self._set_pending(key, [other for other in calls if other is not call])
             return True
+
+
+def _reasons_of(trigger: Event | ReconcileRequest) -> tuple[Any, ...]:
+    if isinstance(trigger, Event):
+        return (compact_reason(trigger),)
+    what = f"{trigger.action.value} of {trigger.object.kind.kind} {trigger.object.key}"
+    return (f"retry {trigger.attempt} of {what}" if trigger.attempt else what,)
 
 
 def _is_pending_deletion(call: PendingCall, obj: Object) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 from appsdk_operator._generics import SpecT, StatusT
@@ -16,6 +17,8 @@ from appsdk_operator.cache import (
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
+    ActivityLog,
+    ActivityObserver,
     Clock,
     Environment,
     LoopThread,
@@ -177,7 +180,7 @@ class InformerController:
             workers=workers,
             max_pending=max_pending,
             overflow=overflow,
-            worker_context=self._loop.bound,
+            worker_context=self._worker_context,
             on_failure=self._fail,
             clock=clock,
             metrics=metrics,
@@ -311,6 +314,11 @@ class InformerController:
     def remove_all_reconcilers_for_resource(self, kind: str | Kind) -> None:
         """Remove all reconcilers of ``kind`` and their pending calls; its watchers stay."""
         self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
+
+    @contextlib.contextmanager
+    def _worker_context(self) -> Iterator[None]:
+        with self._loop.bound(), self._dispatcher.activity.entered():
+            yield
 
     def _check_open(self, what: str) -> None:
         if self._is_over:
@@ -447,6 +455,18 @@ class InformerController:
             "owed": [call.to_json(now) for call in self._dispatcher.pending_calls()],
         }
 
+    @property
+    def activity(self) -> ActivityLog:
+        """For debug pages and observers: the record of its calls."""
+        return self._dispatcher.activity
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each call; returns the function that ends that.
+
+        ``Manager.observe_activity`` does so for all controllers and clients of a manager.
+        """
+        return self.activity.observers.add(observer)
+
     # Running.
 
     def run(self, stop: StopSignal) -> None:
@@ -506,7 +526,7 @@ class InformerController:
             self._dispatcher.end()
             self._is_over = True
         if running:
-            kinds = sorted({call.kind for call in self._metrics.running.copy().values()})
+            kinds = sorted({call.kind for call in self._dispatcher.running_calls()})
             what = "an informer does not return"
             if kinds:
                 what = (

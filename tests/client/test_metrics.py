@@ -79,3 +79,32 @@ def test_a_watch_counts_its_events_and_the_lines_that_are_none(serve, connect):
     assert metrics.value("kubernetes_client_requests_total", **requested) == 1
     duration = "kubernetes_client_request_duration_seconds_count"
     assert metrics.value(duration, **requested) is None, "a watch has none"
+
+
+def test_an_observer_sees_each_attempt_and_its_headers_are_sent(serve, connect):
+    class Seen:
+        def __init__(self):
+            self.requests = []
+
+        def request_began(self, request):
+            request.headers["traceparent"] = "00-1"
+
+        def request_ended(self, request):
+            self.requests.append(request)
+
+    seen = Seen()
+    server = serve(failure(503), answer(widget()), answer(widget()))
+    client = connect(server)
+    end = c.ClientWrapper(client).observe_activity(seen)
+    get(client)
+    end()
+    get(client)
+    assert [
+        (r.verb, r.resource, r.namespace, r.name, r.status, r.tries) for r in seen.requests
+    ] == [
+        ("get", "widgets.example.com", "x", "a", 503, 0),
+        ("get", "widgets.example.com", "x", "a", 200, 1),
+    ]
+    assert seen.requests[0].error.startswith("ServiceUnavailable: ")
+    assert all(request.seconds >= 0 for request in seen.requests)
+    assert [r.header("traceparent") for r in server.requests] == ["00-1", "00-1", None]

@@ -6,7 +6,7 @@ import math
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -40,7 +40,14 @@ from appsdk_operator.resource import (
     Undecodable,
     check_kind,
 )
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+from appsdk_operator.runtime import (
+    ActivityObserver,
+    Clock,
+    Metrics,
+    StopSignal,
+    default_metrics,
+    system_clock,
+)
 from appsdk_operator.runtime.validation import (
     check_choice,
     check_count,
@@ -99,6 +106,13 @@ class Client:
     def config(self) -> ClientConfig:
         """The configuration."""
         return self._config
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each request; returns the function that ends that.
+
+        ``Manager.observe_activity`` does so for the clients of a manager.
+        """
+        return self._transport.observers.add(observer)
 
     def close(self) -> None:
         """Abort all requests and watches, close all connections. Calling it twice is harmless."""

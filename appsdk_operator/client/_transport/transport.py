@@ -21,7 +21,7 @@ import contextlib
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from appsdk_operator.client._auth.config import ClientConfig, credentials_of
@@ -49,11 +49,13 @@ from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
+    Observers,
     StopSignal,
     TokenBucket,
     after_fork,
     fork_safe,
     get_logger,
+    observed_request,
     random_of,
 )
 
@@ -121,6 +123,7 @@ class Transport:
         self._pool = Pool(self._endpoint, clock)
         self._rules = RetryRules.of(config, rng=random_of(clock))
         self._clock = clock
+        self.observers: Observers = Observers()
         self._metrics = RequestMetrics(
             metrics, host=self._endpoint.authority, detailed=config.detailed_metrics
         )
@@ -216,7 +219,7 @@ class Transport:
             if signal.is_set():
                 raise RequestStopped(f"{request}: stopped before it was sent", sent=handle.lost)
             try:
-                return self._send_once(request, handle, use)
+                return self._send_once(request, handle, use, attempt)
             except ApiError as error:
                 if error.status == 401 and not reloaded:
                     reloaded = True
@@ -251,14 +254,31 @@ class Transport:
         request: Request,
         handle: _AbortHandle,
         use: Callable[[Request, OpenResponse, _AbortHandle], _T],
+        attempt: int,
     ) -> _T:
-        with self._metrics.timed(request, self._clock) as observation:
-            opened = self._exchange(request, handle)
+        with (
+            self._metrics.timed(request, self._clock) as observation,
+            observed_request(
+                self.observers,
+                self._clock,
+                method=request.method,
+                verb=request.verb,
+                resource=request.resource or request.path,
+                namespace=request.namespace,
+                name=request.name,
+                host=self._endpoint.authority,
+                tries=attempt,
+            ) as observed,
+        ):
+            opened = self._exchange(request, handle, observed.headers)
             observation.code = str(opened.response.status)
+            observed.answered(opened.response.status)
             return use(request, opened, handle)
 
-    def _exchange(self, request: Request, handle: _AbortHandle) -> OpenResponse:
-        head = self._request_head(request)
+    def _exchange(
+        self, request: Request, handle: _AbortHandle, extra: Mapping[str, str]
+    ) -> OpenResponse:
+        head = self._request_head(request, extra)
         fresh = False
         while True:
             try:
@@ -296,8 +316,8 @@ class Transport:
             text += "; it may have been carried out: read the object before doing it again"
         return type(error)(f"{text})", sent=error.sent)
 
-    def _request_head(self, request: Request) -> bytes:
-        headers = [("Accept", request.accept), *self._headers]
+    def _request_head(self, request: Request, extra: Mapping[str, str]) -> bytes:
+        headers = [("Accept", request.accept), *self._headers, *extra.items()]
         headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
         authorization = checked_authorization(self._credentials)
         if authorization is not None:

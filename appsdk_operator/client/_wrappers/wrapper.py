@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
@@ -22,6 +22,7 @@ from appsdk_operator.client._api.options import (
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
+from appsdk_operator.runtime import ActivityObserver
 
 __all__ = ["ClientWrapper", "SubresourceWrapper"]
 
@@ -38,6 +39,13 @@ class ClientWrapper:
         _check_inner(inner)
         self.inner = inner
         """The wrapped client."""
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """See :meth:`Client.observe_activity`; no effect where ``inner`` has no such method."""
+        observe: Callable[[ActivityObserver], Callable[[], None]] | None = getattr(
+            self.inner, "observe_activity", None
+        )
+        return observe(observer) if callable(observe) else lambda: None
 
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""

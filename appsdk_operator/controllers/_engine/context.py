@@ -12,9 +12,17 @@ from typing import Any, final
 
 from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime import Clock, SafeLogger, StopSignal, get_logger
+from appsdk_operator.runtime import (
+    CallRecord,
+    CallSlot,
+    Clock,
+    SafeLogger,
+    StopSignal,
+    callback_name,
+    get_logger,
+)
 
-__all__ = ["ReconcileContext", "current", "log_fields", "reconcile_context"]
+__all__ = ["ReconcileContext", "call_describer", "current", "log_fields", "reconcile_context"]
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -164,6 +172,11 @@ class ReconcileContext:
         if expire is not None:
             expire()
 
+    @property
+    def compact_reasons(self) -> tuple[Any, ...]:
+        """Its reasons as the small values that they are stored as."""
+        return self._reasons
+
     def on_time_out(self, expire: Callable[[], None]) -> None:
         """Call ``expire`` at the deadline, or at once if it has passed."""
         with _stop_lock:
@@ -199,3 +212,28 @@ def log_fields(context: ReconcileContext) -> dict[str, Any]:
     else:
         fields["request"] = safe_text(request)
     return fields
+
+
+def call_describer(
+    controller: str, kind: str, reconcile: Callable[..., Any]
+) -> Callable[[CallSlot], CallRecord]:
+    """The function that makes the record of a reconcile, whose context is the slot's trigger."""
+    callback = callback_name(reconcile)
+
+    def describe(slot: CallSlot) -> CallRecord:
+        context: ReconcileContext = slot.trigger
+        request = context.request
+        is_object = isinstance(request, ObjectKey)
+        return CallRecord(
+            controller=controller,
+            callback=callback,
+            role="reconciler",
+            kind=kind,
+            namespace=request.namespace if is_object else "",
+            name=request.name if is_object else safe_text(request),
+            reasons=context.compact_reasons,
+            attempt=context.attempt,
+            started=context.started,
+        )
+
+    return describe

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
+from appsdk_operator.controllers._engine.context import call_describer
 from appsdk_operator.controllers._engine.run import ControllerRun
 from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
 from appsdk_operator.controllers._protocols import Source
@@ -18,6 +19,8 @@ from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
+    ActivityLog,
+    ActivityObserver,
     Clock,
     Environment,
     LoopThread,
@@ -99,6 +102,10 @@ class Controller(Generic[R]):
         self._environment = Environment(clock, metrics)
         self._clock = clock = self._environment.clock
         self._own = StopSignal(clock=clock)
+        self.activity: ActivityLog = ActivityLog(
+            name, clock=clock, describe=call_describer(name, self._kind, self._reconcile)
+        )
+        """For debug pages and observers: the record of its reconciles."""
         self._loop = LoopThread(name)
         # Weak: a controller that never ran is collected with its last reference, which frees its
         # name.
@@ -236,6 +243,13 @@ class Controller(Generic[R]):
             return snapshot
         return snapshot | run.snapshot(self._clock.monotonic())
 
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each call; returns the function that ends that.
+
+        ``Manager.observe_activity`` does so for all controllers and clients of a manager.
+        """
+        return self.activity.observers.add(observer)
+
     def running_reconciles(self) -> list[str]:
         """A text for each running reconcile: its request, and for how long it has run."""
         run, now = self._run, self._clock.monotonic()
@@ -350,7 +364,7 @@ class Controller(Generic[R]):
         item = run.queue.try_get()
         if item is None:
             return False
-        with self._loop.bound():
+        with self._loop.bound(), self.activity.entered():
             bug = run.runner.handle(item)
         if bug is not None:
             raise bug
@@ -393,6 +407,7 @@ class Controller(Generic[R]):
                 options=self._options,
                 on_source_failure=self._on_failure,
                 helpers=self._helpers,
+                activity=self.activity,
                 stop=self._own,
                 clock=self._clock,
                 registry=self._environment.metrics,
@@ -424,7 +439,7 @@ class Controller(Generic[R]):
 
     def _work(self, run: ControllerRun[R]) -> None:
         queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
-        with self._loop.bound():
+        with self._loop.bound(), self.activity.entered():
             while (item := queue.get()) is not None:
                 if has_stopped():
                     queue.done(item.key)

@@ -11,7 +11,15 @@ from appsdk_operator.controllers._engine.runner import ReconcileRunner, SourceQu
 from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._sources.starts import SourceStarts
-from appsdk_operator.runtime import Clock, Metrics, RateLimiter, StopSignal, ThreadGroup, WorkQueue
+from appsdk_operator.runtime import (
+    ActivityLog,
+    Clock,
+    Metrics,
+    RateLimiter,
+    StopSignal,
+    ThreadGroup,
+    WorkQueue,
+)
 
 __all__ = ["ControllerRun"]
 
@@ -34,6 +42,7 @@ class ControllerRun(Generic[R]):
         options: ResolvedOptions,
         on_source_failure: Callable[[Exception], None],
         helpers: ThreadGroup,
+        activity: ActivityLog,
         stop: StopSignal,
         clock: Clock,
         registry: Metrics,
@@ -57,6 +66,7 @@ class ControllerRun(Generic[R]):
             queue=self.queue,
             metrics=self.metrics,
             deadlines=self.deadlines,
+            activity=activity,
             stop=stop,
             clock=clock,
         )

@@ -33,7 +33,11 @@ from appsdk_operator.controllers._reconcile import Result, TerminalError
 from appsdk_operator.controllers._wrong_outcome import wrong_outcome
 from appsdk_operator.resource import explain_frozen
 from appsdk_operator.runtime import (
+    ActivityLog,
+    CallOutcome,
+    CallSlot,
     Clock,
+    FailureCause,
     FailureLog,
     QueueItem,
     StopSignal,
@@ -99,6 +103,7 @@ class ReconcileRunner(Generic[R]):
         queue: WorkQueue[R],
         metrics: ReconcileMetrics,
         deadlines: Deadlines,
+        activity: ActivityLog,
         stop: StopSignal,
         clock: Clock,
     ) -> None:
@@ -118,17 +123,18 @@ class ReconcileRunner(Generic[R]):
         self._failure_log = FailureLog(_log, clock)
         # Not the rate limiter's counts: some limiters have none, and handlers may change them.
         self._failures: dict[R, int] = {}
-        # By thread, because a dict is atomic by itself: no lock is needed.
-        self._active: dict[int, ReconcileContext] = {}
+        self._activity = activity
+        self._slots = activity.slots
         self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
 
     def active(self) -> list[ReconcileContext]:
         """The contexts of the running reconciles."""
-        return list(self._active.copy().values())
+        slots = self._slots.copy().values()
+        return [context for slot in slots if (context := slot.trigger) is not None]
 
     def active_count(self) -> int:
         """The number of running reconciles."""
-        return len(self._active)
+        return len(self.active())
 
     def failing(self) -> dict[R, int]:
         """The number of consecutive failures of each failing request."""
@@ -168,8 +174,13 @@ class ReconcileRunner(Generic[R]):
         outcome: Result | None = None
         failure: BaseException | None = None
         thread = threading.get_ident()
-        self._active[thread] = context
+        activity = self._activity
+        slot = self._slots.get(thread) or activity.slot(thread)
+        slot.started = started
+        slot.trigger = context
         token = current.set(context)
+        if activity.observers.present:
+            activity.begin(slot)
         if deadline is not None:
             self._deadlines.begin(context)
         try:
@@ -182,18 +193,27 @@ class ReconcileRunner(Generic[R]):
             failure = error
         finally:
             current.reset(token)
-            self._active.pop(thread, None)
+            slot.trigger = None
             context.end()
         ended = clock.monotonic()
         is_timeout = deadline is not None and self._has_timed_out(context, ended)
         seconds = ended - started
         if failure is None:
             self._succeeded(item, context, outcome, seconds, is_timeout)
+            if slot.is_noted or started >= activity.skip_until:
+                self._record(slot, context, outcome, seconds)
             return None
         try:
-            return self._failed(item, context, failure, seconds, is_timeout)
+            return self._failed(item, context, failure, seconds, is_timeout, slot)
         finally:
             failure = None  # its traceback holds this frame, which would hold it in turn
+
+    def _record(
+        self, slot: CallSlot, context: ReconcileContext, outcome: Result | None, seconds: float
+    ) -> None:
+        again_after = None if outcome is None else outcome.requeue_after
+        followed: CallOutcome = "done" if again_after is None else "requeued"
+        self._activity.end(slot, context, seconds, followed, again_after)
 
     def _outcome(self, returned: Any, context: ReconcileContext) -> Result | None:
         if inspect.isawaitable(returned):
@@ -247,11 +267,13 @@ class ReconcileRunner(Generic[R]):
         failure: BaseException,
         seconds: float,
         is_timeout: bool,
+        slot: CallSlot,
     ) -> BaseException | None:
         error = sole_error(failure)
         if is_unfollowed(error, item.key, self._kind):
             self._log_unfollowed(context, error)
             self._succeeded(item, context, None, seconds, is_timeout)
+            self._activity.end(slot, context, seconds)
             return None
         is_panic = is_bug(error)
         is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
@@ -281,6 +303,10 @@ class ReconcileRunner(Generic[R]):
             is_panic=is_panic,
             is_timeout=is_timeout,
         )
+        followed: CallOutcome = "fatal" if is_fatal else "terminal" if gives_up else "retrying"
+        if context.is_last_attempt and followed == "terminal":
+            followed = "given up"
+        self._activity.end(slot, context, seconds, followed, delay, FailureCause(error))
         self._log_failure(context, error, delay, seconds)
         return failure if is_fatal else None
 

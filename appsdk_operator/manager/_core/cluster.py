@@ -37,6 +37,7 @@ from appsdk_operator.resource import (
     label_selector_of,
 )
 from appsdk_operator.runtime import (
+    ActivityObserver,
     Clock,
     Environment,
     Metrics,
@@ -264,6 +265,16 @@ class Cluster:
     def health(self) -> Health:
         """Whether the cache has synced and watches the server, and if not why."""
         return self.cache.health()
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each request; returns the function that ends that.
+
+        Without effect on a client of another make.
+        """
+        observe: Callable[[ActivityObserver], Callable[[], None]] | None = getattr(
+            self.raw_client, "observe_activity", None
+        )
+        return observe(observer) if callable(observe) else _nothing
 
     def close(self) -> None:
         """Close the client that the cluster made; harmless when called twice, and after a run."""

@@ -32,10 +32,12 @@ from appsdk_operator.manager._servers.metrics import MetricsServer, check_extra_
 from appsdk_operator.manager._servers.profile import ProfileServer
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
+    ActivityObserver,
     Clock,
     Environment,
     Family,
     Metrics,
+    ObservedParts,
     Sample,
     StopSignal,
     ThreadGroup,
@@ -106,6 +108,7 @@ class Manager:
         self._webhooks = LazyValue(self._make_webhooks)
         self._events: EventBroadcaster | None = None
         self._clusters: list[Cluster] = []
+        self._observed = ObservedParts()
         self._drafts: list[Draft] = []
         self._elector: ElectorLike | None = None
         # Runnables whose health is a ready check of its own.
@@ -121,6 +124,7 @@ class Manager:
                     metrics=self._metrics,
                     on_event=self._record_election,
                     closing=self._closing,
+                    observed=self._observed,
                 )
             self._cluster = Cluster(
                 server,
@@ -249,6 +253,7 @@ class Manager:
             belong_to(self, self._options.name, self._options.previous_names)
         self._prepare(runnable)
         self._lifecycle.groups.add(runnable)
+        self._observed.join(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:
                 self._clusters.append(runnable)
@@ -257,6 +262,17 @@ class Manager:
                     self._closing.callback(runnable.close)
             if is_closed:  # just now
                 runnable.close()
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` what the manager does, as it happens.
+
+        It sees each call of its controllers, each request of its clients, and each request within a
+        call by any :class:`~appsdk_operator.client.Client`; also of what is added later.
+
+        Returns:
+            The function that ends that.
+        """
+        return self._observed.observe(observer)
 
     def note_draft(self, draft: Draft) -> None:
         """For builders: :meth:`run` warns of controllers that were begun and not built by then."""
@@ -717,6 +733,7 @@ def _make_elector(
     metrics: Metrics,
     on_event: Callable[[Object, str], None],
     closing: contextlib.ExitStack,
+    observed: ObservedParts,
 ) -> ElectorLike:
     """Make the elector for ``options``, and add its clean-up to ``closing``.
 
@@ -737,6 +754,7 @@ def _make_elector(
         else:
             client = Client(config, clock=options.clock, metrics=metrics)
         close = getattr(client, "close", _nothing)
+    observed.join(client)
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(close)
         if options.new_elector is not None:

@@ -13,9 +13,11 @@ from appsdk_operator.manager._core.announcements import Announcements, kinds_of
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
+    ActivityObserver,
     Clock,
     Environment,
     Metrics,
+    ObservedParts,
     StopSignal,
     ThreadGroup,
     as_exception,
@@ -110,6 +112,7 @@ class Operator:
         self._clock = self._environment.clock
         self._lock = threading.Lock()
         self._controllers: list[OperatorController] = []
+        self._observed = ObservedParts()
         self._has_run = False
 
     def add_controller(self, controller: OperatorController) -> None:
@@ -133,6 +136,7 @@ class Operator:
             self._assign_to_owner(controller)
             self._environment.hand_down(controller)
             self._controllers.append(controller)
+        self._observed.join(controller)
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
         """For managers: become a part of ``operator``, and take its name without an own one.
@@ -171,6 +175,20 @@ class Operator:
         """The number of workers of each of its controllers."""
         found = [getattr(each, "worker_counts", None) for each in self._controllers.copy()]
         return tuple(number for one in found if isinstance(one, tuple) for number in one)
+
+    @property
+    def controllers(self) -> list[OperatorController]:
+        """Its controllers, in the order of their addition."""
+        with self._lock:
+            return list(self._controllers)
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each call of its controllers, also of those that are added later.
+
+        Returns:
+            The function that ends that.
+        """
+        return self._observed.observe(observer)
 
     def debug_snapshot(self) -> dict[str, Any]:
         """The debug snapshots of its controllers, as plain values."""

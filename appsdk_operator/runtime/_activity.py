@@ -1,0 +1,666 @@
+"""What an operator's callbacks do: their calls, the outcomes, and the requests made within them.
+
+Each controller has an :class:`ActivityLog`. It is always on: a call costs a few attribute writes.
+Of calls that end well, at most :data:`RECORDED_PER_SECOND` in a second are recorded; failures and
+calls that sent writes always are. The bounds of all rings are in this module.
+
+Observers see the same places as they happen: tracing and narration are observers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import sys
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias, final
+
+from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._logging import get_logger
+from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
+
+__all__ = [
+    "ActivityLog",
+    "ActivityObserver",
+    "CallOutcome",
+    "CallRecord",
+    "CallSlot",
+    "FailureCause",
+    "ObservedParts",
+    "Observers",
+    "RequestRecord",
+    "observed_request",
+    "present_call",
+]
+
+_log = get_logger("appsdk_operator.runtime")
+
+RECORDED_PER_SECOND: Final = 500
+"""Calls without an error or a write that a log records in a second; others are only counted."""
+_CALLS: Final = 200
+_FAILURES: Final = 200
+_OBJECTS: Final = 500
+_CALLS_OF_OBJECT: Final = 10
+_REQUESTS_OF_CALL: Final = 20
+_LONGEST_TEXT: Final = 1000
+
+CallOutcome: TypeAlias = Literal[
+    "running", "done", "requeued", "retrying", "given up", "terminal", "fatal"
+]
+"""What came of a call.
+
+``running``: it has not ended. ``done``: it succeeded. ``requeued``: it succeeded, and is called
+again after ``next_in`` seconds. ``retrying``: it failed, and is tried again after ``next_in``
+seconds. ``given up``: it failed, and only a resync or an event repeats it. ``terminal``: it failed,
+and only a change of the object repeats it. ``fatal``: it failed and ended its controller.
+"""
+
+
+class FailureCause:
+    """Where and how a call failed; failures with equal :attr:`key` are one cause."""
+
+    __slots__ = ("function", "place", "text", "type")
+
+    def __init__(self, error: BaseException) -> None:
+        self.type: str = type(error).__name__
+        """The error's class."""
+        self.text: str = _short(error)
+        """The error's text, at most 1000 characters."""
+        self.function: str = failed_function(error)
+        """The user's function that raised it or called what did; ``""`` when unknown."""
+        self.place: str = _place_of(error)
+        """File and line in that function."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Type, function and place."""
+        return self.type, self.function, self.place
+
+
+class RequestRecord:
+    """One attempt of a request to an API server. Observers may use it as a dict key."""
+
+    __slots__ = (
+        "call",
+        "error",
+        "headers",
+        "host",
+        "method",
+        "name",
+        "namespace",
+        "resource",
+        "seconds",
+        "status",
+        "tries",
+        "verb",
+    )
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        verb: str,
+        resource: str,
+        namespace: str = "",
+        name: str = "",
+        host: str = "",
+        tries: int = 0,
+        call: CallRecord | None = None,
+    ) -> None:
+        self.method: str = method
+        """The HTTP method."""
+        self.verb: str = verb
+        """The verb as RBAC rules name it; ``""`` for paths without a resource."""
+        self.resource: str = resource
+        """The resource as RBAC rules name it, for example ``deployments.apps/scale``."""
+        self.namespace: str = namespace
+        """The namespace, or ``""``."""
+        self.name: str = name
+        """The object's name, or ``""``."""
+        self.host: str = host
+        """Host and port of the server."""
+        self.tries: int = tries
+        """How often the request was sent before: 0 for the first time."""
+        self.call: CallRecord | None = call
+        """The call that it belongs to, if that one is observed; None outside of calls."""
+        self.headers: dict[str, str] = {}
+        """Headers that observers add to the request, for example ``traceparent``."""
+        self.seconds: float | None = None
+        """How long it took; None while it is under way."""
+        self.status: int = 0
+        """The HTTP status; 0 without an answer."""
+        self.error: str = ""
+        """The error without an answer, or of a refusal, as text."""
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it is no read."""
+        return self.method not in {"GET", "HEAD"}
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "verb": self.verb or self.method,
+            "resource": self.resource,
+            "namespace": self.namespace,
+            "name": self.name,
+            "status": self.status,
+            "seconds": self.seconds,
+            "error": self.error,
+        }
+
+
+class CallRecord:
+    """One call of a reconciler or watcher. Observers may use it as a dict key.
+
+    It holds no object of the API, only names.
+    """
+
+    __slots__ = (
+        "action",
+        "attempt",
+        "callback",
+        "cause",
+        "controller",
+        "kind",
+        "name",
+        "namespace",
+        "next_in",
+        "omitted_requests",
+        "outcome",
+        "reasons",
+        "requests",
+        "role",
+        "seconds",
+        "started",
+    )
+
+    def __init__(
+        self,
+        *,
+        controller: str,
+        callback: str,
+        role: str,
+        kind: str,
+        namespace: str,
+        name: str,
+        action: str = "",
+        reasons: Sequence[Any] = (),
+        attempt: int = 0,
+        started: float = 0.0,
+    ) -> None:
+        self.controller: str = controller
+        """The controller's name."""
+        self.callback: str = callback
+        """The name of the called function."""
+        self.role: str = role
+        """``reconciler`` or ``watcher``."""
+        self.kind: str = kind
+        """The kind of the object, or ``""``."""
+        self.namespace: str = namespace
+        """The object's namespace, or ``""``."""
+        self.name: str = name
+        """The object's name; for requests of another type their text."""
+        self.action: str = action
+        """The event's action, for example ``update``; ``""`` for reconciles of a request."""
+        self.reasons: Sequence[Any] = reasons
+        """Why it was called, oldest first, as values with a short text."""
+        self.attempt: int = attempt
+        """0 for the first try, 1 for the first retry, …"""
+        self.started: float = started
+        """The monotonic time of its start, by the controller's clock."""
+        self.seconds: float | None = None
+        """How long it took; None while it runs."""
+        self.outcome: CallOutcome = "running"
+        """What came of it."""
+        self.next_in: float | None = None
+        """Seconds from its end to the next call, where one is planned."""
+        self.cause: FailureCause | None = None
+        """Why it failed; None unless it did."""
+        self.requests: list[RequestRecord] = []
+        """The writes that it sent, the first 20."""
+        self.omitted_requests: int = 0
+        """How many more there were."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Kind, namespace and name of the object."""
+        return self.kind, self.namespace, self.name
+
+    def to_json(self, now: float, time: float) -> dict[str, Any]:
+        """JSON values, where ``now`` (monotonic) and ``time`` (since 1970) are the same moment."""
+        cause = self.cause
+        seconds = now - self.started if self.seconds is None else self.seconds
+        return {
+            "controller": self.controller,
+            "callback": self.callback,
+            "role": self.role,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "action": self.action,
+            "reasons": [_short(reason) for reason in self.reasons],
+            "attempt": self.attempt,
+            "started": time - (now - self.started),
+            "seconds": seconds,
+            "outcome": self.outcome,
+            "next_in": (
+                None if self.next_in is None else self.started + seconds + self.next_in - now
+            ),
+            "error": None
+            if cause is None
+            else {
+                "type": cause.type,
+                "text": cause.text,
+                "function": cause.function,
+                "place": cause.place,
+            },
+            "writes": [request.to_json() for request in list(self.requests)],
+            "omitted_writes": self.omitted_requests,
+        }
+
+
+class ActivityObserver(Protocol):
+    """Sees calls and requests as they happen, in the thread that makes them.
+
+    Give it to ``Manager.observe_activity``. Its errors are logged and have no other effect. A
+    method that waits delays the operator. The two methods of one call, or of one request, are
+    called in one thread.
+    """
+
+    def call_began(self, call: CallRecord) -> None:
+        """A reconciler or watcher is about to be called; context variables set here reach it."""
+        ...
+
+    def call_ended(self, call: CallRecord) -> None:
+        """It has returned or failed, and ``call.outcome`` says what follows."""
+        ...
+
+    def request_began(self, request: RequestRecord) -> None:
+        """A request is about to be sent; ``request.headers`` may be added to."""
+        ...
+
+    def request_ended(self, request: RequestRecord) -> None:
+        """Its answer, or its failure, is there."""
+        ...
+
+
+@final
+class Observers:
+    """Observers of one part, which may be added and removed at any time. Thread-safe."""
+
+    __slots__ = ("_lock", "present")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.present: tuple[ActivityObserver, ...] = ()
+        """The observers; empty for most programs."""
+
+    def add(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Add an observer, unless it is there; returns the function that removes it."""
+        with self._lock:
+            if not any(one is observer for one in self.present):
+                self.present = (*self.present, observer)
+
+        def remove() -> None:
+            with self._lock:
+                self.present = tuple(one for one in self.present if one is not observer)
+
+        return remove
+
+
+@final
+class ObservedParts:
+    """The parts of a manager or operator that have ``observe_activity``. Thread-safe.
+
+    An observer sees those parts that are there, and those that come later.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Weak: a manager may run many short-lived parts.
+        self._parts: list[weakref.ref[Any]] = []
+        self._observers: list[tuple[ActivityObserver, list[Callable[[], None]]]] = []
+
+    def join(self, part: object) -> None:
+        """Show all observers the activity of ``part`` too, if it can be observed."""
+        if not callable(getattr(type(part), "observe_activity", None)):
+            return
+        found: Any = part
+        with self._lock:
+            self._parts = [ref for ref in self._parts if ref() is not None]
+            self._parts.append(weakref.ref(found))
+            for observer, removals in self._observers:
+                removals.append(found.observe_activity(observer))
+
+    def observe(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` all parts; returns the function that ends that."""
+        with self._lock:
+            parts = [part for ref in self._parts if (part := ref()) is not None]
+            removals = [part.observe_activity(observer) for part in parts]
+            self._observers.append((observer, removals))
+
+        def end() -> None:
+            with self._lock:
+                self._observers = [pair for pair in self._observers if pair[1] is not removals]
+                ended = removals.copy()
+            for remove in ended:
+                remove()
+
+        return end
+
+
+@final
+class CallSlot:
+    """What one worker thread does at present. Only that thread, and its call, write to it."""
+
+    __slots__ = (
+        "is_noted",
+        "is_retry",
+        "log",
+        "omitted_requests",
+        "record",
+        "requests",
+        "started",
+        "target",
+        "trigger",
+    )
+
+    def __init__(self, log: ActivityLog) -> None:
+        self.log: ActivityLog = log
+        self.started: float = 0.0
+        """The monotonic time of the call's start."""
+        self.target: Any = None
+        """Who is called; for the log's ``describe``."""
+        self.trigger: Any = None
+        """What it is called for; None: no call runs."""
+        self.is_retry: bool = False
+        """Whether the call repeats an earlier one."""
+        self.record: CallRecord | None = None
+        """The record of the call, made at its start for observers, else at its end."""
+        self.requests: list[RequestRecord] | None = None
+        """The first writes of the call; None before the first."""
+        self.omitted_requests: int = 0
+        self.is_noted: bool = False
+        """Whether the call is to be recorded in any case."""
+
+
+_slot: contextvars.ContextVar[CallSlot | None] = contextvars.ContextVar(
+    "appsdk_operator.call", default=None
+)
+
+
+def present_call() -> CallRecord | None:
+    """The call of a reconciler or watcher that the calling thread or task makes; None outside.
+
+    Threads that a callback starts have none.
+
+    >>> present_call() is None
+    True
+    """
+    slot = _slot.get()
+    if slot is None or slot.trigger is None:
+        return None
+    return slot.record or slot.log.describe(slot)
+
+
+@final
+class ActivityLog:
+    """The recent calls of one controller. Thread-safe.
+
+    Args:
+        name: the controller's name.
+        clock: the clock of the controller.
+        describe: makes the record of the call in a slot.
+    """
+
+    def __init__(
+        self, name: str, *, clock: Clock, describe: Callable[[CallSlot], CallRecord]
+    ) -> None:
+        self.name: str = name
+        self.describe: Callable[[CallSlot], CallRecord] = describe
+        self.clock: Clock = clock
+        self.slots: dict[int, CallSlot] = {}
+        """The slots of the workers, by thread id."""
+        self.observers: Observers = Observers()
+        self.skip_until: float = -sys.float_info.max
+        """Calls that began before this time and ended well are not recorded."""
+        self._second = -sys.float_info.max
+        self._recorded = 0
+        self._lock = threading.Lock()
+        self._calls: deque[CallRecord] = deque(maxlen=_CALLS)
+        self._failures: deque[CallRecord] = deque(maxlen=_FAILURES)
+        # The object that was called for last comes last.
+        self._by_object: OrderedDict[tuple[str, str, str], deque[CallRecord]] = OrderedDict()
+
+    # For the engine.
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Within the block, calls of this thread are found by the client: for workers."""
+        thread = threading.get_ident()
+        token = _slot.set(self.slot(thread))
+        try:
+            yield
+        finally:
+            _slot.reset(token)
+            self.slots.pop(thread, None)
+
+    def slot(self, thread: int) -> CallSlot:
+        """The slot of a thread."""
+        slot = self.slots.get(thread)
+        if slot is None:
+            slot = self.slots[thread] = CallSlot(self)
+        return slot
+
+    def begin(self, slot: CallSlot) -> None:
+        """Show observers the call in ``slot``; only needed where there are any."""
+        record = slot.record = self.describe(slot)
+        slot.is_noted = True
+        for observer in self.observers.present:
+            _shown(observer.call_began, record)
+
+    def end(
+        self,
+        slot: CallSlot,
+        trigger: Any,
+        seconds: float,
+        outcome: CallOutcome = "done",
+        next_in: float | None = None,
+        cause: FailureCause | None = None,
+    ) -> None:
+        """Record a call that has ended."""
+        record, requests = slot.record, slot.requests
+        slot.record = slot.requests = None
+        slot.is_noted = False
+        is_observed = record is not None
+        if record is None:
+            slot.trigger = trigger
+            record = self.describe(slot)
+            slot.trigger = None
+        record.seconds = seconds
+        record.outcome = outcome
+        record.next_in = next_in
+        record.cause = cause
+        if requests is not None:
+            record.requests = requests
+            record.omitted_requests, slot.omitted_requests = slot.omitted_requests, 0
+        self._keep(record)
+        if is_observed:
+            for observer in self.observers.present:
+                _shown(observer.call_ended, record)
+
+    def _keep(self, record: CallRecord) -> None:
+        started = record.started
+        with self._lock:
+            if started >= self._second + 1.0:
+                self._second, self._recorded = started, 0
+            self._recorded += 1
+            if self._recorded >= RECORDED_PER_SECOND:
+                self.skip_until = self._second + 1.0
+            self._calls.append(record)
+            if record.cause is not None:
+                self._failures.append(record)
+            key = record.key
+            calls = self._by_object.get(key)
+            if calls is None:
+                calls = self._by_object[key] = deque(maxlen=_CALLS_OF_OBJECT)
+                if len(self._by_object) > _OBJECTS:
+                    self._by_object.popitem(last=False)
+            else:
+                self._by_object.move_to_end(key)
+            calls.append(record)
+
+    # For those who look.
+
+    def running(self) -> list[CallRecord]:
+        """The calls that run, longest first."""
+        found = []
+        for slot in list(self.slots.values()):
+            # The worker may end its call, and begin another, meanwhile.
+            record = slot.record
+            if record is None and slot.trigger is not None:
+                with contextlib.suppress(AttributeError):
+                    record = self.describe(slot)
+            if record is not None and record.seconds is None:
+                found.append(record)
+        return sorted(found, key=lambda record: record.started)
+
+    def calls(self) -> list[CallRecord]:
+        """The newest recorded calls, at most 200, newest first."""
+        with self._lock:
+            return list(reversed(self._calls))
+
+    def failures(self) -> list[CallRecord]:
+        """The newest failed calls, at most 200, newest first."""
+        with self._lock:
+            return list(reversed(self._failures))
+
+    def objects(self) -> list[tuple[str, str, str]]:
+        """The objects with recorded calls, as kind, namespace, name, newest first; the last 500."""
+        with self._lock:
+            return list(reversed(self._by_object))
+
+    def story(self, namespace: str, name: str, *, kind: str | None = None) -> list[CallRecord]:
+        """The recorded calls for an object, at most 10 for each kind, newest first."""
+        with self._lock:
+            found = [
+                list(calls)
+                for key, calls in self._by_object.items()
+                if key[1:] == (namespace, name) and kind in (None, key[0])
+            ]
+        calls = [call for each in found for call in reversed(each)]
+        return sorted(calls, key=lambda call: call.started, reverse=True)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there were so many calls within the last minute that some are not recorded."""
+        return self.clock.monotonic() < self.skip_until + 60.0
+
+
+class _Observed:
+    """What :func:`observed_request` yields."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: RequestRecord | None) -> None:
+        self.record: RequestRecord | None = record
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that observers add."""
+        return {} if self.record is None else self.record.headers
+
+    def answered(self, status: int) -> None:
+        """The head of the answer is there."""
+        if self.record is not None:
+            self.record.status = status
+
+
+_UNOBSERVED = _Observed(None)
+
+
+@contextlib.contextmanager
+def observed_request(
+    observers: Observers,
+    clock: Clock,
+    *,
+    method: str,
+    verb: str,
+    resource: str,
+    namespace: str,
+    name: str,
+    host: str = "",
+    tries: int = 0,
+) -> Iterator[_Observed]:
+    """Record the attempt of a request that the block makes, and show it to observers.
+
+    Writes within a call become part of its record. ``observers`` are those of the client; those of
+    the present call see the request as well.
+    """
+    slot = _slot.get()
+    if slot is not None and slot.trigger is None:
+        slot = None
+    seen: Sequence[ActivityObserver] = observers.present
+    if slot is not None and slot.log.observers.present:
+        seen = [*seen, *(one for one in slot.log.observers.present if one not in seen)]
+    is_write = method not in {"GET", "HEAD"}
+    if not seen and (slot is None or not is_write):
+        yield _UNOBSERVED
+        return
+    record = RequestRecord(
+        method=method,
+        verb=verb,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        host=host,
+        tries=tries,
+        call=None if slot is None else slot.record,
+    )
+    if slot is not None and is_write:
+        slot.is_noted = True
+        if slot.requests is None:
+            slot.requests = []
+        if len(slot.requests) < _REQUESTS_OF_CALL:
+            slot.requests.append(record)
+        else:
+            slot.omitted_requests += 1
+    for observer in seen:
+        _shown(observer.request_began, record)
+    started = clock.monotonic()
+    try:
+        yield _Observed(record)
+    except BaseException as error:
+        record.error = f"{type(error).__name__}: {_short(error)}"[:_LONGEST_TEXT]
+        raise
+    finally:
+        record.seconds = clock.monotonic() - started
+        for observer in seen:
+            _shown(observer.request_ended, record)
+
+
+def _shown(method: Callable[[Any], None], record: object) -> None:
+    try:
+        method(record)
+    except Exception:
+        _log.exception("an observer failed: %s", getattr(method, "__qualname__", method))
+
+
+def _short(value: object) -> str:
+    try:
+        text = str(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose text failed: {type(error).__name__}>"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+
+
+def _place_of(error: BaseException) -> str:
+    found = user_traceback(error)
+    if found is None:
+        return ""
+    return f"{os.path.basename(found.tb_frame.f_code.co_filename)}:{found.tb_lineno}"  # noqa: PTH119
