@@ -64,6 +64,11 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Namespace of Prometheus. Default: monitoring.",
 )
+@click.option(
+    "--runbooks",
+    metavar="URL",
+    help="Page with a section for each alert, for runbook_url. Default: docs/runbooks.md.",
+)
 @click.option("--python", metavar="VERSION", help="Python of the image. Default: 3.13.")
 @click.option(
     "--rbac-record",

@@ -446,4 +446,6 @@ class Elector:
         yield Sample(_STATUS, labels, float(self.is_leader))
         yield Sample(_SLOW_PATHS, labels, float(self._state.slow_paths))
         observed = self._state.observed
-        yield Sample(_TRANSITIONS, labels, observed.record.transitions if observed else 0)
+        # No 0 before the Lease is read: a new replica would look like many changes of hands.
+        if observed is not None:
+            yield Sample(_TRANSITIONS, labels, observed.record.transitions)

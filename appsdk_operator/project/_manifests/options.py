@@ -93,6 +93,9 @@ class ManifestOptions:
     options have ManagedCertificates, else ``cert-manager``."""
     monitoring_namespace: str = attrs.field(default="monitoring", validator=_label)
     """The namespace that may scrape the metrics; default ``monitoring``."""
+    runbooks: str = attrs.field(default="", validator=_text)
+    """The address of the page with a section for each alert, for ``runbook_url``; default:
+    ``docs/runbooks.md``, the kit's own page."""
     python: str = attrs.field(default="3.13", validator=_text)
     """The version of Python in the image; default 3.13."""
 
