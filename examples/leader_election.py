@@ -49,19 +49,18 @@ PATIENCE = 30.0
 # -- a replica -----------------------------------------------------------------------------------
 
 
-def replica(options: argparse.Namespace) -> int:
-    """The operator: writes its name into the ledger while it leads."""
-    config = ClientConfig.from_kubeconfig(options.kubeconfig)
-    if options.server:
-        config = attrs.evolve(config, server=options.server)
-    duration = options.lease_duration
+@contextlib.contextmanager
+def operator(
+    config: ClientConfig, name: str, *, namespace: str, lease_duration: float
+) -> Iterator[Manager]:
+    """One replica: writes its name into the ledger while it leads."""
     election = LeaderElection(
         id=LOCK,
-        namespace=options.namespace,
-        identity=options.replica,
-        lease_duration=duration,
-        renew_deadline=duration * 0.7,
-        retry_period=duration * 0.2,
+        namespace=namespace,
+        identity=name,
+        lease_duration=lease_duration,
+        renew_deadline=lease_duration * 0.7,
+        retry_period=lease_duration * 0.2,
         release_on_cancel=True,
     )
     with Manager(config, leader_election=election) as manager:
@@ -70,10 +69,10 @@ def replica(options: argparse.Namespace) -> int:
             number = 0
             while not stop.wait(0.02):
                 number += 1
-                data = {"writer": options.replica, "number": str(number)}
+                data = {"writer": name, "number": str(number)}
                 try:
                     manager.client.patch(
-                        CONFIG_MAP, LEDGER, MergePatch({"data": data}), namespace=options.namespace
+                        CONFIG_MAP, LEDGER, MergePatch({"data": data}), namespace=namespace
                     )
                 except LeadershipLost as error:
                     print(f"refused: {error}", flush=True)
@@ -82,6 +81,20 @@ def replica(options: argparse.Namespace) -> int:
                     print(f"failed: {error}", flush=True)
 
         manager.add(work)  # on the leader only, as everything that does not say otherwise
+        yield manager
+
+
+def replica(options: argparse.Namespace) -> int:
+    """The program of a replica."""
+    config = ClientConfig.from_kubeconfig(options.kubeconfig)
+    if options.server:
+        config = attrs.evolve(config, server=options.server)
+    with operator(
+        config,
+        options.replica,
+        namespace=options.namespace,
+        lease_duration=options.lease_duration,
+    ) as manager:
         print("takes part", flush=True)
         try:
             manager.run(handle_signals=True)

@@ -66,17 +66,18 @@ PATIENCE = 40.0
 # -- a replica -----------------------------------------------------------------------------------
 
 
-def replica(options: argparse.Namespace) -> int:
-    """The operator: signs the objects of its shards, again and again."""
-    config = ClientConfig.from_kubeconfig(options.kubeconfig)
-    namespace, duration = options.namespace, options.lease_duration
+@contextlib.contextmanager
+def operator(
+    config: ClientConfig, name: str, *, namespace: str, lease_duration: float
+) -> Iterator[Manager]:
+    """One replica: signs the objects of its shards, again and again."""
     times = LeaderElection(
         id=NAME,
         namespace=namespace,
-        identity=options.replica,
-        lease_duration=duration,
-        renew_deadline=duration * 0.7,
-        retry_period=duration * 0.2,
+        identity=name,
+        lease_duration=lease_duration,
+        renew_deadline=lease_duration * 0.7,
+        retry_period=lease_duration * 0.2,
     )
     with Client(elector_config(config, times)) as leases:
         shards = Shards(leases, times, SHARDS)
@@ -87,7 +88,7 @@ def replica(options: argparse.Namespace) -> int:
 
             def sign(request: Request) -> Result:
                 number = str(next(numbers))
-                data = {"owner": options.replica, "term": str(shards.term()), "number": number}
+                data = {"owner": name, "term": str(shards.term()), "number": number}
                 client.patch(
                     CONFIG_MAP, request.name, MergePatch({"data": data}), namespace=namespace
                 )
@@ -109,8 +110,20 @@ def replica(options: argparse.Namespace) -> int:
             )
             manager.add(shards)
             manager.add(controller)
-            print("takes part", flush=True)
-            manager.run(handle_signals=True)
+            yield manager
+
+
+def replica(options: argparse.Namespace) -> int:
+    """The program of a replica."""
+    config = ClientConfig.from_kubeconfig(options.kubeconfig)
+    with operator(
+        config,
+        options.replica,
+        namespace=options.namespace,
+        lease_duration=options.lease_duration,
+    ) as manager:
+        print("takes part", flush=True)
+        manager.run(handle_signals=True)
     return 0
 
 

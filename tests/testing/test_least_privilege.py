@@ -3,185 +3,327 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import logging
-import os
+import importlib.util
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
 
-import attrs
 import pytest
 
-from appsdk_operator import App, Client, ClientConfig, MergePatch, MutableObject, kinds
-from appsdk_operator.app import Permission
-from appsdk_operator.client import AlreadyExists
-from appsdk_operator.controllers import until, wait_for
-from appsdk_operator.project import Recording, Roles, roles
-from appsdk_operator.testing import APIServer, ControlPlane, install_crds, running
-from examples import app_hello
-
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
+from appsdk_operator import (
+    Client,
+    ClientConfig,
+    Manager,
+    MergePatch,
+    MutableObject,
+    Object,
+    kinds,
 )
-NAMESPACE, OPERATOR = "demo", "recorded-operator"
-GREETING = app_hello.GREETING
-PATIENCE = 150
-_NUMBERS = itertools.count()
+from appsdk_operator.app import Permission
+from appsdk_operator.client import AlreadyExists, NotFound
+from appsdk_operator.testing import install_crds
+from examples import app_hello, leader_election, replicaset_controller, sharded
+from tests.privilege import (
+    Example,
+    RbacServer,
+    Stage,
+    check_roles,
+    control_plane_server,
+    embedded_server,
+    needs_control_plane,
+    recorded,
+)
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+EVENT = kinds.events.v1.Event
+NAMESPACE = "default"
 
 
-class Refusals(logging.Handler):
-    """What the kit logs about requests that were refused."""
+# -- hello -----------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text of a refusal."""
-        text = f"{record.getMessage()} {record.exc_info[1] if record.exc_info else ''}"
-        if "the account needs" in text:
-            self.texts.append(text)
+def greet_and_part(stage: Stage) -> None:
+    kind, admin = app_hello.GREETING, stage.admin
+    admin.create(MutableObject.new(kind, stage.name, namespace=NAMESPACE, spec={}))
+    stage.until(lambda: status_of(stage) == {"text": "hello world"})
+    admin.delete(kind, stage.name, namespace=NAMESPACE)
+    stage.until(lambda: status_of(stage) is None)
+
+
+def status_of(stage: Stage) -> object:
+    """The status of the Greeting; None if it is gone."""
+    with contextlib.suppress(NotFound):
+        found = stage.admin.get(app_hello.GREETING, stage.name, namespace=NAMESPACE)
+        return found.get("status", {})
+    return None
+
+
+def remove_greeting(stage: Stage) -> None:
+    """Delete what a refused operator has left."""
+    patch = MergePatch({"metadata": {"finalizers": None}})
+    for write in (
+        lambda: stage.admin.delete(app_hello.GREETING, stage.name, namespace=NAMESPACE),
+        lambda: stage.admin.patch(app_hello.GREETING, stage.name, patch, namespace=NAMESPACE),
+    ):
+        with contextlib.suppress(NotFound):
+            write()
+
+
+HELLO = Example(
+    name="app_hello",
+    app=app_hello.app,
+    prepare=lambda admin: install_crds(admin, app_hello.app.crds()),
+    operator=lambda config, _: app_hello.app.manager(config),
+    story=greet_and_part,
+    namespaces=(NAMESPACE,),
+    tidy=remove_greeting,
+)
+
+
+# -- replica sets ----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def refusals() -> Iterator[Refusals]:
-    """The refusals within the block."""
-    handler, logger = Refusals(), logging.getLogger("appsdk_operator")
-    logger.addHandler(handler)
-    try:
-        yield handler
-    finally:
-        logger.removeHandler(handler)
+def replica_sets(config: ClientConfig, _: Stage) -> Iterator[Manager]:
+    with Manager(config) as manager:
+        replicaset_controller.add_controller(manager)
+        yield manager
 
 
-def play(admin: Client, config: ClientConfig, app: App) -> list[str]:
-    """Run the example until it has greeted and parted, or was refused something."""
-    name = f"g{next(_NUMBERS)}"
-    steps: tuple[Callable[[], object], ...] = (
-        lambda: admin.create(MutableObject.new(GREETING, name, namespace=NAMESPACE, spec={})),
-        lambda: admin.delete(GREETING, name, namespace=NAMESPACE),
-    )
-    done: tuple[Callable[..., bool], ...] = (
-        lambda found: found.get("status") == {"text": "hello world"},
-        until.deleted(),
-    )
-    with refusals() as found, app.manager(config) as manager, running(manager, wait=False):
-        for step, is_done in zip(steps, done, strict=True):
-            step()
-            for _ in range(PATIENCE):
-                if found.texts:
-                    return found.texts
-                with contextlib.suppress(TimeoutError):
-                    wait_for(admin, GREETING, name, is_done, namespace=NAMESPACE, timeout=0.2)
-                    break
-            else:
-                raise TimeoutError(f"{app.name} has not reached {is_done}")
-    return found.texts
+def scale(stage: Stage) -> None:
+    kind, admin = replicaset_controller.REPLICA_SET, stage.admin
+    labels = {"app": stage.name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "web", "image": "example.com/web"}]},
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    draft = MutableObject.new(kind, stage.name, namespace=NAMESPACE, spec=spec)
+    admin.create(draft)
+    for count in (1, 0):
+        if not count:
+            fewer = MergePatch({"spec": {"replicas": 0}})
+            admin.patch(kind, stage.name, fewer, namespace=NAMESPACE)
+        says = replicaset_controller.says(count)
+        stage.until(lambda says=says: says(admin.get(kind, stage.name, namespace=NAMESPACE)))
 
 
-def prepare(admin: Client) -> None:
-    """Install what the example and its roles need."""
-    install_crds(admin, app_hello.app.crds())
-    for name in (NAMESPACE, "operators"):
+def remove_replica_set(stage: Stage) -> None:
+    with contextlib.suppress(NotFound):
+        stage.admin.delete(replicaset_controller.REPLICA_SET, stage.name, namespace=NAMESPACE)
+
+
+REPLICA_SETS = Example(
+    name="replicaset_controller",
+    operator=replica_sets,
+    story=scale,
+    namespaces=(NAMESPACE,),
+    tidy=remove_replica_set,
+)
+
+
+# -- elections -------------------------------------------------------------------------------------
+
+
+def make_ledger(admin: Client) -> None:
+    draft = MutableObject.new(CONFIG_MAP, leader_election.LEDGER, namespace=NAMESPACE, data={})
+    admin.create(draft)
+
+
+def is_written(stage: Stage, name: str, key: str) -> bool:
+    """Whether the operator of this play wrote its name into a ConfigMap."""
+    found = stage.admin.get(CONFIG_MAP, name, namespace=NAMESPACE)
+    return found.get("data", {}).get(key) == stage.name
+
+
+def remove_leases(stage: Stage) -> None:
+    stage.admin.delete_collection(leader_election.LEASE, namespace=NAMESPACE)
+
+
+ELECTION = Example(
+    name="leader_election",
+    prepare=make_ledger,
+    operator=lambda config, stage: leader_election.operator(
+        config, stage.name, namespace=NAMESPACE, lease_duration=1.0
+    ),
+    story=lambda stage: stage.until(lambda: is_written(stage, leader_election.LEDGER, "writer")),
+    tidy=remove_leases,
+    own_namespace=NAMESPACE,
+)
+
+
+def make_object(admin: Client) -> None:
+    draft = MutableObject.new(CONFIG_MAP, "sharded", namespace=NAMESPACE, data={})
+    draft.labels.update(sharded.LABEL)
+    admin.create(draft)
+
+
+SHARDED = Example(
+    name="sharded",
+    prepare=make_object,
+    operator=lambda config, stage: sharded.operator(
+        config, stage.name, namespace=NAMESPACE, lease_duration=1.0
+    ),
+    story=lambda stage: stage.until(lambda: is_written(stage, "sharded", "owner")),
+    tidy=remove_leases,
+    own_namespace=NAMESPACE,
+)
+# -- cron jobs -------------------------------------------------------------------------------------
+
+
+def install_cron_job(admin: Client) -> None:
+    """The CRD alone: nothing reaches the webhooks, which would refuse what the story creates."""
+    from examples.cronjob import program
+
+    install_crds(admin, program.manifests()[:1])
+
+
+def install_webhooks(stage: Stage) -> None:
+    """What the operator injects its certificates into; for kinds that nobody writes."""
+    from examples.cronjob import program
+
+    for draft in program.manifests()[1:]:
+        for webhook in draft["webhooks"]:
+            webhook["rules"][0]["resources"] = ["nothing"]
         with contextlib.suppress(AlreadyExists):
-            admin.create(MutableObject.new(kinds.core.v1.Namespace, name))
+            stage.admin.create(draft)
 
 
-def tidy(admin: Client) -> None:
-    """Remove what a refused operator has left."""
-    for each in admin.list(GREETING):
-        patch = MergePatch({"metadata": {"finalizers": None}})
-        admin.patch(GREETING, each.name, patch, namespace=each.namespace)
-        if not each.is_deleting:
-            admin.delete(GREETING, each.name, namespace=each.namespace)
+@contextlib.contextmanager
+def cron_jobs(config: ClientConfig, stage: Stage) -> Iterator[Manager]:
+    from examples.cronjob import program
+
+    install_webhooks(stage)
+    free = "127.0.0.1:0"
+    with program.make_manager(config, webhooks=free, health=free, metrics=free) as manager:
+        yield manager
+
+
+def run_jobs(stage: Stage) -> None:
+    """A job is due, made, done, and deleted as the one that is too many."""
+    from examples.cronjob.api import CronJob, Job
+    from examples.cronjob.job_player import finish
+    from examples.cronjob.program import SECRET
+    from tests.examples.cronjob.cron_tools import spec
+
+    admin, name = stage.admin, stage.name
+    limits = {"successfulJobsHistoryLimit": 0, "concurrencyPolicy": "Forbid"}
+    draft = MutableObject.new(CronJob, name, namespace=NAMESPACE, spec=spec("* * * * *", **limits))
+    admin.create(draft)
+    long_ago = f"{datetime.now(UTC) - timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
+    patch = MergePatch({"status": {"lastScheduleTime": long_ago}})
+    admin.status.patch(CronJob, name, patch, namespace=NAMESPACE)
+
+    def jobs() -> list[str]:
+        found = list(admin.list(Job, namespace=NAMESPACE))
+        return [job.name for job in found if job.name.startswith(name)]
+
+    stage.until(jobs)
+    (job,) = jobs()
+    stage.until(lambda: any(event_of(each, name) for each in admin.list(EVENT)))
+    finish(admin, admin.get(Job, job, namespace=NAMESPACE))
+    stage.until(lambda: job not in jobs())
+    admin.get(kinds.core.v1.Secret, SECRET, namespace=CRON_JOBS.own_namespace)
+
+
+def event_of(event: Object, name: str) -> bool:
+    """Whether an Event is of an object."""
+    return event["regarding"]["name"] == name
+
+
+def remove_cron_job(stage: Stage) -> None:
+    """Delete the objects of a play, and the certificates."""
+    from examples.cronjob import program
+    from examples.cronjob.api import CronJob
+
+    for kind, name, namespace in (
+        (CronJob, stage.name, NAMESPACE),
+        (kinds.core.v1.Secret, program.SECRET, program.NAMESPACE),
+        (leader_election.LEASE, "cronjob-operator", program.NAMESPACE),
+        *((each.kind, each.name, "") for each in program.manifests()[1:]),
+    ):
+        with contextlib.suppress(NotFound):
+            stage.admin.delete(kind, name, namespace=namespace)
+    crd = program.manifests()[0]
+    no_bundle = MergePatch(
+        {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": None}}}}}
+    )
+    stage.admin.patch(crd.kind, crd.name, no_bundle)
+
+
+CRON_JOBS = Example(
+    name="cronjob",
+    prepare=install_cron_job,
+    operator=cron_jobs,
+    story=run_jobs,
+    tidy=remove_cron_job,
+    namespaces=(NAMESPACE,),
+    own_namespace="cronjob-system",
+    proved_elsewhere=("leases",),
+)
+EXAMPLES = [
+    HELLO,
+    REPLICA_SETS,
+    ELECTION,
+    SHARDED,
+    pytest.param(
+        CRON_JOBS,
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("cronsim") is None, reason="cronsim is not installed"
+        ),
+    ),
+]
+
+# -- the tests -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def recorded() -> tuple[Permission, ...]:
-    """What the example needs, recorded on a server that sends no lists as streams."""
-    with (
-        APIServer(streaming_lists=False) as server,
-        Client(server.client_config()) as admin,
-    ):
-        prepare(admin)
-        config = server.client_config(token=server.token_for("operator"))
-        assert play(admin, config, app_hello.app) == []
-        recording = Recording()
-        recording.add("test", server.accesses("operator"), namespaces=[NAMESPACE])
-    return recording.permissions()
+def needs() -> Callable[[Example], tuple[Permission, ...]]:
+    """What an example needs; recorded once."""
+    return cache(recorded)
 
 
-def without_each_verb(made: Roles) -> Iterator[tuple[str, str, Roles]]:
-    """A verb and resource, and the roles without it, for each."""
-    for index, rule in enumerate(made.cluster):
-        for verb in rule.verbs:
-            verbs = [each for each in rule.verbs if each != verb]
-            less = [attrs.evolve(rule, verbs=verbs)] if verbs else []
-            cluster = (*made.cluster[:index], *less, *made.cluster[index + 1 :])
-            yield verb, rule.resources[0], attrs.evolve(made, cluster=cluster)
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[RbacServer]:
+    with embedded_server() as server:
+        yield server
 
 
-def check_roles(
-    admin: Client,
-    config_of: Callable[[str, str], ClientConfig],
-    recorded: tuple[Permission, ...],
-) -> None:
-    """Run the example with its declared and recorded roles, and with less than the latter."""
-
-    def run(made: Roles) -> list[str]:
-        made = attrs.evolve(made, name=f"operator-{next(_NUMBERS)}")
-        for each in made.objects:
-            admin.create(each)
-        try:
-            return play(admin, config_of(made.namespace, made.name), app_hello.app)
-        finally:
-            tidy(admin)
-
-    assert run(roles(app_hello.app, namespace="operators", recorded=recorded)) == []
-    made = roles(recorded, name=OPERATOR, namespace="operators")
-    assert not made.by_namespace
-    assert run(made) == []
-    for verb, resource, less in without_each_verb(made):
-        refused = run(less)
-        assert any(f"'{verb}'" in text and resource in text for text in refused), (
-            f"without {verb} on {resource}: {refused}"
-        )
+@pytest.fixture(scope="module")
+def plane() -> Iterator[RbacServer]:
+    with control_plane_server() as server:
+        yield server
 
 
 def test_the_record_of_an_example_is_short_and_has_no_more_than_its_kind(
-    recorded: tuple[Permission, ...],
+    needs: Callable[[Example], tuple[Permission, ...]],
 ) -> None:
-    found = {each.resources[0]: each.verbs for each in recorded}
-    assert found == {
+    assert {each.resources[0]: each.verbs for each in needs(HELLO)} == {
         "greetings": ("list", "watch", "patch"),
         "greetings/status": ("patch",),
     }
 
 
+each_example = pytest.mark.parametrize(
+    "example", EXAMPLES, ids=lambda example: getattr(example, "name", None)
+)
+
+
+@each_example
 def test_with_less_than_its_role_an_example_is_refused_what_the_error_names(
-    recorded: tuple[Permission, ...],
+    example: Example,
+    needs: Callable[[Example], tuple[Permission, ...]],
+    embedded: RbacServer,
 ) -> None:
-    with (
-        APIServer(rbac=True, streaming_lists=False) as server,
-        Client(server.client_config()) as admin,
-    ):
-        prepare(admin)
-
-        def config_of(namespace: str, name: str) -> ClientConfig:
-            token = server.token_for(f"system:serviceaccount:{namespace}:{name}")
-            return server.client_config(token=token)
-
-        check_roles(admin, config_of, recorded)
+    check_roles(embedded, example, needs(example))
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not HAS_PROGRAMS, reason="KUBEBUILDER_ASSETS is not set")
-def test_so_it_is_on_a_real_server(recorded: tuple[Permission, ...]) -> None:
-    with ControlPlane() as plane, Client(plane.client_config()) as admin:
-        prepare(admin)
-
-        def config_of(namespace: str, name: str) -> ClientConfig:
-            groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-            user = f"system:serviceaccount:{namespace}:{name}"
-            return plane.client_config(user, groups=groups)
-
-        check_roles(admin, config_of, recorded)
+@needs_control_plane
+@each_example
+def test_so_it_is_on_a_real_server(
+    example: Example,
+    needs: Callable[[Example], tuple[Permission, ...]],
+    plane: RbacServer,
+) -> None:
+    check_roles(plane, example, needs(example))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 import attrs
 
 from appsdk_operator.cache import Event, Health
-from appsdk_operator.client import ClientError, ClientLike
+from appsdk_operator.client import ClientError, ClientLike, Forbidden
 from appsdk_operator.controllers import ReconcileFunction, Reconciler
 from appsdk_operator.manager._election.client import LEASE, observed_lease
 from appsdk_operator.manager._election.elector import Elector
@@ -400,14 +400,22 @@ class Shards:
             known = self._leases.known(name)
             if known is None or self._leases.expired_for(now, name) <= limit:
                 continue
-            with contextlib.suppress(ClientError, DecodeError):
-                self._client.delete(
-                    LEASE,
-                    name,
-                    namespace=self.namespace,
-                    uid=known[0].uid,
-                    resource_version=known[0].version,
-                )
+            self._delete(name, uid=known[0].uid, resource_version=known[0].version)
+
+    def _delete(self, name: str, *, uid: str = "", resource_version: str = "") -> None:
+        """Delete a Lease; one that stays is deleted by another member later."""
+        try:
+            self._client.delete(
+                LEASE,
+                name,
+                namespace=self.namespace,
+                uid=uid,
+                resource_version=resource_version,
+            )
+        except Forbidden as error:  # for the others as well
+            _log.warning("%r cannot delete Leases that are done: %s", self, error)
+        except (ClientError, DecodeError) as error:
+            _log.debug("%r did not delete the Lease %s: %s", self, name, error)
 
     # -- claims ----------------------------------------------------------------------------------
 
@@ -499,8 +507,7 @@ class Shards:
             finally:
                 elector.retire()
                 elector.join()
-        with contextlib.suppress(ClientError, DecodeError):
-            self._client.delete(LEASE, self._member, namespace=self.namespace)
+        self._delete(self._member)
 
     # -- reconciles ------------------------------------------------------------------------------
 
