@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._permissions import in_words
 
 if TYPE_CHECKING:
     from appsdk_operator.app import App
 
 __all__ = ["CHECKS", "CheckFunction", "NotCheckedError"]
+
+_DEPLOY: Final = "deploy"
 
 CheckFunction = Callable[["App", str], Iterator[str]]
 """Yields a text for each problem of the App that the command line calls by the second argument; it
@@ -62,12 +65,36 @@ def _schemas(app: App, _: str) -> Iterator[str]:
 
 def _manifests(_: App, target: str) -> Iterator[str]:
     """Whether ``manifests`` would change what it has made."""
-    yield from _by_command("deploy", "manifests", ["manifests", target, "--check"])
+    yield from _by_command(_DEPLOY, "manifests", ["manifests", target, "--check"])
 
 
 def _crds(_: App, target: str) -> Iterator[str]:
     """Whether ``crds`` would change what it has made."""
     yield from _by_command("deploy/crds", "crds", ["crds", target, "--check"])
+
+
+def _roles(app: App, _: str) -> Iterator[str]:
+    """Whether the roles in deploy allow what is declared, and what the tests needed."""
+    from appsdk_operator.project import RECORD_FILE, Grants, load_permissions, roles
+
+    if not Path(_DEPLOY).is_dir():
+        raise NotCheckedError(f"there is no folder {_DEPLOY}")
+    try:
+        grants = Grants.load(_DEPLOY, account=app.name)
+    except (OSError, ValueError) as error:
+        raise NotCheckedError(str(error)) from error
+    try:
+        recorded = load_permissions(RECORD_FILE) if Path(RECORD_FILE).exists() else ()
+        declared = app.permissions()
+        besides = roles(app, namespace=app.name, recorded=recorded).besides
+    except (OSError, TypeError, ValueError) as error:
+        yield str(error)
+        return
+    for each in grants.missing([*declared, *besides], namespaces=app.namespaces):
+        yield (
+            f"the roles in {_DEPLOY} lack {in_words(each)}: {'; '.join(each.reasons)}\n"
+            f"add it, or run 'appsdk-operator manifests' again"
+        )
 
 
 def _by_command(folder: str, generator: str, words: list[str]) -> Iterator[str]:
@@ -86,5 +113,6 @@ CHECKS: Final[Mapping[str, CheckFunction]] = {
     "schemas": _schemas,
     "deploy": _manifests,
     "crds": _crds,
+    "roles": _roles,
 }
 """The checks by name, in their order."""

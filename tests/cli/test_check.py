@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
 from appsdk_operator import cli
+from appsdk_operator.app import Permission
+from appsdk_operator.project import dump_permissions
 
 APP = """
 from appsdk_operator import App, Kind, custom_resource_definition
@@ -91,6 +94,31 @@ def test_generated_files_that_are_not_current_are_found(
     assert "FAILED   deploy\n         run 'appsdk-operator manifests checked_four:app'" in said
     assert "updated   base/crds.yaml" in said
     assert "FAILED   crds" in said
+
+
+def test_what_the_tests_needed_and_the_roles_lack_is_found(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "checked_six.py").write_text(APP + "app.own(KIND)\n")
+    assert cli.main(["check", "checked_six:app"]) == 0
+    assert "skipped  roles: there is no folder deploy" in capsys.readouterr().out
+    (folder / "deploy").mkdir()
+    assert cli.main(["check", "checked_six:app"]) == 0
+    assert "skipped  roles: deploy: no ClusterRole" in capsys.readouterr().out
+    needed = Permission(groups=[""], resources=["secrets"], verbs=["get"], reasons=["test_it"])
+    (folder / "rbac-record.yaml").write_text(dump_permissions([needed]))
+    assert cli.main(["rbac", "checked_six:app", "-o", "deploy/rbac"]) == 0
+    assert cli.main(["check", "checked_six:app"]) == 0
+    assert "ok       roles" in capsys.readouterr().out
+    more = attrs.evolve(needed, verbs=["get", "delete"])
+    (folder / "rbac-record.yaml").write_text(dump_permissions([more]))
+    assert cli.main(["check", "checked_six:app"]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED   roles\n         the roles in deploy lack delete on secrets: " in said
+    assert "recorded in test_it" in said
+    (folder / "rbac-record.yaml").write_text("{}")
+    assert cli.main(["check", "checked_six:app"]) == 1
+    assert "is no record of permissions" in capsys.readouterr().out
 
 
 def test_without_the_extra_for_tests_schemas_are_skipped(

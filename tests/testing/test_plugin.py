@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -700,3 +701,88 @@ def test_an_existing_cluster_that_nobody_knows_needs_a_host(
         result.stdout.fnmatch_lines(["*set kube_webhook_host in the ini file*"])
         pytester.makeini("[pytest]\nkube_webhook_host = 127.0.0.1\n")
         run(test, *options).assert_outcomes(passed=1)
+
+
+ROLES = """
+    apiVersion: v1
+    kind: ServiceAccount
+    metadata: {name: greeter, namespace: greeters}
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRole
+    metadata: {name: greeter}
+    rules:
+    - {apiGroups: [""], resources: [configmaps], verbs: [list, watch]}
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRoleBinding
+    metadata: {name: greeter}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: greeter}
+    subjects: [{kind: ServiceAccount, name: greeter, namespace: greeters}]
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: Role
+    metadata: {name: greeter, namespace: greeters}
+    rules:
+    - {apiGroups: [""], resources: [secrets], verbs: [create]}
+    ---
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: RoleBinding
+    metadata: {name: greeter, namespace: greeters}
+    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: greeter}
+    subjects: [{kind: ServiceAccount, name: greeter, namespace: greeters}]
+    """
+GREETERS = """
+    import pytest
+    from appsdk_operator import Client, Forbidden, MutableObject, kinds
+
+    ConfigMap, Secret = kinds.core.v1.ConfigMap, kinds.core.v1.Secret
+
+    @pytest.fixture
+    def operator(kube_config):
+        with Client(kube_config) as client:
+            yield client
+
+    def test_it_may_do_what_the_roles_say(operator, kube_client, kube_namespace):
+        kube_client.create(MutableObject.new(ConfigMap, "a", namespace=kube_namespace))
+        assert [each.name for each in operator.list(ConfigMap, namespace=kube_namespace)] == ["a"]
+        operator.create(MutableObject.new(Secret, "a", namespace=kube_namespace))
+
+    def test_it_lacks_a_rule(operator, kube_namespace):
+        with pytest.raises(Forbidden, match="the account needs verb 'patch' on configmaps"):
+            operator.patch(ConfigMap, "a", MergePatch({}), namespace=kube_namespace)
+
+    def test_its_own_namespace_is_no_other(operator, kube_namespace):
+        with pytest.raises(Forbidden):
+            operator.create(MutableObject.new(Secret, "a", namespace="default"))
+    """.replace("import Client, Forbidden", "import Client, Forbidden, MergePatch")
+
+
+@pytest.mark.parametrize("way", ["option", "ini file"])
+def test_the_operator_has_the_shipped_roles_and_lacks_what_a_report_names(
+    run: Run, pytester: pytest.Pytester, way: str
+) -> None:
+    folder = pytester.mkdir("deploy")
+    (folder / "roles.yaml").write_text(textwrap.dedent(ROLES))
+    if way == "ini file":
+        pytester.makeini("[pytest]\nkube_rbac_roles = deploy\n")
+    result = run(GREETERS, *(["--kube-rbac-roles=deploy"] if way == "option" else []))
+    result.assert_outcomes(passed=1, failed=2)
+    said = result.stdout.str()
+    assert "roles in " in said
+    assert "# in the operator's namespaces\nrules:\n- apiGroups:\n  - ''\n  resources:\n" in said
+    assert "  - configmaps\n  verbs:\n  - patch\n" in said
+    assert "# in namespace default\nrules:\n" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kube-rbac-roles=none.yaml"], "*--kube-rbac-roles: *none.yaml*"),
+        (["--kube-rbac-roles=.", "--kube-rbac-record=r.yaml"], "*leave --kube-rbac-roles out*"),
+    ],
+)
+def test_roles_that_cannot_be_used_end_the_run(run: Run, options: list[str], said: str) -> None:
+    result = run(GREETERS, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])

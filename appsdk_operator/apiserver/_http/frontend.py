@@ -115,7 +115,7 @@ class Frontend:
 
     def _log_request(self, request: HttpRequest, status: int) -> None:
         request.is_logged = True
-        facts = request.facts
+        verb, namespace = _verb_and_namespace(request)
         self._faults.log.append(
             LoggedRequest(
                 request.method,
@@ -123,8 +123,8 @@ class Frontend:
                 request.query_string,
                 request.headers.get(hdrs.USER_AGENT, ""),
                 status,
-                verb=facts.verb if facts is not None else "",
-                namespace=facts.namespace if facts is not None else "",
+                verb=verb,
+                namespace=namespace,
                 user=request.user,
                 duration=asyncio.get_running_loop().time() - request.began,
                 fault=", ".join(map(repr, request.rules)),
@@ -282,6 +282,17 @@ class _HttpWire:
         # The chunk was framed once for all watches of the channel, so it bypasses the response.
         transport.write(framed if self._response.chunked else body)
         return transport.get_write_buffer_size()
+
+
+def _verb_and_namespace(request: HttpRequest) -> tuple[str, str]:
+    """The verb and namespace of a request; of one that was refused by what its path says."""
+    if request.facts is not None:
+        return request.facts.verb, request.facts.namespace
+    route = parse_path(request.raw_path)
+    if route is None:
+        return "", ""
+    watches = request.method in ("GET", "HEAD") and request.query.get("watch") in ("1", "true")
+    return verb_of(request.method, route, watch=watches), route.namespace
 
 
 def _facts(

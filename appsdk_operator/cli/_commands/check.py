@@ -25,9 +25,10 @@ def command(target: str) -> int:
     schemas       an API server takes its CRDs; needs the extra 'testing'
     deploy        'manifests' would change nothing in deploy
     crds          'crds' would change nothing in deploy/crds
+    roles         the roles in deploy allow what is declared, and what rbac-record.yaml has
 
-    The last two are skipped where these commands have made nothing. The exit status is 1 if
-    there is a problem, and each problem says what to do.
+    What deploy has nothing of is skipped. The exit status is 1 if there is a problem, and each
+    problem says what to do.
     """
     from appsdk_operator.cli._checks import CHECKS, NotCheckedError
     from appsdk_operator.cli._load import load_app

@@ -14,6 +14,7 @@ import click
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._load import target_argument
 from appsdk_operator.cli._output import Output, output_options
+from appsdk_operator.cli._permissions import in_words
 from appsdk_operator.project import RECORD_FILE, Grants, load_permissions, roles
 
 if TYPE_CHECKING:
@@ -155,10 +156,10 @@ def check(app: App, paths: tuple[str, ...], record: str, strict: bool) -> int:
     unused = grants.unused(recorded)
     needless = grants.unused([*declared, *recorded])
     for each in missing:
-        click.echo(f"missing: {_text(each)}: {'; '.join(each.reasons)}")
+        click.echo(f"missing: {in_words(each)}: {'; '.join(each.reasons)}")
     for each in unused:
         why = _reasons(each, declared)
-        click.echo(f"unused:  {_text(each)}, by {', '.join(each.reasons)}{why}")
+        click.echo(f"unused:  {in_words(each)}, by {', '.join(each.reasons)}{why}")
     if not missing:
         click.echo("the roles allow all that is declared and was recorded")
     return int(bool(missing) or (strict and bool(needless)))
@@ -173,19 +174,6 @@ def _load(record: str) -> tuple[Permission, ...]:
         ) from error
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _text(permission: Permission) -> str:
-    """A permission in words: ``get and list on pods named a in namespace n``."""
-    groups = [group for group in permission.groups if group]
-    what = permission.paths or [".".join([resource, *groups]) for resource in permission.resources]
-    text = f"{' and '.join(permission.verbs)} on {', '.join(what)}"
-    if permission.names:
-        text += f" named {', '.join(permission.names)}"
-    if permission.namespace is not None:
-        place = permission.namespace
-        text += f" in namespace {place}" if place else " in its own namespace"
-    return text
 
 
 def _reasons(permission: Permission, declared: Iterable[Permission]) -> str:

@@ -111,6 +111,16 @@ class Grants:
                 granted += _permissions(bound, roles, None if everywhere else place)
         return cls(permissions=tuple(granted), namespace=namespace)
 
+    @property
+    def is_for_all_namespaces(self) -> bool:
+        """Whether they allow something with objects in all namespaces: a role of the cluster."""
+        return any(
+            is_namespaced(atom)
+            for each in self.permissions
+            if each.namespace is None
+            for atom in atoms(each)
+        )
+
     def missing(
         self, needed: Iterable[Permission], *, namespaces: Sequence[str] = ()
     ) -> tuple[Permission, ...]:

@@ -59,6 +59,7 @@ def _request(event: dict[str, Any]) -> LoggedRequest | None:
         return None
     parts = urlsplit(str(event.get("requestURI", "")))
     began = event.get("requestReceivedTimestamp", "")
+    user = event.get("impersonatedUser") or event.get("user", {})
     return LoggedRequest(
         _METHODS.get(verb, "GET"),
         parts.path,
@@ -67,7 +68,7 @@ def _request(event: dict[str, Any]) -> LoggedRequest | None:
         int(event.get("responseStatus", {}).get("code", 0)),
         verb=verb,
         namespace=str(event.get("objectRef", {}).get("namespace", "")),
-        user=str(event.get("user", {}).get("username", "")),
+        user=str(user.get("username", "")),
         duration=max(0.0, _seconds(event.get("stageTimestamp", "")) - _seconds(began)),
     )
 

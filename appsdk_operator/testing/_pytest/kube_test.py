@@ -26,6 +26,7 @@ from appsdk_operator.testing._pytest.servers import (
 from appsdk_operator.testing._running import running
 
 if TYPE_CHECKING:
+    from appsdk_operator.testing import LoggedRequest
     from appsdk_operator.webhooks import DevelopmentServer
 
 __all__ = ["KubeTest"]
@@ -60,9 +61,24 @@ class KubeTest:
     """The state of one test that uses the plugin's fixtures."""
 
     def __init__(
-        self, server: KubeServer, name: str, *, lines: int, webhook_host: str = ""
+        self,
+        server: KubeServer,
+        name: str,
+        *,
+        lines: int,
+        webhook_host: str = "",
+        on_namespace: Callable[[KubeServer, str], None] | None = None,
     ) -> None:
-        """Begin the test: its requests are those from now on."""
+        """Begin the test: its requests are those from now on.
+
+        Args:
+            server: the server.
+            name: the name of the test.
+            lines: in each section of the report.
+            webhook_host: the name by which an existing cluster reaches this machine.
+            on_namespace: called with the server and the namespace of the test once it is there.
+        """
+        self._on_namespace = on_namespace
         self._webhook_host = webhook_host
         self._webhooks: DevelopmentServer | None = None
         self._server = server
@@ -93,6 +109,8 @@ class KubeTest:
         with self._client() as client:
             client.create(draft)
         self._namespace = name
+        if self._on_namespace is not None:
+            self._on_namespace(self._server, name)
         return name
 
     def _client(self) -> Client:
@@ -106,9 +124,8 @@ class KubeTest:
 
     def _empty_namespace(self, client: Client) -> None:
         """Delete the objects that the test made: a control plane has no namespace controller."""
-        assert self._log is not None
         written: dict[str, None] = {}
-        for request in self._log.since(self._mark):
+        for request in self.requests():
             if request.verb in ("create", "patch") and request.namespace == self._namespace:
                 found = re.match(r"(.*/namespaces/[^/]+/[^/]+)", request.path)
                 if found is not None:
@@ -195,6 +212,10 @@ class KubeTest:
 
     # -- the report --------------------------------------------------------------------------
 
+    def requests(self) -> list[LoggedRequest]:
+        """The requests since the test began; none where the server keeps no log."""
+        return [] if self._log is None else self._log.since(self._mark)
+
     def observe(self) -> None:
         """Take the snapshots of the runnables while they still run."""
         if self._snapshots is None:
@@ -208,7 +229,7 @@ class KubeTest:
         namespace, lines = self._namespace, self._lines
         sections = []
         if self._log is not None:
-            found = [r for r in self._log.since(self._mark) if r.user_agent != USER_AGENT]
+            found = [r for r in self.requests() if r.user_agent != USER_AGENT]
             sections.append(("kube: requests", report.requests(found, namespace, lines)))
         if namespace:
             sections.append(("kube: events", self._events()))

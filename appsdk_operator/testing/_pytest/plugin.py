@@ -7,11 +7,10 @@ fixtures fail with the version to install.
 
 Fixtures: ``kube_server``, ``kube_config``, ``kube_client``, ``kube_kubeconfig``,
 ``kube_namespace``, ``kube_crds``, ``kube_run``, ``kube_manager`` and ``kube_webhooks``. Options:
-``--appsdk-kube``, ``--appsdk-kube-context``, ``--appsdk-kube-rbac`` and
-``--appsdk-kube-rbac-record``, without ``appsdk-`` as well where no other plugin has an option of
-that name; in the ini file ``kube``, ``kube_crds``,
-``kube_contexts``, ``kube_rbac``, ``kube_own_planes``, ``kube_report_lines`` and
-``kube_webhook_host``.
+``--appsdk-kube``, ``--appsdk-kube-context``, ``--appsdk-kube-rbac``, ``--appsdk-kube-rbac-roles``
+and ``--appsdk-kube-rbac-record``, without ``appsdk-`` as well where no other plugin has an option
+of that name; in the ini file ``kube``, ``kube_crds``, ``kube_contexts``, ``kube_rbac``,
+``kube_rbac_roles``, ``kube_own_planes``, ``kube_report_lines`` and ``kube_webhook_host``.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ _OLDEST: Final = (8, 2)
 _IS_TOO_OLD: Final = tuple(map(int, pytest.__version__.split(".")[:2])) < _OLDEST
 _HOOKS: Final = "appsdk_operator_hooks"
 _RECORDER: Final = "appsdk_operator_rbac"
+_ROLES: Final = "appsdk_operator_roles"
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "kube": {
         "choices": ("embedded", "control-plane", "existing"),
@@ -49,6 +49,12 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "kube-rbac": {
         "action": "store_true",
         "help": "let roles and bindings decide who may do what on the embedded server",
+    },
+    "kube-rbac-roles": {
+        "metavar": "PATH",
+        "action": "append",
+        "help": "let the operator, which is who uses kube_config, do what the roles in this YAML "
+        "file or folder allow, and fail tests in which it needs more; may be given several times",
     },
     "kube-rbac-record": {
         "metavar": "FILE",
@@ -67,6 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--appsdk-{name}", dest=_dest(name), **facts)
     parser.addini("kube", "the server when --appsdk-kube is not given: embedded or control-plane")
     parser.addini("kube_rbac", "the same as --appsdk-kube-rbac", "bool", default=False)
+    parser.addini("kube_rbac_roles", "the same as --appsdk-kube-rbac-roles", "paths", default=[])
     parser.addini(
         "kube_crds", "CRDs for the server: YAML files, or folders of them", "paths", default=[]
     )
@@ -109,14 +116,23 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record what the operator asks for, if that is wanted."""
-    path = "" if _IS_TOO_OLD else config.getoption(_dest("kube-rbac-record"))
-    if not path:
+    """Record what the operator asks for, or give it its shipped roles, if that is wanted."""
+    if _IS_TOO_OLD:
         return
-    from appsdk_operator.testing._pytest.rbac import RbacRecorder
+    path = config.getoption(_dest("kube-rbac-record"))
+    if path:  # of all that it needs, whatever roles the ini file names
+        from appsdk_operator.testing._pytest.rbac import RbacRecorder
 
-    recorder = RbacRecorder(config, path)
-    config.pluginmanager.register(recorder, _RECORDER)
+        if config.getoption(_dest("kube-rbac-roles")):
+            raise pytest.UsageError(
+                "--kube-rbac-record records what roles would refuse: leave --kube-rbac-roles out"
+            )
+        config.pluginmanager.register(RbacRecorder(config, path), _RECORDER)
+    elif config.getoption(_dest("kube-rbac-roles")) or config.getini("kube_rbac_roles"):
+        from appsdk_operator.testing._pytest.servers import roles_of
+        from appsdk_operator.testing._pytest.shipped_roles import ShippedRoles
+
+        config.pluginmanager.register(ShippedRoles(config, roles_of(config)), _ROLES)
 
 
 def _is_free(parser: pytest.Parser, option: str) -> bool:
@@ -159,12 +175,13 @@ def _kube_configs(
     request: pytest.FixtureRequest, kube_server: KubeServer
 ) -> Iterator[tuple[ClientConfig, ClientConfig]]:
     """The configurations of the operator and of the test."""
-    recorder = request.config.pluginmanager.get_plugin(_RECORDER)
-    if recorder is None:
+    plugins = request.config.pluginmanager
+    observer = plugins.get_plugin(_RECORDER) or plugins.get_plugin(_ROLES)
+    if observer is None:
         config = kube_server.client_config()
         yield config, config
     else:
-        with recorder.observing(kube_server) as configs:
+        with observer.observing(kube_server) as configs:
             yield configs
 
 
@@ -172,7 +189,8 @@ def _kube_configs(
 def kube_config(_kube_configs: tuple[ClientConfig, ClientConfig]) -> ClientConfig:
     """The configuration of the operator's client: ``app.manager(kube_config)``.
 
-    ``--appsdk-kube-rbac-record`` records what is done with it, and nothing else.
+    ``--appsdk-kube-rbac-record`` records what is done with it, and nothing else; with
+    ``--appsdk-kube-rbac-roles`` it is that of a service account with the shipped roles.
     """
     return _kube_configs[0]
 
@@ -195,7 +213,14 @@ def _kube_test(request: pytest.FixtureRequest, kube_server: KubeServer) -> Itera
 
     lines = int(request.config.getini("kube_report_lines"))
     host = str(request.config.getini("kube_webhook_host"))
-    test = KubeTest(kube_server, str(request.node.name), lines=lines, webhook_host=host)
+    roles = request.config.pluginmanager.get_plugin(_ROLES)
+    test = KubeTest(
+        kube_server,
+        str(request.node.name),
+        lines=lines,
+        webhook_host=host,
+        on_namespace=roles and roles.bind,
+    )
     request.node.stash[hooks.STATE] = test
     manager = request.config.pluginmanager
     if not manager.has_plugin(_HOOKS):

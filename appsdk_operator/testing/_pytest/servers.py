@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "USER_AGENT",
+    "ExistingCluster",
     "KubeServer",
     "RequestLog",
     "connection_facts",
     "install",
     "request_log",
+    "roles_of",
     "server_name",
     "serving",
     "start_control_plane",
@@ -153,8 +155,15 @@ def serving(
         from appsdk_operator.testing import APIServer
 
         rbac = config.getoption("appsdk_kube_rbac") or config.getini("kube_rbac")
+        rbac = bool(rbac or roles_of(config))
         with APIServer(rbac=rbac) as server:
             yield server
+
+
+def roles_of(config: pytest.Config) -> list[str]:
+    """The files and folders with the operator's shipped roles; none: it may do everything."""
+    given = config.getoption("appsdk_kube_rbac_roles") or config.getini("kube_rbac_roles")
+    return [str(each) for each in given]
 
 
 def start_control_plane() -> ControlPlane:
