@@ -23,7 +23,7 @@ from appsdk_operator.project import ManifestOptions, helm_chart, manifests
 from appsdk_operator.project._manifests.memory import memory_limit
 from appsdk_operator.project._manifests.tree import document
 from appsdk_operator.resource import load_yaml
-from appsdk_operator.webhooks import ManagedCertificates, WebhookServerOptions
+from appsdk_operator.webhooks import ManagedCertificates, WebhookServer, WebhookServerOptions
 from tests.project.operators import BUCKET, elected_elsewhere, full, nothing, small
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -262,6 +262,25 @@ def test_an_app_with_managed_certificates_needs_no_cert_manager() -> None:
     certificates.close()
 
 
+def test_an_operator_that_has_to_make_its_certificates_is_told_so() -> None:
+    told = container(full(), certificates="managed")
+    assert told["env"] == [{"name": "APPSDK_WEBHOOK_SERVICE", "value": "bucket-operator-webhooks"}]
+    assert "env" not in container(full())  # cert-manager makes them
+    assert "env" not in container(small(), certificates="managed")  # no webhooks
+    certificates = ManagedCertificates("hooks", "hooks-tls", namespace="buckets")
+    app = full(webhook_server=WebhookServerOptions(certificates=certificates))
+    assert "env" not in container(app)
+    certificates.close()
+
+
+def test_a_webhook_server_that_the_app_makes_is_told_nothing() -> None:
+    assert "--webhook-address=:9443" in container(full())["args"]
+    app = full(webhook_server=lambda: WebhookServer(":9443"))
+    found = container(app, certificates="managed")
+    assert "env" not in found
+    assert not any(each.startswith("--webhook") for each in found["args"])
+
+
 def test_certificates_are_mounted_where_the_app_reads_them() -> None:
     tls = TLSOptions(cert_file="/run/tls/tls.crt", key_file="/run/tls/tls.key")
     app = full(webhook_server=WebhookServerOptions(tls=tls))
@@ -285,7 +304,7 @@ def test_prometheus_speaks_to_the_metrics_server_as_the_app_wants() -> None:
 def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     text = manifests(full(), ManifestOptions(target="buckets:app"))["Dockerfile"]
     build, final = re.split(r"^FROM .*\n", text, flags=re.MULTILINE)[1:]
-    assert "pip install --target /app . 'appsdk-operator[cli]'" in build
+    assert "pip install --no-compile --target /app . 'appsdk-operator[cli]'" in build
     assert "RUN" not in final
     assert "USER 65532:65532" in final
     for name in ("ENTRYPOINT", "CMD"):

@@ -122,7 +122,8 @@ def test_a_chart_makes_the_objects_of_kustomize(
 def test_a_chart_can_be_changed_by_its_values_and_refuses_wrong_ones(
     helm: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    chart = str(write(tmp_path, helm_chart(full(), ManifestOptions())) / "chart")
+    options = ManifestOptions(certificates="managed")
+    chart = str(write(tmp_path, helm_chart(full(), options)) / "chart")
     values = {
         "image": {"repository": "mirror/buckets", "tag": "2", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "mirror"}],
@@ -153,7 +154,8 @@ def test_a_chart_can_be_changed_by_its_values_and_refuses_wrong_ones(
     assert spec["template"]["metadata"]["annotations"] == {"a": "b"}
     assert (container["image"], container["imagePullPolicy"]) == ("mirror/buckets:2", "Always")
     assert container["args"][-2:] == ["--log-level=debug", "-n=red"]
-    assert container["env"] == values["environment"]
+    told = {"name": "APPSDK_WEBHOOK_SERVICE", "value": "bucket-operator-webhooks"}
+    assert container["env"] == [told, {"name": "A", "value": "b"}]
     assert container["resources"]["limits"] == {"memory": "1Gi"}
     assert pod["priorityClassName"] == "high"
     for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity"):
@@ -163,7 +165,9 @@ def test_a_chart_can_be_changed_by_its_values_and_refuses_wrong_ones(
     for name in ("buckets.example.com", "regions.example.com"):
         crd = found["CustomResourceDefinition", "", name]
         assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    certificate = found["Certificate", "other", "bucket-operator-webhooks"]
+    write(tmp_path / "theirs", helm_chart(full(), ManifestOptions()))
+    rendered = helm("template", "r", str(tmp_path / "theirs" / "chart"), "--namespace=other")
+    certificate = by_name(rendered.stdout)["Certificate", "other", "bucket-operator-webhooks"]
     assert "bucket-operator-webhooks.other.svc" in certificate["spec"]["dnsNames"]
     kinds_of = {kind for kind, *_ in found}
     assert not kinds_of & {"NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor"}

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 @click.option(
     "--certificates",
     type=click.Choice(["cert-manager", "managed", "secret"]),
-    help="Where the webhooks' certificate is from: cert-manager; managed: the App's "
-    "ManagedCertificates; secret: a Secret that you fill. Default: managed if the App's options "
-    "have ManagedCertificates, else cert-manager.",
+    help="Where the webhooks' certificate is from: cert-manager; managed: the operator "
+    "makes it; secret: a Secret that you fill. Default: managed if the App's options have "
+    "ManagedCertificates, else cert-manager.",
 )
 @click.option(
     "--monitoring-namespace",

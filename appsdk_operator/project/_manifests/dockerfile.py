@@ -30,9 +30,9 @@ CMD ["run", "{target}"]
 """
 _PACKAGE = """\
 COPY . .
-RUN python -m pip install --target /app . 'appsdk-operator[{extras}]'"""
+RUN python -m pip install --no-compile --target /app . 'appsdk-operator[{extras}]'"""
 _FILE = """\
-RUN python -m pip install --target /app 'appsdk-operator[{extras}]'
+RUN python -m pip install --no-compile --target /app 'appsdk-operator[{extras}]'
 COPY {folder} /app/{folder}"""
 _IGNORED = """\
 **/.git

@@ -88,8 +88,8 @@ class ManifestOptions:
     priority_class: str = attrs.field(default="", validator=_text)
     """The PriorityClass of the pods; default: none."""
     certificates: Literal["", "cert-manager", "managed", "secret"] = ""
-    """Where the webhooks' certificate is from: ``cert-manager``; ``managed``: the App's
-    ManagedCertificates; ``secret``: a Secret that you fill. Default: ``managed`` if the App's
+    """Where the webhooks' certificate is from: ``cert-manager``; ``managed``: the operator
+    makes it; ``secret``: a Secret that you fill. Default: ``managed`` if the App's
     options have ManagedCertificates, else ``cert-manager``."""
     monitoring_namespace: str = attrs.field(default="monitoring", validator=_label)
     """The namespace that may scrape the metrics; default ``monitoring``."""

@@ -59,7 +59,7 @@ class Expression:
 @final
 @attrs.frozen
 class Block:
-    """A mapping or list that Helm inserts."""
+    """A mapping or list that Helm inserts; as an item of a list: the items of a list."""
 
     path: str
     """Where it is in Helm's data: ``.Values.resources``."""
@@ -76,7 +76,7 @@ class Each:
 @final
 @attrs.frozen
 class When:
-    """A value that Helm writes under a condition, with its key."""
+    """A value that Helm writes under a condition, with its key if it has one."""
 
     condition: str
     """An expression of Helm: ``.Values.priorityClassName``."""
@@ -148,6 +148,12 @@ def _items(items: Sequence[Node], indent: int, for_helm: bool) -> Iterator[str]:
             yield from _items([item.value], indent, for_helm)
         elif isinstance(item, Expression):
             yield f"{pad}- {item.text}"
+        elif isinstance(item, When):
+            yield f"{pad}{{{{- if {item.condition} }}}}"
+            yield from _items([item.value], indent, for_helm)
+            yield f"{pad}{{{{- end }}}}"
+        elif isinstance(item, Block):
+            yield f"{pad}{{{{- toYaml {item.path} | nindent {indent} }}}}"
         elif isinstance(item, Each):
             yield f"{pad}{{{{- range {item.path} }}}}"
             yield f"{pad}- {{{{ . | quote }}}}"

@@ -133,6 +133,22 @@ class Deployed:
         return "cert-manager"
 
     @property
+    def has_server_options(self) -> bool:
+        """Whether ``run`` may change the webhook server, which is none of the App's own making."""
+        server = self.app.options.webhook_server
+        return server is None or isinstance(server, WebhookServerOptions)
+
+    @property
+    def makes_certificates(self) -> bool:
+        """Whether ``run`` has to be told to make the certificates, as the App does not."""
+        server = self.app.options.webhook_server or WebhookServerOptions()
+        return (
+            self.certificates == "managed"
+            and isinstance(server, WebhookServerOptions)
+            and server.certificates is None
+        )
+
+    @property
     def certificate_folder(self) -> str:
         """Where the container expects ``tls.crt`` and ``tls.key``."""
         server = self.app.options.webhook_server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from appsdk_operator.app import ENVIRONMENT
 from appsdk_operator.manager import HealthServerOptions
 from appsdk_operator.project._manifests.tree import Commented, Node
 from appsdk_operator.project._manifests.values import PORTS, Deployed, Values
@@ -111,7 +112,7 @@ def _container(deployed: Deployed, values: Values) -> dict[str, Node]:
         "image": values.image,
         "imagePullPolicy": values.pull_policy,
         "args": _arguments(deployed, values),
-        "env": values.environment,
+        "env": _environment(deployed, values),
         "ports": _ports(deployed),
         # Longer than the checks may take, so that the answer names the one that hangs.
         "livenessProbe": _probe(health.liveness_path, health, period=20),
@@ -126,6 +127,16 @@ def _container(deployed: Deployed, values: Values) -> dict[str, Node]:
     }
 
 
+def _environment(deployed: Deployed, values: Values) -> Node:
+    if not deployed.makes_certificates:
+        return values.environment
+    service = Commented(
+        {"name": ENVIRONMENT["webhook_service"], "value": deployed.service},
+        (f"The operator makes the certificates for this Service, in {deployed.secret}.",),
+    )
+    return [service, values.environment]
+
+
 def _arguments(deployed: Deployed, values: Values) -> list[Node]:
     found: list[Node] = [
         "run",
@@ -135,7 +146,7 @@ def _arguments(deployed: Deployed, values: Values) -> list[Node]:
         f"--metrics-address=:{PORTS['metrics']}",
         f"--probe-address=:{PORTS['probes']}",
     ]
-    if deployed.has_webhooks:
+    if deployed.has_webhooks and deployed.has_server_options:
         found.append(f"--webhook-address=:{PORTS['webhooks']}")
     if deployed.is_elected:
         found.append("--leader-election")
