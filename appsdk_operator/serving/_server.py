@@ -157,6 +157,8 @@ class HTTPServer:
         )
         self._lock = threading.Lock()
         self._state: Literal["new", "running", "ended"] = "new"
+        self._ending: StopSignal | None = None
+        """While it runs."""
         # Replaced at each change, so that requests read them without the lock.
         self._routes: dict[str, _Route] = {}
         self._prefixes: tuple[tuple[str, _Route], ...] = ()
@@ -272,11 +274,18 @@ class HTTPServer:
     # -- start and stop ------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        """Close the port. Harmless after a run, and twice.
+
+        A server that runs is stopped as by its stop signal, without waiting for it: the port closes
+        when ``run`` returns.
+        """
         with self._lock:
-            if self._state == "running":
-                raise RuntimeError(f"the {self.name} server runs: set its stop signal")
-            self._state = "ended"
+            ending = self._ending
+            if ending is None:
+                self._state = "ended"
+        if ending is not None:
+            ending.set()
+            return
         self._release()
 
     def run(self, stop: StopSignal, /) -> None:
@@ -295,7 +304,7 @@ class HTTPServer:
                     f"the {self.name} server ran before or was closed: make a new one"
                 )
             self._state = "running"
-        ending = stop.child()
+            ending = self._ending = stop.child()
         own = StopSignal(clock=self._clock) if self._shutdown_delay else ending
         failures: list[Exception] = []
         with contextlib.ExitStack() as exits:
@@ -341,6 +350,7 @@ class HTTPServer:
     def _end(self) -> None:
         with self._lock:
             self._state = "ended"
+            self._ending = None
 
     def _drain(self) -> None:
         self._pool.close_idle()

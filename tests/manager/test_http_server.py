@@ -522,9 +522,8 @@ def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: An
         half.sendall(HALF)
         client.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         assert entered.wait(10)
-        with pytest.raises(RuntimeError, match="set its stop signal"):
-            server.close()
-        served.signal.set()
+        server.close()  # as its stop signal does
+        server.close()
         assert idle.recv(1) == b""
         assert read_all(half).startswith(b"HTTP/1.1 408 ")
         assert stops[0].wait(10)

@@ -151,6 +151,19 @@ def test_an_installation_that_does_not_wait_is_there_at_once(
     assert not list(client.list(VALIDATING))
 
 
+def test_a_line_says_so_if_the_server_does_not_run_yet(
+    client: Client, hooks: WebhookServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    remove_webhooks(client, install_webhooks(client, hooks, timeout=0), timeout=0)
+    assert not caplog.records
+    server = WebhookServer("127.0.0.1:0", certificates=SelfSigned("b.a.svc"))
+    webhook_for(server, CONFIG_MAP).validate(create=lambda _: None).complete()
+    remove_webhooks(client, install_webhooks(client, server, timeout=0), timeout=0)
+    server.close()
+    (said,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "the webhook server has not been started yet: until it runs, writes" in said
+
+
 def test_webhooks_without_a_server_need_its_address() -> None:
     nobody: Any = None
     with pytest.raises(TypeError, match="has no server: give one by server=, or its address"):

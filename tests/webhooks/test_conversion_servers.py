@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import shutil
@@ -12,13 +13,14 @@ import pytest
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import ApiError, Client, ClientConfig
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import running
+from appsdk_operator.testing import install_webhooks, remove_webhooks, running
 from appsdk_operator.webhooks import Webhooks, webhook_for
 from tests.apiserver.kubectl_tools import run_kubectl
 from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, certificates, widget
 
+VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
 needs_kubectl = [
     pytest.mark.programs,
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH"),
@@ -102,6 +104,36 @@ def test_lists_convert_objects_of_all_stored_versions(lane: Lane) -> None:
     assert [one.spec.size for one in paged.items] == [str(size) for size in sizes[:5]]
 
 
+def test_what_cannot_be_converted_for_an_admission_webhook_is_an_internal_error(
+    lane: Lane, widgets: Widgets
+) -> None:
+    rule = {
+        "apiGroups": [widgets.group],
+        "apiVersions": ["v1"],
+        "resources": [widgets.v1.plural],
+        "operations": ["CREATE"],
+    }
+    ca = base64.b64encode(certificates().pem).decode()
+    webhook = {
+        "name": "never.example.com",
+        "rules": [rule],
+        "clientConfig": {"url": "https://127.0.0.1:1/never", "caBundle": ca},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    draft = MutableObject.new(VALIDATING, widgets.group, webhooks=[webhook])
+    installed = install_webhooks(lane.client, [draft], webhook_url="https://127.0.0.1:1")
+    try:
+        with pytest.raises(ApiError) as caught:
+            lane.client.create(widget(widgets.v1alpha1, "bad", {"size": "many"}))
+    finally:
+        remove_webhooks(lane.client, installed, timeout=0)
+    assert caught.value.status == 500
+    assert caught.value.message.startswith(
+        f"Internal error occurred: conversion webhook for {widgets.group}/v1alpha1, Kind=Widget "
+    )
+
+
 def _settle(lane: Lane, widgets: Widgets, version: str) -> None:
     """Wait until the server stores objects in a version."""
     stop = StopSignal()
@@ -160,6 +192,9 @@ def test_the_message_of_a_failure_reaches_the_client(
         f"conversion webhook for {widgets.group}/v1alpha1, Kind=Widget failed: Widget default/bad "
         "from v1alpha1 to v1: spec.size 'many' is no number"
     )
+    refused = [each for each in caplog.records if "is refused" in each.getMessage()]
+    assert [each.levelname for each in refused] == ["WARNING"]
+    assert not refused[0].exc_info
     client.create(widget(widgets.v1, "bad", Spec(666)))
     with pytest.raises(ApiError) as caught:
         client.get(widgets.v1alpha1, "bad", namespace="default")

@@ -19,7 +19,7 @@ from appsdk_operator import Client, ClientConfig, Kind, Manager, kinds
 from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 from appsdk_operator.client import ApiError, Forbidden, NotFound
 from appsdk_operator.resource import MutableObject, Object, Versions, custom_resource_definition
-from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
+from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup, system_clock
 from appsdk_operator.testing import APIServer, ControlPlane, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
@@ -463,3 +463,21 @@ def test_a_killed_operator_is_followed_by_one_that_works(cluster: Cluster, clien
     assert installed(client) == [], said
     with pytest.raises(NotFound):
         client.get(MUTATING, "colors-development")
+
+
+def test_it_ends_soon_when_its_api_server_has_ended_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with APIServer() as server:
+        hooks = DevelopmentServer(server.client_config(), "colors", unsafe_any_cluster=True)
+        add_color(hooks)
+        stop, threads = StopSignal(), ThreadGroup("test")
+        threads.start("hooks", lambda: hooks.run(stop))
+        assert hooks.wait_until_ready(stop, TIMEOUT)
+    began = system_clock.monotonic()
+    stop.set()
+    assert not threads.join(TIMEOUT)
+    assert system_clock.monotonic() - began < 4  # with all of a client's retries it took 12
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "could not be removed" in record.getMessage()
+    assert "Connection refused" in record.getMessage()

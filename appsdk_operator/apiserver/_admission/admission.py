@@ -214,7 +214,10 @@ class WebhookAdmission:
         if invocation.version is reviewed.served or reviewed.is_shared:
             return pair
         there = [obj for obj in pair if obj is not None]
-        converted = await conversion.convert(there, reviewed.served, invocation.version)
+        try:
+            converted = await conversion.convert(there, reviewed.served, invocation.version)
+        except StatusError as error:
+            raise internal_error(error.message) from None
         found = iter(converted)
         return (next(found) if pair[0] else None, next(found) if pair[1] else None)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from appsdk_operator.client import AlreadyExists, Client, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import admissionregistration
-from appsdk_operator.runtime import Clock, system_clock, validation
+from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 from appsdk_operator.webhooks import (
     DevelopmentServer,
@@ -22,6 +22,8 @@ from appsdk_operator.webhooks import (
 )
 
 __all__ = ["install_webhooks", "remove_webhooks"]
+
+_log: Final = get_logger("appsdk_operator.testing")
 
 _KINDS: Final = {
     kind.kind: kind
@@ -51,6 +53,8 @@ def install_webhooks(
     Returns when the API server obeys them, which a real one does some moments later only: config
     maps of a label of their own are created by dry run, for which a webhook is in the
     configurations meanwhile.
+
+    A server that does not run yet may be given; a line of the log says what that means.
 
     Configurations that are made of rules replace those that an earlier call made under the same
     name, also one of a type that there are no rules for any more. A second server of a test whose
@@ -89,6 +93,7 @@ def install_webhooks(
     if server is not None:
         webhook_url = webhook_url or server.url
         webhook_ca = webhook_ca or _authority_of(server)
+        _warn_if_it_does_not_run(server)
     check_webhook_url(webhook_url)
     drafts: list[MutableObject] = []
     if isinstance(webhooks, Iterable):
@@ -157,6 +162,16 @@ def _made_before(client: Client, name: str, drafts: Iterable[MutableObject]) -> 
             with contextlib.suppress(NotFound):
                 found.append(client.get(kind, name))
     return [each for each in found if each.labels.get(_LABEL) == name]
+
+
+def _warn_if_it_does_not_run(server: WebhookServer | DevelopmentServer) -> None:
+    health = server.health()
+    if not health.is_ready:
+        _log.warning(
+            "webhooks are installed, and %s: until it runs, writes that they are asked about wait "
+            "for timeoutSeconds and fail; start it before, with running(…)",
+            health.text,
+        )
 
 
 def _server_of(host: Any, url: str) -> WebhookServer | DevelopmentServer | None:

@@ -37,6 +37,10 @@ _PANICS: Final = Family(
 _MAX_BODY_BYTES: Final = 64 << 20
 
 
+class _FunctionFailedError(ConversionError):
+    """A function failed, and that is logged already."""
+
+
 @final
 class ConversionWebhook:
     """Converts objects between the versions of one or several kinds, for an API server.
@@ -44,8 +48,9 @@ class ConversionWebhook:
     The API server sends the objects of a list at once; they are converted in order, and if one
     cannot be, none is: the message, which the client of the API server sees, names it. What a
     function raises other than :class:`ConversionError` is logged with the request's uid, counted in
-    ``controller_runtime_conversion_webhook_panics_total``, and not shown to anybody. Semantics are
-    controller-runtime's; it sets no limit for bodies, and does not check metadata.
+    ``controller_runtime_conversion_webhook_panics_total``, and not shown to anybody. A
+    :class:`ConversionError` is one line of the log, at WARNING. Semantics are controller-runtime's;
+    it sets no limit for bodies, and does not check metadata.
 
     It is added to a server by its path, ``server.webhooks.add("/convert", webhook)``;
     ``webhook_for(…).convert(versions)`` does so. Thread-safe.
@@ -129,15 +134,17 @@ class ConversionWebhook:
             return 400, str(error).encode("utf-8", "replace")
         try:
             return 200, encode_success(review, self._converted(review))
+        except _FunctionFailedError as error:
+            return 200, encode_failure(review, str(error))
         except ConversionError as error:
-            message = str(error)
-            _log.error(
-                "conversion to %s failed: %s",
+            # A user's mistake as a rule, which the user is told of.
+            _log.warning(
+                "conversion to %s is refused: %s",
                 review.desired_api_version,
-                message,
+                " ".join(str(error).split()),
                 extra={"uid": review.uid},
             )
-            return 200, encode_failure(review, message)
+            return 200, encode_failure(review, str(error))
 
     def _converted(self, review: ConversionReview) -> list[bytes]:
         """The objects in the desired version.
@@ -165,7 +172,7 @@ class ConversionWebhook:
                 target.version,
                 extra={"uid": review.uid},
             )
-            raise ConversionError(
+            raise _FunctionFailedError(
                 f"{_name(obj)} from {obj.kind.version} to {target.version}: internal error "
                 "occurred during conversion"
             ) from error

@@ -302,10 +302,13 @@ class DevelopmentServer:
                 self._remove(installation)
 
     def _remove(self, installation: TemporaryInstallation) -> None:
+        # A server that has ended is no reason for this process not to.
+        config = attrs.evolve(self._config, max_retries=min(self._config.max_retries, 1))
         try:
-            installation.remove()
-            # Until then it is asked, and those who ask wait for an answer.
-            installation.await_end()
+            with Client(config, clock=self._environment.clock) as client:
+                installation.remove(client)
+                # Until then it is asked, and those who ask wait for an answer.
+                installation.await_end()
         except TimeoutError as error:
             _log.warning("%s, and this process does not answer any more", error)
         except ClientError as error:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
-from appsdk_operator.client import ApiError, ClientError, ClientLike, NotFound
+from appsdk_operator.client import ApiError, ClientError, ClientLike, NotFound, TransportError
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
 from appsdk_operator.webhooks._install.configurations import (
@@ -105,13 +105,17 @@ class TemporaryInstallation:
         self._await(self._installed, present=True, stop=stop)
         self._await_storage(converted, stop)
 
-    def remove(self) -> None:
+    def remove(self, client: ClientLike | None = None) -> None:
         """Remove what was installed, as far as it is still this process'.
 
+        Args:
+            client: what to remove it with; default: what it was installed with.
+
         Raises:
-            ClientError: the server refused something, or was not reachable; the rest was tried.
-            TimeoutError: the server still obeys.
+            ApiError: the server refused something; the rest was tried.
+            TransportError: the server is not reachable; no more was tried.
         """
+        self._client = client or self._client
         steps: list[Callable[[], None]] = [
             *(lambda draft=each: self._remove(draft) for each in self._installed),
             *(lambda kind=each: self._restore(kind) for each in self._kinds),
@@ -120,6 +124,9 @@ class TemporaryInstallation:
         for step in steps:
             try:
                 step()
+            except TransportError as error:
+                failures.append(error)
+                break
             except ClientError as error:
                 failures.append(error)
         if failures:
