@@ -288,7 +288,7 @@ class Locked(logging.Handler):
 
 logging.basicConfig(level=logging.INFO, handlers=[Locked()])
 stop = StopSignal()
-with stop_on_signals(stop, print):
+with stop_on_signals(stop, [].append):
     with {lock}:
         signal.raise_signal(signal.SIGTERM)
         {second}
