@@ -53,7 +53,7 @@ NAMES = {
     """,
     "manager": """
         AuthFilter CacheSetup CertificateFiles CertificatePair ClientSetup Cluster Elected Elector
-        ElectorLike EventBroadcaster EventClient EventOptions EventRecorder Fence
+        ElectorLike EventBroadcaster EventClient EventOptions EventRecorder FailureEvents Fence
         FencedClient HTTPFilter HTTPHandler HTTPLimits HTTPRequest HTTPResponse HTTPServer
         HealthCheck HealthChecks HealthServer HealthServerOptions LeaderElection
         LeaderElectionRunnable LeadershipLost LeaseClient Manager ManagerOptions
@@ -84,9 +84,10 @@ NAMES = {
     "runtime": """
         ActivityObserver CallOutcome CallRecord FailureCause RequestRecord present_call
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter
-        LocalHistogram LogFormat LoopThread ManualClock MaxOf Metrics OneProcess PREVIOUS_NAMES
-        QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal TextFormatter
-        ThreadGroup TokenBucket UNNAMED WithMaxWait WorkQueue after_fork check_operator_name
+        LocalHistogram LogFormat LoopThread ManualClock MaxOf Metrics Narrator OneProcess
+        PREVIOUS_NAMES QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal
+        TextFormatter ThreadGroup TokenBucket UNNAMED WithMaxWait WorkQueue after_fork
+        check_operator_name
         check_previous_names check_stop default_metrics failed_function fork_safe get_logger
         is_operator_name random_of settle setup_logging system_clock user_traceback
     """,

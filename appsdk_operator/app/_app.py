@@ -58,6 +58,7 @@ from appsdk_operator.manager import (
     ClientSetup,
     EventOptions,
     EventRecorder,
+    FailureEvents,
     HealthServerOptions,
     LeaderElection,
     Manager,
@@ -124,6 +125,8 @@ class AppOptionsDict(TypedDict, total=False):
     graceful_shutdown_timeout: float | None
     controller_options: ControllerOptions
     events: EventOptions | None
+    failure_events: FailureEvents | bool | None
+    narrate: bool
     metrics: Metrics | None
 
 

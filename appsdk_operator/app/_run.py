@@ -47,6 +47,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "leader_election_namespace": "APPSDK_LEADER_ELECTION_NAMESPACE",
     "log_level": "APPSDK_LOG_LEVEL",
     "log_format": "APPSDK_LOG_FORMAT",
+    "narrate": "APPSDK_NARRATE",
     "metrics_address": "APPSDK_METRICS_ADDRESS",
     "probe_address": "APPSDK_PROBE_ADDRESS",
     "webhook_address": "APPSDK_WEBHOOK_ADDRESS",
@@ -76,15 +77,21 @@ def _namespaces(value: Sequence[str] | str | None) -> tuple[str, ...] | None:
     return None if value is None else validation.checked_texts("namespaces", value)
 
 
-def _flag(value: bool | str | None) -> bool | None:
-    if isinstance(value, str):
-        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        if value.lower() not in known:
-            raise ValueError(f"leader_election={value!r}: use true or false")
-        return known[value.lower()]
-    if value is not None:
-        validation.check_flag("leader_election", value)
-    return value
+def _truth(name: str) -> Callable[[bool | str], bool]:
+    def truth(value: bool | str) -> bool:
+        if isinstance(value, str):
+            known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+            if value.lower() not in known:
+                raise ValueError(f"{name}={value!r}: use true or false")
+            return known[value.lower()]
+        validation.check_flag(name, value)
+        return value
+
+    return truth
+
+
+def _election(value: bool | str | None) -> bool | None:
+    return None if value is None else _truth("leader_election")(value)
 
 
 def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -120,7 +127,7 @@ class RunOptions:
     namespaces: tuple[str, ...] | None = attrs.field(default=None, converter=_namespaces)
     """The namespaces to work in, as names or as a text with commas; empty, or the text ``*``: all.
     None: those of the App."""
-    leader_election: bool | None = attrs.field(default=None, converter=_flag)
+    leader_election: bool | None = attrs.field(default=None, converter=_election)
     """Whether one replica works at a time; None: as the App says."""
     leader_election_namespace: str = attrs.field(default="", validator=_text)
     """The namespace of the Lease; default: as the App says, or that of the pod."""
@@ -133,6 +140,9 @@ class RunOptions:
     )
     """``text``, ``json``, or ``auto`` (default): JSON in a pod, text elsewhere and on a terminal;
     see :func:`~appsdk_operator.runtime.setup_logging`."""
+    narrate: bool = attrs.field(default=False, converter=_truth("narrate"))
+    """Whether to print each call and its writes to standard output; for development. Default:
+    no."""
     metrics_address: str | None = attrs.field(default=None, validator=_text)
     """``host:port`` of the metrics server, such as ``:8080``; ``0``: none. None: as the App
     says."""
@@ -213,6 +223,8 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
         changes["leader_election"] = attrs.evolve(
             election, namespace=options.leader_election_namespace
         )
+    if options.narrate:
+        changes["narrate"] = True
     if options.metrics_address is not None:
         changes["metrics_server"] = attrs.evolve(
             own.metrics_server or MetricsServerOptions(), address=options.metrics_address

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._election.options import LeadershipLost as LeadershipLost
     from appsdk_operator.manager._election.options import elector_config as elector_config
     from appsdk_operator.manager._events.correlator import EventOptions as EventOptions
+    from appsdk_operator.manager._events.failures import FailureEvents as FailureEvents
     from appsdk_operator.manager._events.objects import ObjectReference as ObjectReference
     from appsdk_operator.manager._events.recorder import EventBroadcaster as EventBroadcaster
     from appsdk_operator.manager._events.recorder import EventClient as EventClient
@@ -96,6 +97,7 @@ _MODULES = {
     "manager._events.objects": ("ObjectReference",),
     "manager._events.recorder": ("EventBroadcaster", "EventClient", "EventRecorder"),
     "manager._events.correlator": ("EventOptions",),
+    "manager._events.failures": ("FailureEvents",),
     "manager._election.fence": ("Fence", "FencedClient"),
     "manager._servers.checks": ("HealthCheck", "HealthChecks"),
     "manager._servers.health": ("HealthServer", "HealthServerOptions"),

@@ -51,6 +51,7 @@ from appsdk_operator.runtime._metrics import LocalHistogram as LocalHistogram
 from appsdk_operator.runtime._metrics import Metrics as Metrics
 from appsdk_operator.runtime._metrics import Sample as Sample
 from appsdk_operator.runtime._metrics import default_metrics as default_metrics
+from appsdk_operator.runtime._narration import Narrator as Narrator
 from appsdk_operator.runtime._operator_names import PREVIOUS_NAMES as PREVIOUS_NAMES
 from appsdk_operator.runtime._operator_names import UNNAMED as UNNAMED
 from appsdk_operator.runtime._operator_names import check_operator_name as check_operator_name
@@ -107,6 +108,7 @@ __all__ = [
     "ManualClock",
     "MaxOf",
     "Metrics",
+    "Narrator",
     "OneProcess",
     "QueueItem",
     "QueueState",

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._held_workers import RunningCall
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
 
@@ -177,6 +178,7 @@ class CallRecord:
         "role",
         "seconds",
         "started",
+        "target",
     )
 
     def __init__(
@@ -192,6 +194,7 @@ class CallRecord:
         reasons: Sequence[Any] = (),
         attempt: int = 0,
         started: float = 0.0,
+        target: int = 0,
     ) -> None:
         self.controller: str = controller
         """The controller's name."""
@@ -213,6 +216,8 @@ class CallRecord:
         """0 for the first try, 1 for the first retry, …"""
         self.started: float = started
         """The monotonic time of its start, by the controller's clock."""
+        self.target: int = target
+        """Equal for all calls of one watcher of the controller, whichever callback they are of."""
         self.seconds: float | None = None
         """How long it took; None while it runs."""
         self.outcome: CallOutcome = "running"
@@ -529,6 +534,21 @@ class ActivityLog:
             if record is not None and record.seconds is None:
                 found.append(record)
         return sorted(found, key=lambda record: record.started)
+
+    def running_calls(self) -> list[RunningCall]:
+        """The threads of the calls that run, with the start and the object of each."""
+        found = []
+        for thread, slot in self.slots.copy().items():
+            started = slot.started
+            if slot.trigger is None:
+                continue
+            # The worker may end its call meanwhile.
+            with contextlib.suppress(AttributeError):
+                call = slot.record or self.describe(slot)
+                place = f"{call.namespace}/{call.name}" if call.namespace else call.name
+                about = f"{call.kind.partition('.')[0]} {place}".strip()
+                found.append(RunningCall(thread, started, about))
+        return found
 
     def calls(self) -> list[CallRecord]:
         """The newest recorded calls, at most 200, newest first."""

@@ -12,7 +12,14 @@ from typing import Any, Final, Literal, TextIO, TypeAlias, final
 from appsdk_operator.runtime._logging import JSONFormatter
 from appsdk_operator.runtime._tracebacks import format_user_exception
 
-__all__ = ["LOG_FORMATS", "LogFormat", "TextFormatter", "setup_logging"]
+__all__ = [
+    "LOG_FORMATS",
+    "LogFormat",
+    "TextFormatter",
+    "has_color",
+    "printable",
+    "setup_logging",
+]
 
 LogFormat: TypeAlias = Literal["auto", "text", "json"]
 """How log records are written; see :func:`setup_logging`."""
@@ -61,15 +68,15 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the record; a traceback follows on lines of its own."""
-        text = _printable(record.getMessage())
+        text = printable(record.getMessage())
         about = _object_of(record)
         if about and about not in text:
-            text += self._dim(f"  [{_printable(about)}]")
+            text += self._dim(f"  [{printable(about)}]")
         if not self._color or not _is_of_kit(record.name):
             text = f"{self._dim(record.name + ':')} {text}"
         line = f"{self._dim(self._time(record))} {self._level(record)} {text}"
         if record.exc_info and record.exc_info[1] is not None:
-            line += f"\n{self._dim(_printable(self._exception(record.exc_info), indent=''))}"
+            line += f"\n{self._dim(printable(self._exception(record.exc_info), indent=''))}"
         if record.stack_info:
             line += f"\n{self._dim(record.stack_info)}"
         return line
@@ -96,7 +103,8 @@ class TextFormatter(logging.Formatter):
         return f"{_DIM}{text}{_RESET}" if self._color else text
 
 
-def _printable(text: str, indent: str = "    ") -> str:
+def printable(text: str, indent: str = "    ") -> str:
+    """``text`` without control characters; lines after the first are indented, or left alone."""
     if text.isprintable():
         return text
     return text.translate(_CONTROLS if indent else {**_CONTROLS, 0x0A: "\n"})
@@ -178,7 +186,7 @@ def setup_logging(
     handler.setFormatter(
         JSONFormatter(whole_tracebacks=is_whole)
         if is_json
-        else TextFormatter(color=_has_color(is_terminal, environ), whole_tracebacks=is_whole)
+        else TextFormatter(color=has_color(is_terminal, environ), whole_tracebacks=is_whole)
     )
     for before in list(root.handlers):
         root.removeHandler(before)
@@ -196,7 +204,8 @@ def _level_number(level: str | int) -> int:
     return int(getattr(logging, level.upper()))
 
 
-def _has_color(is_terminal: bool, environ: Mapping[str, str]) -> bool:
+def has_color(is_terminal: bool, environ: Mapping[str, str]) -> bool:
+    """Whether to write in color, as the usual environment variables say."""
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR"):

@@ -497,6 +497,7 @@ class Dispatcher:
             reasons=_reasons_of(trigger),
             attempt=trigger.attempt if isinstance(trigger, ReconcileRequest) else 0,
             started=slot.started,
+            target=id(target),
         )
 
     def _failed(

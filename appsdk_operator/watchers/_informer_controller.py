@@ -14,13 +14,15 @@ from appsdk_operator.cache import (
     Health,
     Overflow,
 )
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     ActivityLog,
     ActivityObserver,
+    CallRecord,
     Clock,
     Environment,
+    HeldWorkers,
     LoopThread,
     Metrics,
     StopSignal,
@@ -383,6 +385,12 @@ class InformerController:
         """The number of its workers, as a tuple with one number; for logs."""
         return (self._workers,)
 
+    def object_of(self, call: CallRecord) -> Object | None:
+        """For Events: the object that a call was for, from a local copy; None without one."""
+        stores = self._bindings.stores(call.kind)
+        found = (store.get(call.name, call.namespace) for _, store in stores)
+        return next((obj for obj in found if obj is not None), None)
+
     @property
     def has_synced(self) -> bool:
         """Whether every watcher was called for each initial object, also where it failed."""
@@ -509,7 +517,7 @@ class InformerController:
             Waiters(self._clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
             if not own.is_set():
                 self._warn_of_unmatched_kinds()
-            own.wait()
+            self._held_workers().watch(own)
         finally:
             own.set()
             with self._lock:
@@ -591,6 +599,16 @@ class InformerController:
             stop = self._stop
         if stop is not None:
             stop.set()
+
+    def _held_workers(self) -> HeldWorkers:
+        return HeldWorkers(
+            self.name,
+            self._workers,
+            self.activity.running_calls,
+            log=_log,
+            remedy="workers=",
+            clock=self._clock,
+        )
 
     def _warn_of_unmatched_kinds(self) -> None:
         """Log kinds without informers, or without watchers: a misspelt kind raises no error."""

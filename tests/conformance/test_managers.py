@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from appsdk_operator.client import JsonPatch
-from appsdk_operator.controllers import Request, controller_for
+from appsdk_operator.controllers import (
+    ControllerOptions,
+    Request,
+    as_reconciler,
+    controller_for,
+)
 from appsdk_operator.manager import CacheSetup, LeaderElection, Manager
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
+from appsdk_operator.watchers import ConstantBackoff, InformerController, SimpleWatcher
 from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World, eventually
 
 LEASE = kinds.coordination.v1.Lease
@@ -130,3 +141,65 @@ def test_a_second_manager_takes_over_when_the_first_has_ended(
     lease = world.client.get(LEASE, "lock", namespace=world.namespace)
     assert (lease.get("spec") or {})["holderIdentity"] == second.manager.identity
     assert not second.end()
+
+
+class Moody:
+    """A callback that fails until it is told not to."""
+
+    def __init__(self) -> None:
+        self.is_well = False
+
+    def make(self, _: Any) -> None:
+        if not self.is_well:
+            raise ConnectionError("the storage does not answer")
+
+    def check(self, obj: Any) -> None:
+        self.make(obj)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+def test_kubectl_describe_tells_of_failures_that_persist_and_that_they_are_over(
+    world: World, run: Callable[..., Run], tmp_path: Path
+) -> None:
+    def add_to(manager: Manager) -> None:
+        controller = InformerController(retry_policy=ConstantBackoff(0.01))
+        controller.add_cache(manager.cache, CONFIG_MAP)
+        controller.add_watcher(SimpleWatcher(add=moody.make), CONFIG_MAP)
+        manager.add(controller)
+        reconcile = as_reconciler(manager.client, CONFIG_MAP, moody.check)
+        builder = controller_for(manager).for_(CONFIG_MAP).named(f"moody-{id(manager)}")
+        builder.complete(reconcile)
+
+    moody = Moody()
+    run(add_to, failure_events=True, name="shop", controller_options=QUICK)
+    world.create(CONFIG_MAP, "a")
+    describe = _describer(world, tmp_path)
+    # One Event of each, with a count of its repetitions.
+    assert eventually(lambda: describe().count("failed 3 times in a row") == 2), describe()
+    text = describe()
+    assert re.search(r"Warning +Failing .* shop +Moody\.make failed 3 times in a row: Conn", text)
+    assert "Recovered" not in text
+    moody.is_well = True
+    assert eventually(lambda: describe().count(" works again, after ") == 2), describe()
+    assert describe().count("Failing") == 2
+
+
+QUICK = ControllerOptions(rate_limiter=lambda: ItemExponential(base=0.01, maximum=0.01))
+
+
+def _describer(world: World, folder: Path) -> Callable[[], str]:
+    config = world.server.config()
+    flags = [f"--server={config.server}", f"--token={config.token}", "-n", world.namespace]
+    if config.ca_data:
+        (folder / "ca").write_bytes(config.ca_data)
+        flags.append(f"--certificate-authority={folder / 'ca'}")
+
+    def describe() -> str:
+        command = ["kubectl", *flags, "describe", "configmap", "a"]
+        environ = {**os.environ, "HOME": str(folder), "KUBECONFIG": ""}
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=30, check=False
+        )
+        return done.stdout + done.stderr
+
+    return describe

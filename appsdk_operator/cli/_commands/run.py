@@ -63,6 +63,12 @@ class NotStartedError(click.ClickException):
     help="Lines of text, or an object of JSON a line; auto: JSON in a pod, text elsewhere.",
 )
 @click.option(
+    "--narrate",
+    is_flag=True,
+    envvar="APPSDK_NARRATE",
+    help="Print each call of a watcher or reconciler, its outcome and its writes as it happens.",
+)
+@click.option(
     "--metrics-address",
     metavar="HOST:PORT",
     envvar="APPSDK_METRICS_ADDRESS",

@@ -17,12 +17,14 @@ from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     ActivityLog,
     ActivityObserver,
+    CallRecord,
     Clock,
     Environment,
+    HeldWorkers,
     LoopThread,
     Metrics,
     StopSignal,
@@ -116,6 +118,7 @@ class Controller(Generic[R]):
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
         self._watched: dict[str, None] = {}
+        self._finders: list[Callable[[str, str], Object | None]] = []
         self._run: ControllerRun[R] | None = None
         self._has_begun = False
         self._begun = threading.Event()
@@ -143,6 +146,11 @@ class Controller(Generic[R]):
     def worker_counts(self) -> tuple[int, ...]:
         """The number of its workers, as a tuple with one number; for logs."""
         return (self._options.max_concurrent_reconciles,)
+
+    def object_of(self, call: CallRecord) -> Object | None:
+        """For Events: the object that a reconcile was for, from a local copy; None without one."""
+        found = (find(call.name, call.namespace) for find in self._finders)
+        return next((obj for obj in found if obj is not None), None)
 
     # Sources.
 
@@ -172,6 +180,9 @@ class Controller(Generic[R]):
             kind = getattr(source, "kind", None)
             if isinstance(kind, Kind):
                 self._watched[kind.qualified_name] = None
+                find = getattr(source, "find", None)
+                if group_kind(kind) == self._kind and callable(find):
+                    self._finders.append(find)
             run = self._run
             if run is None:
                 self._sources.append(start)
@@ -333,7 +344,7 @@ class Controller(Generic[R]):
             if not self._own.is_set() and self._all_synced(run := self._begin()):
                 for number in range(self._options.max_concurrent_reconciles):
                     self._workers.start(f"worker/{number}", functools.partial(self._work, run))
-                self._own.wait()
+                self._held_workers().watch(self._own)
         except Exception as error:
             self._fail(error)
         finally:
@@ -448,6 +459,16 @@ class Controller(Generic[R]):
                 if bug is not None:
                     self._fail(bug)
                     self._own.set()
+
+    def _held_workers(self) -> HeldWorkers:
+        return HeldWorkers(
+            self.name,
+            self._options.max_concurrent_reconciles,
+            self.activity.running_calls,
+            log=_log,
+            remedy="max_concurrent_reconciles",
+            clock=self._clock,
+        )
 
     def _thread_failed(self, error: Exception) -> None:
         """End the run after one of its threads failed; :meth:`run` then raises ``error``."""

@@ -24,7 +24,7 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource,
 )
 from appsdk_operator.controllers._sources.event_feed import EventFeed
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, present_clock
 from appsdk_operator.runtime.validation import check_flag
 
@@ -202,6 +202,11 @@ class KindSource(Generic[R]):
         except NotCachedError:
             return []
 
+    def find(self, name: str, namespace: str) -> Object | None:
+        """For logs and Events: the object of that name in the local copy, if it is there."""
+        found = (informer.store.get(name, namespace) for informer in self._informers())
+        return next((obj for obj in found if obj is not None), None)
+
     def __str__(self) -> str:
         return str(self.kind)
 
@@ -297,6 +302,16 @@ class InformerSource(Generic[R]):
         if self._registration is not None:
             self._registration.remove()
         return running
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its informer."""
+        return self._informer.kind
+
+    def find(self, name: str, namespace: str) -> Object | None:
+        """For logs and Events: the object of that name in the local copy, if it is there."""
+        found = (informer.store.get(name, namespace) for informer in [self._informer])
+        return next((obj for obj in found if obj is not None), None)
 
     def __str__(self) -> str:
         return str(self._informer.kind)

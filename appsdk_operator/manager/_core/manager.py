@@ -18,12 +18,14 @@ from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster, check_server
 from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
+from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._core.options import ManagerOptions, ManagerOptionsDict, check_names
 from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, as_runnable, placements
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.manager._election.fence import FencedClient
 from appsdk_operator.manager._election.options import elector_config
+from appsdk_operator.manager._events.failures import FailureEventObserver
 from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
 from appsdk_operator.manager._lazy_value import LazyValue
 from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
@@ -37,6 +39,7 @@ from appsdk_operator.runtime import (
     Environment,
     Family,
     Metrics,
+    Narrator,
     ObservedParts,
     Sample,
     StopSignal,
@@ -252,6 +255,8 @@ class Manager:
         if callable(belong_to):
             belong_to(self, self._options.name, self._options.previous_names)
         self._prepare(runnable)
+        if self._is_running:
+            self._tell_failures_of(runnable)
         self._lifecycle.groups.add(runnable)
         self._observed.join(runnable)
         if isinstance(runnable, Cluster):
@@ -458,6 +463,7 @@ class Manager:
                     draft,
                 )
         self._say_that_it_starts()
+        self._observe_for_options()
         try:
             with owned_by(self):
                 if handle_signals:
@@ -533,6 +539,32 @@ class Manager:
             server=config.server if isinstance(config, ClientConfig) else "",
             namespaces=() if cache is None else tuple(cache.namespaces),
         )
+
+    def _observe_for_options(self) -> None:
+        """Begin the narration and the Events of failures, where those were asked for."""
+        if self._options.narrate:
+            self.observe_activity(Narrator())
+        if self._options.failure_events is not None:
+            for runnable in self._lifecycle.groups.members:
+                self._tell_failures_of(runnable)
+
+    def _tell_failures_of(self, runnable: object) -> None:
+        options = self._options.failure_events
+        if options is None:
+            return
+        parts = runnable.controllers if isinstance(runnable, Operator) else (runnable,)
+        for part in parts:
+            find = getattr(part, "object_of", None)
+            observe = getattr(part, "observe_activity", None)
+            if callable(find) and callable(observe):
+                observe(
+                    FailureEventObserver(
+                        options, find=find, recorder=self._own_recorder, clock=self.clock
+                    )
+                )
+
+    def _own_recorder(self) -> EventRecorder:
+        return self.event_recorder(self._options.name or "operator")
 
     def _note_signal(self, name: str) -> None:
         self._lifecycle.stop_reason = name

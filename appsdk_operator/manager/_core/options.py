@@ -16,6 +16,7 @@ from appsdk_operator.manager._core.lifecycle import ElectorLike
 from appsdk_operator.manager._core.runnable import Runnable
 from appsdk_operator.manager._election.options import LeaderElection
 from appsdk_operator.manager._events.correlator import EventOptions
+from appsdk_operator.manager._events.failures import FailureEvents, failure_events_of
 from appsdk_operator.manager._servers.health import HealthServerOptions
 from appsdk_operator.manager._servers.metrics import MetricsServerOptions
 from appsdk_operator.manager._servers.profile import ProfileServerOptions
@@ -144,6 +145,12 @@ class ManagerOptions:
         default=None, validator=_check_type(EventOptions, hint="EventOptions(…)")
     )
     """Options of the event recorders."""
+    failure_events: FailureEvents | None = attrs.field(default=None, converter=failure_events_of)
+    """Which failures of reconcilers and watchers become Events on their object, for ``kubectl
+    describe``; True: three in a row. Default: none."""
+    narrate: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
+    """Whether to print each call and its writes to standard output, as a
+    :class:`~appsdk_operator.runtime.Narrator` does; for development. Default: no."""
 
     clock: Clock = system_clock
     """The clock of the manager and of everything that it runs."""
@@ -211,6 +218,8 @@ class ManagerOptionsDict(TypedDict, total=False):
     graceful_shutdown_timeout: float | None
     controller_options: ControllerOptions
     events: EventOptions | None
+    failure_events: FailureEvents | bool | None
+    narrate: bool
     clock: Clock
     metrics: Metrics | None
     rng: random.Random | None

@@ -1,0 +1,177 @@
+"""Failures that persist as Events on their object, so that ``kubectl describe`` tells of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, final
+
+import attrs
+
+from appsdk_operator.manager._events.recorder import EventRecorder
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import (
+    CallRecord,
+    Clock,
+    FailureCause,
+    RequestRecord,
+    duration_text,
+    get_logger,
+)
+
+__all__ = ["FailureEventObserver", "FailureEvents", "failure_events_of"]
+
+_log: Final = get_logger("appsdk_operator.manager")
+
+_FAILING: Final = "Failing"
+_RECOVERED: Final = "Recovered"
+_MOST_FAILING: Final = 10_000
+"""Failing objects that are remembered, for each controller."""
+_ASKED_FOR: Final = frozenset({"RetryAfter", "NotSyncedError"})
+"""Errors that say "later", and are no failures."""
+_LONGEST_WORD: Final = 100
+_LONGEST_NOTE: Final = 800
+
+
+def _check_after(_: object, __: object, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"after={value!r}: use a whole number of failures, at least 1")
+
+
+@attrs.frozen(kw_only=True)
+class FailureEvents:
+    """Which failures of reconcilers and watchers become Events on their object.
+
+    >>> FailureEvents().after
+    3
+    """
+
+    after: int = attrs.field(default=3, validator=_check_after)
+    """How often a callback has to fail in a row for one object; default 3. A failure that is not
+    tried again counts at once. Failures that go on are one Event with a count for each cause."""
+    error_text: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
+    """Whether the Event has the error's text; default: yes. Everybody who may read the object's
+    Events reads it: turn it off if errors may have secrets. Their types are there in any case."""
+
+
+def failure_events_of(value: FailureEvents | bool | None) -> FailureEvents | None:
+    """The options for what was given: True for the defaults, False or None for none.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if value is None or value is False:
+        return None
+    if value is True:
+        return FailureEvents()
+    if not isinstance(value, FailureEvents):
+        raise TypeError(f"failure_events={value!r}: give True, or FailureEvents(after=…)")
+    return value
+
+
+@attrs.define
+class _Failing:
+    """The failures in a row of one callback for one object."""
+
+    since: float
+    count: int = 0
+    is_told: bool = False
+
+
+@final
+class FailureEventObserver:
+    """Records an Event about an object whose calls keep failing, and one when they succeed again.
+
+    An observer of one controller's activity. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        options: FailureEvents,
+        *,
+        find: Callable[[CallRecord], Object | None],
+        recorder: Callable[[], EventRecorder],
+        clock: Clock,
+    ) -> None:
+        """An observer.
+
+        Args:
+            options: which failures are told.
+            find: returns the object of a call, from a local copy; None if it is gone.
+            recorder: returns the recorder.
+            clock: tells how long failures have lasted.
+        """
+        self._options = options
+        self._find = find
+        self._recorder = recorder
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failing: OrderedDict[Hashable, _Failing] = OrderedDict()
+
+    def call_began(self, call: CallRecord) -> None:
+        """Nothing: what counts is how it ends."""
+
+    def request_began(self, request: RequestRecord) -> None:
+        """Nothing."""
+
+    def request_ended(self, request: RequestRecord) -> None:
+        """Nothing."""
+
+    def call_ended(self, call: CallRecord) -> None:
+        """Count a failure, or end those before."""
+        cause = call.cause
+        if cause is None:
+            if self._failing:
+                self._succeeded(call)
+            return
+        if cause.type in _ASKED_FOR:
+            return
+        now = self._clock.monotonic()
+        with self._lock:
+            failing = self._failing.pop(_key(call), None) or _Failing(now)
+            self._failing[_key(call)] = failing
+            if len(self._failing) > _MOST_FAILING:
+                self._failing.popitem(last=False)
+            failing.count += 1
+            is_final = call.outcome in ("given up", "terminal", "fatal")
+            if failing.count < self._options.after and not is_final:
+                return
+            failing.is_told = True
+        what = self._text(call, cause, failing.count)
+        self._record(call, "Warning", _FAILING, f"{call.callback}/{cause.type}", what)
+
+    def _succeeded(self, call: CallRecord) -> None:
+        with self._lock:
+            failing = self._failing.pop(_key(call), None)
+        if failing is None or not failing.is_told:
+            return
+        lasted = duration_text(self._clock.monotonic() - failing.since)
+        times = "1 failure" if failing.count == 1 else f"{failing.count} failures"
+        text = f"{call.callback} works again, after {times} in {lasted}"
+        self._record(call, "Normal", _RECOVERED, call.callback, text)
+
+    def _text(self, call: CallRecord, cause: FailureCause, count: int) -> str:
+        error = f"{cause.type}: {cause.text}" if self._options.error_text else cause.type
+        if len(error) > _LONGEST_NOTE:
+            error = f"{error[:_LONGEST_NOTE]}…"
+        times = "once" if count == 1 else f"{count} times in a row"
+        then = {
+            "given up": "not tried again before the object changes or is resynced",
+            "terminal": "not tried again before the object changes",
+            "fatal": "the operator stops",
+        }.get(call.outcome, "tried again with growing delays")
+        return f"{call.callback} failed {times}: {error}; {then}"
+
+    def _record(self, call: CallRecord, type_: Any, reason: str, action: str, note: str) -> None:
+        try:
+            obj = self._find(call)
+            if obj is not None:
+                word = "".join(action.split())[-_LONGEST_WORD:]
+                self._recorder().event(obj, type_, reason, word, note)
+        except Exception as error:
+            _log.warning("no Event tells of %s: %s", note, error)
+
+
+def _key(call: CallRecord) -> Hashable:
+    return call.target, call.kind, call.namespace, call.name
