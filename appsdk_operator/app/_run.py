@@ -77,21 +77,22 @@ def _namespaces(value: Sequence[str] | str | None) -> tuple[str, ...] | None:
     return None if value is None else validation.checked_texts("namespaces", value)
 
 
-def _truth(name: str) -> Callable[[bool | str], bool]:
-    def truth(value: bool | str) -> bool:
-        if isinstance(value, str):
-            known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-            if value.lower() not in known:
-                raise ValueError(f"{name}={value!r}: use true or false")
-            return known[value.lower()]
-        validation.check_flag(name, value)
-        return value
-
-    return truth
+def _truth(name: str, value: bool | str) -> bool:
+    if isinstance(value, str):
+        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.lower() not in known:
+            raise ValueError(f"{name}={value!r}: use true or false")
+        return known[value.lower()]
+    validation.check_flag(name, value)
+    return value
 
 
 def _election(value: bool | str | None) -> bool | None:
-    return None if value is None else _truth("leader_election")(value)
+    return None if value is None else _truth("leader_election", value)
+
+
+def _narrate(value: bool | str) -> bool:
+    return _truth("narrate", value)
 
 
 def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -140,7 +141,7 @@ class RunOptions:
     )
     """``text``, ``json``, or ``auto`` (default): JSON in a pod, text elsewhere and on a terminal;
     see :func:`~appsdk_operator.runtime.setup_logging`."""
-    narrate: bool = attrs.field(default=False, converter=_truth("narrate"))
+    narrate: bool = attrs.field(default=False, converter=_narrate)
     """Whether to print each call and its writes to standard output; for development. Default:
     no."""
     metrics_address: str | None = attrs.field(default=None, validator=_text)

@@ -63,7 +63,7 @@ class Narrator:
             (
                 _time(),
                 call.callback,
-                call.action or "; ".join(map(str, call.reasons)) or "-",
+                _why(call, f"{kind} {about} "),
                 f"{kind} {about}".strip(),
                 "" if call.seconds is None else duration_text(call.seconds),
                 _outcome(call),
@@ -122,6 +122,14 @@ def _paint(text: str, color: str, is_colored: bool) -> str:
 def _time() -> str:
     when = dt.datetime.fromtimestamp(system_clock.time(), dt.UTC).astimezone()
     return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}"
+
+
+def _why(call: CallRecord, about: str) -> str:
+    """Why it is called, without the object, which has a column of its own."""
+    if call.attempt:
+        return f"retry {call.attempt}{call.action and f' of {call.action}'}"
+    why = call.action or "; ".join(str(reason).removeprefix(about) for reason in call.reasons)
+    return f"{why[: _WIDEST[2] - 1]}…" if len(why) > _WIDEST[2] else why or "-"
 
 
 def _kind_of(call: CallRecord) -> str:

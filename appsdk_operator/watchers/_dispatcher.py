@@ -488,7 +488,7 @@ class Dispatcher:
         action, obj = trigger.action, trigger.object
         return CallRecord(
             controller=self._name,
-            callback=name_of(target.handler, action),
+            callback=name_of(target.handler, action, obj),
             role=target.role.value,
             kind=target.kind,
             namespace=obj.namespace,

@@ -189,11 +189,20 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         """
         self._finalizer_lifecycle.on_delete(obj, self._notify)
 
-    def callback(self, method: str) -> Callable[..., Any] | None:
-        """For logs: the callback for ``add``, ``update`` or ``delete``, or another one without."""
+    def callback(self, method: str, obj: Object | None = None) -> Callable[..., Any] | None:
+        """For logs: the callback for ``add``, ``update`` or ``delete`` of ``obj``, or another one.
+
+        The finalizer shows that an object was handled, and an object that is being deleted leads to
+        ``delete``, whatever the event.
+        """
         found = {"add": self._add, "update": self._update, "delete": self._delete}
-        others = (self._add, self._sync, self._update, self._delete)
-        return found[method] or next((each for each in others if each is not None), None)
+        callback = found[method]
+        if obj is not None and obj.is_deleting:
+            callback = self._delete
+        elif obj is not None and method == "add" and self.finalizer in obj.finalizers:
+            callback = self._sync
+        others = (callback, self._add, self._sync, self._update, self._delete)
+        return next((each for each in others if each is not None), None)
 
     def _notify(
         self,

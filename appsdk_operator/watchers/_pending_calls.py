@@ -32,7 +32,7 @@ class WatcherCall:
     @property
     def callback(self) -> str:
         """The name of the called function."""
-        return name_of(self.watcher, self.action)
+        return name_of(self.watcher, self.action, self.object)
 
     def __str__(self) -> str:
         return f"{self.callback}: {self.action.value} of {self.object!r}, attempt {self.attempt}"
@@ -144,7 +144,7 @@ class PendingCall:
         """The call for a debug page, as JSON values."""
         obj = self.latest
         return {
-            "watcher": name_of(self.target.handler, self.action),
+            "watcher": name_of(self.target.handler, self.action, obj),
             "object": f"{obj.namespace}/{obj.name}",
             "action": self.action.value,
             "why": self.reason.value,

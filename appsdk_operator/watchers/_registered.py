@@ -212,19 +212,25 @@ class RegisteredTarget:
 _METHODS = {_CREATE: "add", _DELETE: "delete"}
 
 
-def name_of(handler: object, action: ResourceAction) -> str:
-    """The name of the user's function behind ``handler`` for ``action``, as far as it is known."""
+def name_of(handler: object, action: ResourceAction, obj: Object | None = None) -> str:
+    """The name of the user's function behind ``handler``, as far as it is known.
+
+    Args:
+        handler: the watcher or reconciler.
+        action: what it is called for.
+        obj: the object, which decides between the callbacks of some watchers.
+    """
     method = _METHODS.get(action, "update")
     function: object = None
     if isinstance(handler, SimpleWatcher):
         function = getattr(handler, f"_{method}")
     elif isinstance(handler, OpinionatedWatcher):
-        function = handler.callback(method)
+        function = handler.callback(method, obj)
     elif isinstance(handler, SimpleReconciler):
         function = handler.function
     elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
         if not inspect.isroutine(handler.reconciler):
-            return name_of(handler.reconciler, action)
+            return name_of(handler.reconciler, action, obj)
         function = handler.reconciler
     if function is not None:
         return callback_name(function)

@@ -14,12 +14,14 @@ import pytest
 import tenacity
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.resource import Kind
+from appsdk_operator.client import Forbidden, NotFound
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
     InformerController,
     KeyReconciler,
+    OpinionatedWatcher,
     SimpleReconciler,
     SimpleWatcher,
     TenacityRetry,
@@ -648,6 +650,67 @@ def test_what_has_no_frame_of_its_own_is_named_all_the_same(make_rig, widget, ca
     record, functions, _ = said_of(rig, widget, caplog, **make())
     assert record.getMessage().startswith(f"{name} failed on CREATE of Widget ")
     assert functions, "all of it was in the kit"
+
+
+class Refusing:
+    """A client that may write nothing."""
+
+    def get(self, *_, **__):
+        raise NotFound("gone", status=404)
+
+    def patch(self, *_, **__):
+        raise Forbidden("patch is not allowed", status=403)
+
+
+def on_gone(_):
+    """A callback for deletions."""
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"add": on_widget, "delete": on_gone}, "on_widget"),
+        ({"delete": on_gone}, "on_gone"),
+        ({"add": Widgets().add}, "Widgets.add"),
+        ({}, "OpinionatedWatcher"),
+    ],
+)
+def test_a_finalizer_that_cannot_be_written_is_a_failure_of_the_users_callback(
+    make_rig, widget, caplog, given, name
+):
+    rig = make_rig(name="ctrl", error_handler=None)
+    rig.controller.add_watcher(OpinionatedWatcher(WIDGET, Refusing(), **given), WIDGET)
+    rig.informer.add(widget("x"))
+    rig.work()
+    (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert record.getMessage().startswith(f"{name} failed on CREATE of Widget default/x: Finalizer")
+    assert "patch is not allowed" in record.getMessage()
+    assert record.exc_info is None, "frames of the kit alone would tell nothing more"
+
+
+@pytest.mark.parametrize(
+    ("action", "metadata", "name"),
+    [
+        (ResourceAction.CREATE, {}, "add"),
+        (ResourceAction.CREATE, {"finalizers": ["example.com/f"]}, "sync"),
+        (ResourceAction.UPDATE, {}, "update"),
+        (ResourceAction.UPDATE, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "delete"),
+        (ResourceAction.DELETE, {}, "delete"),
+    ],
+)
+def test_a_call_has_the_name_of_the_callback_that_the_object_leads_to(action, metadata, name):
+    def add(obj): ...
+    def sync(obj): ...
+    def update(old, new): ...
+    def delete(obj): ...
+
+    callbacks = {"add": add, "sync": sync, "update": update, "delete": delete}
+    watcher = OpinionatedWatcher(
+        WIDGET, Refusing(), finalizer=lambda _: "example.com/f", **callbacks
+    )
+    obj = Object.from_dict(WIDGET, {"metadata": {"name": "x", **metadata}})
+    call = WatcherCall(str(WIDGET), watcher, action, obj, 0)
+    assert call.callback.rpartition(".")[2] == name
 
 
 def test_a_flood_of_failures_is_counted(make_rig, widget, caplog):

@@ -1,0 +1,30 @@
+"""A reconcile that holds the only worker of its controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controllers.test_controller_races import PATIENCE, Gate, Rig
+
+
+def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    gate = Gate()
+    rig.script.during = gate
+    rig.tap.requests = ("a",)
+    rig.controller.watch(rig.tap)
+    rig.start()
+    assert gate.entered.wait(PATIENCE)
+    held = rig.controller._held_workers()
+    (call,) = rig.controller.activity.running_calls()
+    held.look(call.started + 59.0)
+    assert not caplog.records
+    held.look(call.started + 61.0)
+    rig.stop_signal.set()
+    gate.open.set()
+    assert rig.join() == []
+    (record,) = caplog.records
+    assert f"the only worker of controller {rig.controller.name} for 61 s, for a" in record.message
+    assert ".py:" in record.message.partition(" holds ")[0]
