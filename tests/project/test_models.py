@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import (
@@ -398,6 +398,7 @@ def ruff(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.programs
 @settings(max_examples=8, deadline=None)
+@example(doc="", value="00000000\x1f\x1f\x1f⺀⼀", name="", style="attrs")
 @given(EVIL, EVIL, EVIL, st.sampled_from(STYLES))
 def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) -> None:
     schema = {

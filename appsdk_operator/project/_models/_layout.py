@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = [
     "Ref",
     "Text",
     "broken",
+    "columns",
     "docstring",
     "flat",
     "literal",
@@ -116,9 +118,24 @@ def written(before: str, node: Node, after: str = "", *, indent: int = 0) -> str
     """
     line = before + flat(node) + after
     # A subscript with one item can be over several lines only if the item is.
-    if len(line) <= WIDTH or not _can_break(node):
+    if columns(line) <= WIDTH or not _can_break(node):
         return line
     return broken(before, node, after, indent=indent)
+
+
+def columns(text: str) -> int:
+    """How wide a text is, as ruff counts: a letter of East Asia takes two columns."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of(letter) for letter in text)
+
+
+def _columns_of(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in {"Mn", "Me", "Cf"}:
+        return 0
+    if "\u1160" <= letter <= "\u11ff":  # parts of a Korean syllable after its first
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1
 
 
 def broken(before: str, node: Node, after: str = "", *, indent: int = 0) -> str:
@@ -153,7 +170,7 @@ def _broken(node: Node, indent: int) -> str:
     lines = []
     for before, item in node.items:
         line = before + flat(item) + comma
-        if (_is_single(node) or len(line) + inner > WIDTH) and _can_break(item):
+        if (_is_single(node) or columns(line) + inner > WIDTH) and _can_break(item):
             line = before + _broken(item, inner) + comma
         lines.append(f"{' ' * inner}{line}\n")
     return f"{flat(node.head)}{node.brackets[0]}\n{''.join(lines)}{' ' * indent}{node.brackets[1]}"
@@ -232,8 +249,11 @@ def _wrapped(line: str, width: int) -> list[str]:
     """A line in lines of at most ``width``; those that fit stay as they are."""
     found = []
     margin = line[: len(line) - len(line.lstrip(" "))]
-    while len(_escaped_doc(line)) > width:
-        at = line.rfind(" ", len(margin) + 1, width + 1)
+    while columns(_escaped_doc(line)) > width:
+        fitting = width + 1
+        while columns(line[: fitting - 1]) > width:
+            fitting -= 1
+        at = line.rfind(" ", len(margin) + 1, fitting)
         if at < 0:
             at = line.find(" ", len(margin) + 1)
         head, rest = line[:at].rstrip(), line[at:].lstrip(" ")

@@ -15,6 +15,7 @@ from appsdk_operator.project._models._layout import (
     OrNone,
     Text,
     broken,
+    columns,
     docstring,
     flat,
     names_in,
@@ -166,7 +167,7 @@ def module_text(
 def _exempted(text: str) -> str:
     """The text, with a line for linters where foreign texts break rules of style."""
     rules = []
-    if any(len(line) > WIDTH for line in text.splitlines()):
+    if any(columns(line) > WIDTH for line in text.splitlines()):
         rules.append("E501")
     if _AMBIGUOUS & set(text):
         rules += ["RUF001", "RUF002"]
@@ -195,7 +196,7 @@ def _imports(needed: Iterable[tuple[str, str]]) -> str:
                 flat = f"from {module} import {', '.join(names)}"
                 lines.append(
                     f"{flat}\n"
-                    if len(flat) <= WIDTH
+                    if columns(flat) <= WIDTH
                     else written(f"from {module} import ", group) + "\n"
                 )
         if lines:
@@ -247,26 +248,28 @@ def _field_text(field: Field, style: str) -> tuple[str, list[Node]]:
 def _with_default(before: str, kind: Node, default: Node) -> str:
     """A field with its default; the type is broken first if a line is not enough."""
     value = flat(default)
-    if len(before) + len(flat(kind)) + len(value) + 3 <= WIDTH:
+    if columns(f"{before}{flat(kind)} = {value}") <= WIDTH:
         return f"{before}{flat(kind)} = {value}"
     text = written(before, kind, " = ", indent=4)
     last = text.rpartition("\n")[2]
-    if len(last) + len(value) <= WIDTH:
+    if columns(last + value) <= WIDTH:
         return text + value
     line = f"{before}{flat(kind)} = ("
-    if text == line.removesuffix("(") and len(line) <= WIDTH:
+    if text == line.removesuffix("(") and columns(line) <= WIDTH:
         open_call = broken(text, default, indent=4)
-        if "\n" in open_call and open_call.index("\n") <= WIDTH:
+        if "\n" in open_call and columns(open_call.partition("\n")[0]) <= WIDTH:
             return open_call
         return f"{line}\n{written(' ' * 8, default, indent=8)}\n    )"
     if isinstance(kind, OrNone) and value == "None":
         inside = (
-            flat(kind) if len(flat(kind)) + 8 <= WIDTH else f"{flat(kind.inner)}\n        | None"
+            flat(kind)
+            if columns(flat(kind)) + 8 <= WIDTH
+            else f"{flat(kind.inner)}\n        | None"
         )
         return text if "\n" in text else f"{before}(\n        {inside}\n    ) = None"
     text = written(before, kind, f" = {value}", indent=4)
     last = text.rpartition("\n")[2]
-    return text if len(last) <= WIDTH else broken(text.removesuffix(value), default, indent=4)
+    return text if columns(last) <= WIDTH else broken(text.removesuffix(value), default, indent=4)
 
 
 def _with_name(kind: Node, wire: str) -> Node:
