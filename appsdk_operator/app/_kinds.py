@@ -10,6 +10,8 @@ from appsdk_operator.resource import Kind, MutableObject, Versions, custom_resou
 
 __all__ = ["conversions", "crds_of", "owned_kinds"]
 
+_OF_ONE_VERSION: Final = ("printer_columns", "schema", "selectable_fields", "scale")
+"""Options about fields, which other versions need not have: they are for the kind's version."""
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
@@ -54,7 +56,12 @@ def _owned(
         return explicit or Owned(kind=kinds[0])
     hub = explicit.hub if explicit is not None else max(kinds, key=_newest)
     versions = _versions(hub, [kind for kind in kinds if kind != hub], converters)
-    return Owned(kind=versions, options={} if explicit is None else explicit.options)
+    given = {} if explicit is None else explicit.options
+    options = {
+        name: {hub.version: value} if name in _OF_ONE_VERSION else value
+        for name, value in given.items()
+    }
+    return Owned(kind=versions, options=options)
 
 
 def _versions(

@@ -11,7 +11,14 @@ from appsdk_operator import kinds
 from appsdk_operator.app import App
 from appsdk_operator.controllers import Request, Result
 from appsdk_operator.manager import LeaderElection
-from appsdk_operator.resource import Kind, MutableObject, Object, Rule, Versions
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Object,
+    PrinterColumn,
+    Rule,
+    Versions,
+)
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.watchers import SimpleWatcher
 
@@ -30,6 +37,9 @@ CONFIG_MAP = kinds.core.v1.ConfigMap
 
 
 def nothing(obj: Object[Any, Any]) -> None: ...
+
+
+def copied(old: Object[Any, Any], new: MutableObject[Any, Any]) -> None: ...
 
 
 def test_a_declared_function_stays_the_function() -> None:
@@ -174,6 +184,24 @@ def test_converters_make_versions_with_the_newest_as_hub() -> None:
     [crd] = app.crds(url="https://127.0.0.1:9443")
     assert crd["spec"]["conversion"]["strategy"] == "Webhook"
     assert [path for path, _ in app.webhooks.conversions] == ["/convert"]
+
+
+def test_options_of_a_kind_are_those_of_its_version_where_another_one_is_converted() -> None:
+    app = App("bucket-operator")
+    app.own(
+        BUCKET,
+        short_names=["bu"],
+        printer_columns=[PrinterColumn("Size", ".spec.size")],
+        selectable_fields=[".spec.note"],
+    )
+    app.convert(OLD, BUCKET)(copied)
+    app.convert(BUCKET, OLD)(copied)
+    [crd] = app.crds(url="https://127.0.0.1:9443")
+    new, old = crd["spec"]["versions"]
+    assert crd["spec"]["names"]["shortNames"] == ["bu"]
+    assert [column["name"] for column in new["additionalPrinterColumns"]] == ["Size"]
+    assert new["selectableFields"] == [{"jsonPath": ".spec.note"}]
+    assert not {"additionalPrinterColumns", "selectableFields"} & old.keys()
 
 
 def test_a_kind_in_two_versions_without_conversion_is_refused() -> None:
