@@ -258,7 +258,9 @@ def test_the_table_of_examples_is_complete() -> None:
     programs = {path.name for path in EXAMPLES.glob("*.py")}
     packages = {path.parent.name for path in EXAMPLES.glob("*/__main__.py")}
     assert set(re.findall(r"^\| \[(\w+\.py)\]", text, re.MULTILINE)) == programs
-    assert set(re.findall(r"^\| \[(\w+)/\]", text, re.MULTILINE)) == packages
+    projects = {path.parent.name for path in EXAMPLES.glob("*/pyproject.toml")}
+    assert set(re.findall(r"^\| \[(\w+)/\]", text, re.MULTILINE)) == packages | projects
     started = r"^\$ (?:python|appsdk-operator run) examples/(\w+\.py)(?: --dev)?$"
     assert set(re.findall(started, text, re.MULTILINE)) == programs
     assert set(re.findall(r"^\$ python -m examples\.(\w+)$", text, re.MULTILINE)) == packages
+    assert set(re.findall(r"^\$ \(cd examples/(\w+) &&", text, re.MULTILINE)) == projects
