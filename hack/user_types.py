@@ -3,8 +3,8 @@
 Each python block of a page becomes a module of a project of its own, which imports from the blocks
 before it what it uses. mypy and pyright check the project as a user's editor does, with their
 defaults; the cases in tests/typing/cases, which assert types and mistakes that must be found, and
-the operators in examples/cronjob and examples/tenants are checked strictly. At last pyright tells whether every public
-name of the package is typed.
+the operators in examples/cronjob and examples/tenants are checked strictly. At last pyright tells
+whether every public name of the package is typed.
 
     python hack/user_types.py
 """
@@ -33,7 +33,9 @@ SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w./]+\.py)`[^\n]*\n+\Z")
 
 # A page fills its empty lists in callbacks, of which mypy, unlike pyright, does not learn the type.
 MYPY_OF_PAGES = "[mypy]\ndisable_error_code = var-annotated, has-type\n"
-PYRIGHT_OF_CASES = '{"reportUnnecessaryTypeIgnoreComment": "error", "strict": ["cronjob", "tenants_operator"]}'
+PYRIGHT_OF_CASES = (
+    '{"reportUnnecessaryTypeIgnoreComment": "error", "strict": ["cronjob", "tenants_operator"]}'
+)
 
 
 def blocks_of(page: Path) -> Iterator[tuple[int, str, str]]:

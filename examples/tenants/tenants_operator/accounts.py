@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -150,7 +150,7 @@ class Accounts:
             return {Login(*row) for row in database.execute("SELECT * FROM login")}
 
     @contextlib.contextmanager
-    def transaction(self, operation: str) -> Iterator[sqlite3.Connection]:
+    def transaction(self, operation: str) -> Generator[sqlite3.Connection]:
         """One call of the service, timed and counted: all of it is done, or nothing."""
         with metrics.call(operation):
             try:

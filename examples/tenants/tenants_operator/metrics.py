@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from appsdk_operator.runtime import default_metrics
 
@@ -23,7 +23,7 @@ ORPHANS = default_metrics().gauge(
 
 
 @contextlib.contextmanager
-def call(operation: str) -> Iterator[None]:
+def call(operation: str) -> Generator[None]:
     """Time and count a call of the account service; the outcome is ``ok``, or the error's class."""
     outcome = "ok"
     try:

@@ -30,7 +30,7 @@ class TenantSpecV1alpha1:
     """How much the tenant may use."""
 
 
-TENANT_V1ALPHA1: Kind[TenantSpecV1alpha1, TenantStatus | None] = Kind(
+TENANT_V1ALPHA1 = Kind(
     group=TENANT.group,
     version="v1alpha1",
     kind=TENANT.kind,
@@ -44,7 +44,7 @@ TENANT_V1ALPHA1: Kind[TenantSpecV1alpha1, TenantStatus | None] = Kind(
 # What the old version cannot hold (further owners, quota, protection) is kept in an annotation.
 @app.convert(TENANT_V1ALPHA1, TENANT, deprecated="use tenants.example.com/v1", lossless=True)
 def upgrade(
-    old: Object[TenantSpecV1alpha1, TenantStatus | None],
+    old: Object[TenantSpecV1alpha1, TenantStatus],
     new: MutableObject[TenantSpec, TenantStatus | None],
 ) -> None:
     """Make a list of the owner."""
@@ -55,7 +55,7 @@ def upgrade(
 @app.convert(TENANT, TENANT_V1ALPHA1)
 def downgrade(
     old: Object[TenantSpec, TenantStatus | None],
-    new: MutableObject[TenantSpecV1alpha1, TenantStatus | None],
+    new: MutableObject[TenantSpecV1alpha1, TenantStatus],
 ) -> None:
     """Take the first owner."""
     owner = next(iter(old.spec.owners), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def outages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     transaction = accounts.transaction
 
     @contextlib.contextmanager
-    def unreliable(operation: str) -> Iterator[sqlite3.Connection]:
+    def unreliable(operation: str) -> Generator[sqlite3.Connection]:
         fault = faults.pop(0) if faults else ""
         if fault == "down":
             raise UnavailableError("the account service does not answer")
