@@ -67,7 +67,7 @@ def deployed(
         inject=[*configurations, (CRD, TENANT.qualified_name)],
     )
     manager = app.manager(
-        attrs.evolve(kube_config, token=token_of(kube_client)),
+        attrs.evolve(kube_config, token=token_of(kube_client), impersonate=None),
         leader_election=LeaderElection(id=app.name, namespace=app.name, release_on_cancel=True),
         metrics=Metrics(),
         webhook_server=WebhookServerOptions(address="127.0.0.1:0", certificates=certificates),
