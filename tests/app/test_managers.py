@@ -334,3 +334,23 @@ def test_it_says_what_it_does_in_a_few_lines_and_is_silent_in_between(
             "bucket-operator has stopped, after N",
         ]
     )
+
+
+def test_a_narrated_app_prints_each_call_with_its_writes(
+    config: ClientConfig, api: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = App("bucket-operator", narrate=True)
+    calls = Calls()
+
+    @app.on_add(BUCKET)
+    def make(bucket: Object[BucketSpec]) -> None:
+        calls.add("made")
+
+    with running(made(app, config)):
+        api.create(bucket("a"))
+        calls.wait_for("made")
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.startswith("time")
+    text = "\n".join(rows)
+    assert re.search(r"make +CREATE +buckets \S+/a .* ok$", text, re.MULTILINE)
+    assert "-> patch buckets.example.com" in text

@@ -1,9 +1,12 @@
-"""A reconcile that holds the only worker of its controller."""
+"""Warnings of a controller: a reconcile that holds its only worker, and no source at all."""
 
 from __future__ import annotations
 
 import pytest
 
+from appsdk_operator.controllers import Controller
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
+from tests.cache.conftest import eventually
 from tests.controllers.test_controller_races import PATIENCE, Gate, Rig
 
 
@@ -28,3 +31,17 @@ def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
     (record,) = caplog.records
     assert f"the only worker of controller {rig.controller.name} for 61 s, for a" in record.message
     assert ".py:" in record.message.partition(" holds ")[0]
+
+
+def test_a_controller_without_a_source_says_so_after_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, stop = ManualClock(), StopSignal()
+    controller = Controller("idle", lambda request: None, clock=clock, metrics=Metrics())
+    threads = ThreadGroup("test")
+    threads.start("run", lambda: controller.run(stop))
+    clock.block_until_waiting(1)
+    clock.advance(1.0)
+    eventually(lambda: "controller idle has no source, so that it" in caplog.text)
+    stop.set()
+    assert threads.join(PATIENCE) == []

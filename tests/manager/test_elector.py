@@ -116,6 +116,24 @@ def test_a_second_candidate_waits_while_the_first_one_lives_and_follows_when_it_
     assert second.events == ["second became leader", "second stopped leading"]
 
 
+def test_it_says_who_leads_since_when_and_when_it_is_in_touch_again(
+    leases: FakeLeases, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "appsdk_operator.manager"):
+        leases.put("lock", "them")
+        running = Running(leases, ManualClock(start=50.0), identity="me").start()
+        assert eventually(lambda: "me stands by: them leads " in caplog.text)
+        running.stop()
+        elector = running.elector
+        elector._note("read", "no connection")
+        elector._note("write", "no connection")
+        elector._note("read", "")
+        assert "again" not in caplog.text
+        elector._note("write", "")
+        elector._note("write", "")
+    assert caplog.text.count("in touch with the server again") == 1
+
+
 def test_a_standby_that_stops_was_never_leader_and_tells_no_event(leases: FakeLeases) -> None:
     leases.put("lock", "them")
     running = Running(leases, release_on_cancel=True).start()

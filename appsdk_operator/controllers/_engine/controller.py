@@ -44,6 +44,8 @@ R = TypeVar("R", bound=Hashable)
 _log = get_logger("appsdk_operator.controllers")
 
 _CANCEL_TIMEOUT = 1.0
+_SOURCES_AFTER = 1.0
+"""Seconds after the start until a controller without sources is logged."""
 
 
 @final
@@ -344,6 +346,7 @@ class Controller(Generic[R]):
             if not self._own.is_set() and self._all_synced(run := self._begin()):
                 for number in range(self._options.max_concurrent_reconciles):
                     self._workers.start(f"worker/{number}", functools.partial(self._work, run))
+                self._warn_without_sources(run)
                 self._held_workers().watch(self._own)
         except Exception as error:
             self._fail(error)
@@ -459,6 +462,16 @@ class Controller(Generic[R]):
                 if bug is not None:
                     self._fail(bug)
                     self._own.set()
+
+    def _warn_without_sources(self, run: ControllerRun[R]) -> None:
+        """Log that nothing will ever be reconciled, unless a source is added within a second."""
+        if run.starts.is_empty and not self._own.wait(_SOURCES_AFTER) and run.starts.is_empty:
+            _log.warning(
+                "controller %s has no source, so that it reconciles nothing: add one with "
+                "watch(…), or build it with controller_for(manager).for_(KIND)",
+                self.name,
+                extra={"controller": self.name},
+            )
 
     def _held_workers(self) -> HeldWorkers:
         return HeldWorkers(

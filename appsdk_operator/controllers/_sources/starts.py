@@ -90,6 +90,12 @@ class SourceStarts(Generic[R]):
         self._starts: list[SourceStart] = []
         self._is_closed = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no source."""
+        with self._changed:
+            return not self._starts
+
     def prepare(self, start: SourceStart, queue: RequestQueue[R]) -> Callable[[], object]:
         """Register a source, so that :meth:`wait` waits for it.
 

@@ -259,7 +259,7 @@ class Elector:
             if self._running_since is not None:
                 raise RuntimeError("the elector was run before: make a new one")
             self._running_since = self._clock.monotonic()
-        _log.info("%s takes part in the election for %s", self.identity, self._name)
+        _log.debug("%s takes part in the election for %s", self.identity, self._name)
         try:
             while self._step(stop, on_started):
                 pass
@@ -398,6 +398,8 @@ class Elector:
             _log.warning("leader election for %s: %s", self._name, problem)
         # A new dict, because other threads read this one.
         others = {key: text for key, text in self._problems.items() if key != what}
+        if self._problems and not others and not problem:
+            _log.info("leader election for %s: in touch with the server again", self._name)
         self._problems = {**others, what: problem} if problem else others
 
     def _report(self, on_started: Callable[[], None]) -> None:
@@ -405,7 +407,7 @@ class Elector:
         leads = state.phase is CandidatePhase.LEADING
         if leads and not self._was_leading:
             self._was_leading = True
-            _log.info("%s became leader of %s", self.identity, self._name)
+            _log.info("%s leads %s, since %s", self.identity, self._name, self._since())
             self._emit_event("became leader")
             try:
                 on_started()
@@ -414,7 +416,8 @@ class Elector:
         if self.leader != self._reported_leader:
             self._reported_leader = self.leader
             if self.leader and not leads:
-                _log.info("the leader of %s is %s", self._name, self.leader)
+                text = "%s stands by: %s leads %s, since %s"
+                _log.info(text, self.identity, self.leader, self._name, self._since())
             if self._on_new_leader is not None:
                 self._call_safely(functools.partial(self._on_new_leader, self.leader))
         if self._was_leading and state.phase in (CandidatePhase.STOPPED, CandidatePhase.LOST):
@@ -427,6 +430,11 @@ class Elector:
                 f": {state.reason}" if state.reason else "",
             )
             self._emit_event("stopped leading")
+
+    def _since(self) -> str:
+        """When the present leader has acquired the Lease, as it says itself."""
+        observed = self._state.observed
+        return "?" if observed is None else observed.record.acquire_time.partition(".")[0]
 
     def _emit_event(self, text: str) -> None:
         observed = self._state.observed
