@@ -20,6 +20,7 @@ from appsdk_operator.manager import (
     ManagerOptions,
     ManagerOptionsDict,
     MetricsServerOptions,
+    ProfileServerOptions,
 )
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import (
@@ -50,6 +51,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "narrate": "APPSDK_NARRATE",
     "metrics_address": "APPSDK_METRICS_ADDRESS",
     "probe_address": "APPSDK_PROBE_ADDRESS",
+    "debug_address": "APPSDK_DEBUG_ADDRESS",
     "webhook_address": "APPSDK_WEBHOOK_ADDRESS",
     "webhook_service": "APPSDK_WEBHOOK_SERVICE",
 }
@@ -149,6 +151,10 @@ class RunOptions:
     says."""
     probe_address: str | None = attrs.field(default=None, validator=_text)
     """The same for the server of ``/healthz`` and ``/readyz``."""
+    debug_address: str | None = attrs.field(default=None, validator=_text)
+    """The same for the debug server, whose page at ``/debug/`` shows what the operator does, such
+    as ``127.0.0.1:6060``. Other addresses than those of loopback need ``profile_server`` options
+    of the App with a ``filter_provider``."""
     webhook_address: str | None = attrs.field(default=None, validator=_text)
     """The same for the webhook server, if the App has webhooks."""
 
@@ -233,6 +239,10 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
     if options.probe_address is not None:
         changes["health_server"] = attrs.evolve(
             own.health_server or HealthServerOptions(), address=options.probe_address
+        )
+    if options.debug_address is not None:
+        changes["profile_server"] = attrs.evolve(
+            own.profile_server or ProfileServerOptions(), address=options.debug_address
         )
     if options.webhook_address is not None or options.webhook_service:
         changes["webhook_server"] = _webhook_server(app, options)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import click
 
 from appsdk_operator.app import (
@@ -30,6 +32,7 @@ from appsdk_operator.app import (
 )
 from appsdk_operator.client import Client, ClientConfig, contexts_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup
+from appsdk_operator.serving import is_off
 
 __all__ = ["develop", "run_in_dev"]
 
@@ -39,6 +42,7 @@ _GRACE: Final = 10.0
 """Seconds that the operator has to end before it is replaced."""
 _OWN_GRACE: Final = 5.0
 """Seconds of these in which its callbacks have to end."""
+_DEBUG_PORT: Final = 6060
 _LOOK: Final = 200
 """Milliseconds between two looks at whether the operator still runs."""
 
@@ -53,13 +57,30 @@ def develop(target: str, options: RunOptions) -> int:
         click.ClickException: a package is missing.
     """
     stopped = threading.Event()
+    options = _with_debug_address(options)
     with _signals(stopped.set), _server(options) as (where, environment):
         child = _Child(target, where, {**environment, **_environment(options)})
+        if not is_off(options.debug_address or ""):
+            _say(f"see what the operator does: http://{options.debug_address}/debug/")
         try:
             _watch(child, target, stopped)
         finally:
             child.stop()
     return ExitStatus.STOPPED
+
+
+def _with_debug_address(options: RunOptions) -> RunOptions:
+    """The options with an address for the debug server, which stays over restarts."""
+    if options.debug_address is not None:
+        return options
+    for port in (_DEBUG_PORT, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as found:
+                address = f"127.0.0.1:{found.getsockname()[1]}"
+        except OSError:
+            continue
+        return attrs.evolve(options, debug_address=address)
+    return options
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import functools
 import select
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
 
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
@@ -22,6 +22,8 @@ __all__ = ["ConnectionPhase", "ConnectionServer", "ServerConnection"]
 _log: Final = get_logger("appsdk_operator.manager")
 _READ: Final = 65536
 _LINGER_SECONDS: Final = 1.0
+_PIECE_SECONDS: Final = 10.0
+"""Seconds that a client has to read a piece of a body that comes piece by piece."""
 _LINGER_BYTES: Final = 1 << 20
 _HANDSHAKE_RECORD: Final = b"\x16"
 
@@ -221,14 +223,21 @@ class ServerConnection:
         self._server.enter(self, "handling", self._server.time_limit(request))
         response = self._server.answer(request)
         is_ending = stop.is_set() or self._server.is_closing or self.is_expired
-        keep = head.is_kept_alive and not is_ending
+        keep = head.is_kept_alive and not is_ending and response.stream is None
         self._server.enter(self, "writing", self._server.limits.write_timeout)
         # Entering the phase ended the time limit: it has passed by now, or never will.
         if self.is_late:
             if self.late_thread is not None:
                 self.late_thread.join()
             return False
-        self._send(response, has_body=head.method != "HEAD", keep=keep, version=head.version)
+        has_body = head.method != "HEAD"
+        try:
+            self._send(response, has_body=has_body, keep=keep, version=head.version)
+            if response.stream is not None and has_body:
+                self._send_pieces(response.stream)
+        finally:
+            if (close := getattr(response.stream, "close", None)) is not None:
+                close()
         self.path, self._request = "", None
         if self.held:
             self._server.hold(self, 0)
@@ -310,6 +319,21 @@ class ServerConnection:
         # Two writes: joined, each slow reader of one large body would hold a copy of it.
         self._sock.sendall(head)
         self._sock.sendall(body)
+
+    def _send_pieces(self, pieces: Iterator[bytes]) -> None:
+        """Send the pieces of a body as they come; its end is that of the connection."""
+        server, limit = self._server, min(_PIECE_SECONDS, self._server.limits.write_timeout)
+        while True:
+            server.enter(self, "handling", None)
+            try:
+                piece = next(pieces, None)
+            except Exception:
+                _log.exception("the answer for %s broke off", self.path)
+                piece = None
+            server.enter(self, "writing", limit)
+            if piece is None:
+                return
+            self._sock.sendall(piece)
 
     def _refuse(self, refused: RequestRefused) -> None:
         response = text_response(refused.status, f"{refused.status} {refused}")

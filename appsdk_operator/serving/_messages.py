@@ -142,6 +142,11 @@ class HTTPResponse:
     """The body's media type; default: plain text."""
     headers: Mapping[str, str] = attrs.field(factory=dict, validator=_check_headers)
     """Further header fields. The server adds ``Content-Length``, ``Date`` and ``Connection``."""
+    stream: Iterator[bytes] | None = attrs.field(default=None, repr=False)
+    """A body that comes piece by piece, in place of ``body``; each piece is sent at once. It is
+    advanced in the connection's thread, has to end soon after ``request.stop`` is set, and is
+    closed in any case. A client that does not read a piece within ten seconds is dropped, and the
+    connection ends with the answer. Default: none."""
 
     @property
     def may_have_body(self) -> bool:
@@ -154,7 +159,8 @@ class HTTPResponse:
         fields = {"X-Content-Type-Options": "nosniff", **self.headers, "Date": date}
         if self.status != 204:
             fields["Content-Type"] = self.content_type
-            fields["Content-Length"] = str(len(self.body))
+            if self.stream is None:
+                fields["Content-Length"] = str(len(self.body))
         if not keep:
             fields["Connection"] = "close"
         elif version == "HTTP/1.0":

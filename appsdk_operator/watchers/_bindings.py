@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
 from appsdk_operator.resource import Kind
@@ -148,6 +148,11 @@ class InformerBindings:
     def healths(self) -> Sequence[Health]:
         """The health of each informer."""
         return [health for one in self._bindings for health in one.healths()]
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The snapshots of the informers that the controller runs, as JSON values; at most 500."""
+        methods = [getattr(one.informer, "debug_snapshot", None) for one in self.owned()[:500]]
+        return [snapshot() for snapshot in methods if callable(snapshot)]
 
     def first_unsynced(self) -> InformerBinding | None:
         """The first one that contains not synced."""

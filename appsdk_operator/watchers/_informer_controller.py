@@ -13,6 +13,7 @@ from appsdk_operator.cache import (
     Delivery,
     Health,
     Overflow,
+    ResourceAction,
 )
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
@@ -56,6 +57,7 @@ from appsdk_operator.watchers._registered import (
     RegisteredReconciler,
     RegisteredTarget,
     RegisteredWatcher,
+    name_of,
 )
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
@@ -458,6 +460,16 @@ class InformerController:
         now = self._clock.monotonic()
         return {
             "controller": self.name,
+            "workers": self._workers,
+            "targets": [
+                {
+                    "kind": target.kind,
+                    "role": target.role.value,
+                    "name": name_of(target.handler, ResourceAction.UPDATE),
+                }
+                for target in self._dispatcher.registered()
+            ],
+            "informers": self._bindings.snapshots(),
             "health": self.health().text,
             "pending_events": self.pending_events,
             "owed": [call.to_json(now) for call in self._dispatcher.pending_calls()],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import attrs
 
@@ -529,6 +530,14 @@ class Cache:
         # Informers may come and go during the wait.
         self._changed.wait(lambda: self.has_synced or self._is_over, stop, timeout)
         return self.has_synced
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """Its informers, as JSON values; at most 500."""
+        found = []
+        for kind in self.kinds:
+            with contextlib.suppress(LookupError):
+                found += [informer.debug_snapshot() for informer in self.informers(kind)]
+        return {"informers": found[:500]}
 
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not, why."""

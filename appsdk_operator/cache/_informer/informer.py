@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, final
+from typing import TYPE_CHECKING, Any, Generic, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._delivery.delivery import Delivery, EventSource, Overflow
@@ -278,6 +278,7 @@ class Informer(Generic[SpecT, StatusT]):
         self.rewinds: int = 0
         """How often a list was older than the one before, as after an etcd restore."""
         self._last_error: Exception | None = None
+        self._last_event: float | None = None
         self._logged = ("", 0.0)
         self._contact = Contact(self._state)
         self._says = ContactLog(kind, self._selection())
@@ -379,6 +380,30 @@ class Informer(Generic[SpecT, StatusT]):
         event carries. Once the object can be decoded again, it is followed as before.
         """
         return len(self._undecodable)
+
+    def debug_snapshot(self) -> dict[str, Any]:
+        """What it follows, how far it is, and what is wrong, as JSON values."""
+        now, state, error = self._clock.monotonic(), self._state, self._last_error
+        health, last = self.health(), self._last_event
+        lists = self._numbers.lists
+        return {
+            "kind": str(self.kind),
+            "resource": self.kind.qualified_name,
+            "namespace": self.namespace,
+            "selection": self._selection().strip(),
+            "objects": len(self._store),
+            "bytes": self._store.json_bytes,
+            "synced": self._has_synced,
+            "ready": health.is_ready,
+            "health": health.text,
+            "last_event": None if last is None else now - last,
+            "watch_age": now - state.opened_at if state.is_following else None,
+            "relists": max(0, lists - 1),
+            "rewinds": self.rewinds,
+            "undecodable": len(self._undecodable),
+            "last_error": "" if error is None else f"{type(error).__name__}: {error}"[:1000],
+            "out_of_touch": self._contact.lost_for(now),
+        }
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
@@ -579,6 +604,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     def _send(self, changes: list[Event]) -> None:
         if changes:
+            self._last_event = self._clock.monotonic()
             events = tuple(changes)  # handlers share it, so none may change it
             for registration in self._access.registrations:
                 self._access.send(registration, events)

@@ -82,6 +82,13 @@ class NotStartedError(click.ClickException):
     "says.",
 )
 @click.option(
+    "--debug-address",
+    metavar="HOST:PORT",
+    envvar="APPSDK_DEBUG_ADDRESS",
+    help="Where to serve /debug/, the page that shows what the operator does, such as "
+    "127.0.0.1:6060; 0: nowhere. Default: as the App says; with --dev on.",
+)
+@click.option(
     "--webhook-address",
     metavar="HOST:PORT",
     envvar="APPSDK_WEBHOOK_ADDRESS",

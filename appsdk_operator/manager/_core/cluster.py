@@ -276,6 +276,12 @@ class Cluster:
         )
         return observe(observer) if callable(observe) else _nothing
 
+    def debug_snapshot(self) -> dict[str, Any]:
+        """Its informers, as JSON values."""
+        snapshot = getattr(self.cache, "debug_snapshot", None)
+        found = snapshot() if callable(snapshot) else {}
+        return {"cluster": self.name, **found}
+
     def close(self) -> None:
         """Close the client that the cluster made; harmless when called twice, and after a run."""
         self._end_metrics()

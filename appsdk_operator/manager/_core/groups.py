@@ -234,8 +234,8 @@ class Group:
         with self._changed:
             return [member.runnable for member in self._members]
 
-    def snapshot(self) -> dict[str, Any]:
-        """The states of the group and its runnables, for a debug page."""
+    def snapshot(self, *, details: bool = True) -> dict[str, Any]:
+        """The states of the group and its runnables, with or without their own snapshots."""
         with self._changed:
             state = self._state.value
             members = list(self._members)
@@ -246,10 +246,10 @@ class Group:
                 "state": member.state.value,
                 "ready": member.is_ready,
             }
-            details = getattr(member.runnable, "debug_snapshot", None)
-            if callable(details):
+            snapshot = getattr(member.runnable, "debug_snapshot", None)
+            if details and callable(snapshot):
                 try:
-                    row["details"] = details()
+                    row["details"] = snapshot()
                 except Exception as error:
                     row["details"] = f"could not be told: {error}"
             rows.append(row)
@@ -413,6 +413,6 @@ class Groups:
         found = {id(r): r for group in self._groups.values() for r in group.members}
         return list(found.values())
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, *, details: bool = True) -> dict[str, Any]:
         """The state of each group, by name, for a debug page."""
-        return {str(name): group.snapshot() for name, group in self._groups.items()}
+        return {str(name): group.snapshot(details=details) for name, group in self._groups.items()}

@@ -16,6 +16,7 @@ from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
 from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster, check_server
+from appsdk_operator.manager._core.debug_state import DebugState
 from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._core.operator import Operator
@@ -149,12 +150,21 @@ class Manager:
                 clock=options.clock,
             )
             self.add(self._cluster)
+            self._debug = DebugState(
+                options.name,
+                self._lifecycle.groups,
+                clock=options.clock,
+                general=self._general_state,
+                caches=self._caches,
+                servers=self._all_servers,
+            )
             self._servers = _Servers(
                 options,
                 groups=self._lifecycle.groups,
                 client=self._cluster.unfenced_client,
                 metrics=self._metrics,
                 snapshot=self.debug_snapshot,
+                debug=self._debug,
             )
             self._closing.callback(self._servers.close)
             self._add_default_checks()
@@ -417,13 +427,35 @@ class Manager:
             "stopping": self._lifecycle.is_stopping,
             "groups": self._lifecycle.groups.snapshot(),
         }
-        if self._elector is not None:
-            snapshot["leader_election"] = {
-                "identity": self._elector.identity,
-                "leader": self._elector.leader,
-                "is_leader": self._elector.is_leader,
-            }
+        if (election := self._election_state()) is not None:
+            snapshot["leader_election"] = election
         return snapshot
+
+    def _election_state(self) -> dict[str, Any] | None:
+        if self._elector is None:
+            return None
+        return {
+            "identity": self._elector.identity,
+            "leader": self._elector.leader,
+            "is_leader": self._elector.is_leader,
+        }
+
+    def debug_state(self) -> dict[str, Any]:
+        """What it does, as JSON values: what the debug server shows, bounded and with a version.
+
+        ``docs/observability.md`` has the fields. Names of objects are in it, their content is not.
+        """
+        return self._debug.state()
+
+    def debug_story(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
+        """What is known of one object, as JSON values: its last calls, and those to come.
+
+        Args:
+            namespace: its namespace; ``""`` without one.
+            name: its name.
+            kind: its kind, as the calls name it; default: objects of any kind.
+        """
+        return self._debug.story(namespace, name, kind)
 
     # Running.
 
@@ -612,6 +644,26 @@ class Manager:
         recorder = self.event_recorder("leader-election")
         recorder.event(lease, "Normal", "LeaderElection", action, text)
 
+    def _general_state(self) -> dict[str, Any]:
+        health = self.health()
+        return {
+            "ready": health.is_ready,
+            "health": health.text,
+            "elected": self.elected.is_set(),
+            "stopping": self._lifecycle.is_stopping,
+            "leader_election": self._election_state(),
+        }
+
+    def _caches(self) -> Sequence[Any]:
+        with self._lock:
+            return [cluster.cache for cluster in self._clusters]
+
+    def _all_servers(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._servers.by_name
+        if self._webhooks.is_made:
+            found["webhooks"] = self._webhooks.get()
+        return found
+
     def _refuse_when_started(self, what: str) -> None:
         with self._lock:
             if self._has_run:
@@ -662,6 +714,7 @@ class _Servers:
         client: ClientLike,
         metrics: Metrics,
         snapshot: Callable[[], dict[str, Any]],
+        debug: DebugState,
     ) -> None:
         """Make the servers that ``options`` enable; an error closes those made before."""
         self._groups = groups
@@ -685,7 +738,12 @@ class _Servers:
                 self._health_checks = self._health.health_checks
             if options.profile_server is not None and options.profile_server.is_enabled:
                 self._profile = ProfileServer(
-                    options.profile_server, snapshot=snapshot, clock=options.clock
+                    options.profile_server,
+                    snapshot=snapshot,
+                    state=debug.state,
+                    story=debug.story,
+                    client=client,
+                    clock=options.clock,
                 )
             for server in self._all:
                 groups.add(server)
@@ -700,6 +758,11 @@ class _Servers:
     def _all(self) -> list[MetricsServer | HealthServer | ProfileServer]:
         servers = (self._metrics, self._health, self._profile)
         return [server for server in servers if server is not None]
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """The servers by name."""
+        return {server.name: server for server in self._all}
 
     @property
     def addresses(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
-from appsdk_operator.serving import HTTPLimits, HTTPServer, TLSOptions, is_off
+from appsdk_operator.serving import Certificates, HTTPLimits, HTTPServer, TLSOptions, is_off
 
 __all__ = ["EndpointOptions", "EndpointServer"]
 
@@ -88,6 +88,11 @@ class EndpointServer(ABC):
     def url(self) -> str:
         """The address as a URL."""
         return self._server.url
+
+    @property
+    def certificates(self) -> Certificates | None:
+        """The source of its certificate; None without TLS."""
+        return self._server.certificates
 
     @property
     def only_serve_when_leader(self) -> bool:

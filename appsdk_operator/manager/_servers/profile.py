@@ -1,9 +1,10 @@
-"""Debug pages of the running process: stacks, queues, memory and profiles."""
+"""The debug server: the live page of what an operator does, stacks, memory and profiles."""
 
 from __future__ import annotations
 
 import collections
 import gc
+import ipaddress
 import json
 import sys
 import threading
@@ -14,15 +15,21 @@ from typing import Any, ClassVar, Final, final
 
 import attrs
 
+from appsdk_operator.client import ClientLike
 from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
+from appsdk_operator.manager._servers.live_page import LivePage
+from appsdk_operator.manager._servers.metrics import HTTPFilter
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
 from appsdk_operator.serving import (
+    HTTPHandler,
     HTTPLimits,
     HTTPRequest,
     HTTPResponse,
     HTTPServer,
+    TLSOptions,
     check_address,
     check_hosts,
+    parse_address,
     text_response,
 )
 
@@ -32,6 +39,9 @@ _MAX_DEPTH: Final = 200
 _TOP: Final = 30
 _MAX_STACKS: Final = 100_000
 _PAGES: Final = """\
+/debug/                         what the operator does, live, for a browser
+/debug/state.json               the same as JSON
+/debug/object.json?name=a       what is known of one object; with namespace= and kind=
 /debug/threads                  the stack of each thread
 /debug/queues                   what the controllers are busy with, as JSON
 /debug/memory                   the garbage collector's counts; allocations if tracemalloc is on
@@ -43,13 +53,25 @@ _PAGES: Final = """\
 class ProfileServerOptions(EndpointOptions):
     """Options of a :class:`ProfileServer`.
 
-    Stacks and queues show names of objects and paths of files to everyone who reaches the port,
-    and profiling costs time: keep it on loopback and use ``kubectl port-forward``.
+    The pages show names of objects and paths of files to everyone who reaches the port, and
+    profiling costs time: keep it on loopback and use ``kubectl port-forward``, or give
+    ``filter_provider=AuthFilter``.
+
+    Raises:
+        ValueError: the address is not one of loopback, and there is no filter.
     """
 
     address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
     """``host:port``; default ``127.0.0.1:6060``, which only this machine reaches. ``""`` or
     ``"0"``: no server."""
+    tls: TLSOptions | None = None
+    """Serve HTTPS; ``TLSOptions()`` makes a self-signed certificate. Default: plain HTTP."""
+    filter_provider: Callable[[ClientLike], HTTPFilter] | None = None
+    """Makes a filter for all pages from a client of the cluster, for example :class:`AuthFilter`,
+    which asks the API server. Default: everyone who reaches the port may read."""
+    unsafe_open: bool = False
+    """Whether other addresses than those of loopback are allowed without a filter; default
+    False."""
     allowed_hosts: Collection[str] = attrs.field(default=(), validator=check_hosts)
     """Host names that a ``Host`` header may have, without the port, besides ``localhost``, IP
     addresses and the host of ``address``. Requests with another one get 403, which keeps out web
@@ -62,16 +84,24 @@ class ProfileServerOptions(EndpointOptions):
     """Seconds at a stop for pages under way; default 5. Profiles end at once."""
 
     def __attrs_post_init__(self) -> None:
+        is_open = self.is_enabled and self.filter_provider is None and not self.unsafe_open
+        if is_open and not _is_loopback(parse_address(self.address)[0]):
+            raise ValueError(
+                f"address={self.address!r} would show the debug pages to everyone: use "
+                f"127.0.0.1:{parse_address(self.address)[1]} and kubectl port-forward, or give "
+                "filter_provider=AuthFilter; unsafe_open=True allows it"
+            )
         if not self.max_seconds > 0 or not self.interval > 0:
             raise ValueError("max_seconds and interval must be more than 0 seconds")
 
 
 @final
 class ProfileServer(EndpointServer):
-    """Serves stacks, queues, memory and profiles below ``/debug``, like Go's pprof.
+    """Serves the live page, stacks, memory and profiles below ``/debug``, read-only.
 
-    The port is bound at the construction. A runnable: :meth:`run` serves until its stop signal is
-    set. Thread-safe.
+    The page at ``/debug/`` follows the operator by server-sent events, for at most eight browsers
+    at once, and is complete without JavaScript. The port is bound at the construction. A runnable:
+    :meth:`run` serves until its stop signal is set. Thread-safe.
 
     >>> server = ProfileServer(ProfileServerOptions(address="127.0.0.1:0"))
     >>> server.close()
@@ -88,6 +118,9 @@ class ProfileServer(EndpointServer):
         options: ProfileServerOptions | None = None,
         *,
         snapshot: Callable[[], Any] = dict,
+        state: Callable[[], dict[str, Any]] | None = None,
+        story: Callable[[str, str, str | None], dict[str, Any]] | None = None,
+        client: ClientLike | None = None,
         limits: HTTPLimits | None = None,
         clock: Clock = system_clock,
     ) -> None:
@@ -98,27 +131,48 @@ class ProfileServer(EndpointServer):
             snapshot: returns the value for ``/debug/queues``, for example
                 ``manager.debug_snapshot``; values unknown to JSON are shown as text. Default: an
                 empty object.
+            state: returns the state for the live page, ``manager.debug_state``; default: there is
+                no such page.
+            story: returns what is known of one object, ``manager.debug_story``.
+            client: the client for ``filter_provider``.
             limits: limits for clients.
             clock: the clock of profiles and time-outs.
         """
         options = options or ProfileServerOptions()
+        if options.is_enabled and options.filter_provider is not None and client is None:
+            raise ValueError("filter_provider needs a client of the cluster: give client=")
+        self._client = client
+        self._live = None if state is None else LivePage(state, story or _no_story, clock=clock)
         self._options = options
         self._snapshot = snapshot
         self._clock = clock
         # One at a time: two would measure each other.
         self._profiling = threading.Lock()
-        super().__init__(options, limits=limits, hosts=options.allowed_hosts, clock=clock)
+        super().__init__(
+            options,
+            tls=options.tls,
+            limits=limits,
+            # A filter asks for a credential, which no web page has.
+            hosts=None if options.filter_provider is not None else options.allowed_hosts,
+            clock=clock,
+        )
 
     def _add_routes(self, server: HTTPServer) -> None:
-        pages = {
+        pages: dict[str, HTTPHandler] = {
             "/debug": lambda _: HTTPResponse(body=_PAGES.encode()),
             "/debug/threads": lambda _: HTTPResponse(body=_threads().encode()),
             "/debug/queues": self._queues,
             "/debug/memory": lambda _: HTTPResponse(body=_memory().encode()),
             "/debug/profile": self._profile,
         }
+        if self._live is not None:
+            pages |= self._live.pages()
+            pages["/debug"] = _listing_or_page
+        wrap: HTTPFilter = lambda handler: handler  # noqa: E731
+        if self._options.filter_provider is not None and self._client is not None:
+            wrap = self._options.filter_provider(self._client)
         for path, page in pages.items():
-            server.add_handler(path, page)
+            server.add_handler(path, wrap(page))
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
         text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
@@ -160,6 +214,26 @@ class ProfileServer(EndpointServer):
                     return stacks
         finally:
             detach()
+
+
+def _listing_or_page(request: HTTPRequest) -> HTTPResponse:
+    """The list of pages for scripts; browsers are sent to the live page."""
+    if "text/html" in (request.headers.get("accept") or ""):
+        return HTTPResponse(status=307, headers={"Location": "/debug/"})
+    return HTTPResponse(body=_PAGES.encode())
+
+
+def _no_story(*_: object) -> dict[str, Any]:
+    return {}
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _with_text_keys(value: Any) -> Any:

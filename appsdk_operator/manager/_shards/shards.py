@@ -191,6 +191,16 @@ class Shards:
         """
         return self.owns(event.object.key)
 
+    def debug_snapshot(self) -> dict[str, Any]:
+        """The shards that this replica holds, and the live replicas, as JSON values."""
+        return {
+            "shards": self._election.id,
+            "count": self.count,
+            "held": sorted(self.held),
+            "members": sorted(self.members),
+            "identity": self.identity,
+        }
+
     def health(self) -> Health:
         """Not ready while the Leases cannot be listed; the text has the number of held shards."""
         if self._process.inherited:

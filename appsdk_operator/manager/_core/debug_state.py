@@ -1,0 +1,370 @@
+"""The state of a manager as one JSON document, which the debug page, ``top`` and scripts read."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, final
+
+from appsdk_operator import _version
+from appsdk_operator.manager._core.groups import Groups
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import ActivityLog, CallRecord, Clock
+
+__all__ = ["STATE_VERSION", "DebugState"]
+
+STATE_VERSION: Final = 1
+"""Grows when a field changes its meaning or goes; new fields do not change it."""
+_MOST_ROWS: Final = 50
+_MOST_PARTS: Final = 200
+_MOST_FAILURES: Final = 200
+_MOST_EXAMPLES: Final = 5
+_MOST_LABELS: Final = 100
+_ENDED: Final = ("given up", "terminal", "fatal")
+
+
+@final
+class DebugState:
+    """Reads the state of the parts of a manager; nothing is computed unless somebody asks.
+
+    Thread-safe. Every list is bounded, and no object of the API is part of it: names, and for one
+    object its labels, finalizers and owners.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        groups: Groups,
+        *,
+        clock: Clock,
+        general: Callable[[], dict[str, Any]],
+        caches: Callable[[], Sequence[Any]],
+        servers: Callable[[], dict[str, Any]],
+    ) -> None:
+        """The state of these parts.
+
+        Args:
+            name: the operator's name.
+            groups: the groups of runnables.
+            clock: the manager's clock.
+            general: the fields that the manager knows itself.
+            caches: the caches, for the metadata of one object.
+            servers: the servers by name.
+        """
+        self._name = name
+        self._groups = groups
+        self._clock = clock
+        self._general = general
+        self._caches = caches
+        self._servers = servers
+        self._began = clock.time()
+
+    def state(self) -> dict[str, Any]:
+        """The whole state, as JSON values; see ``docs/observability.md`` for the fields."""
+        now, time = self._clock.monotonic(), self._clock.time()
+        parts = self._parts()
+        controllers, informers, shards = [], [], []
+        for part in parts:
+            details = _details(part)
+            informers += details.get("informers", ())
+            if "shards" in details:
+                shards.append(details)
+            if "controller" in details:
+                log = getattr(part, "activity", None)
+                found = log if isinstance(log, ActivityLog) else None
+                controllers.append(_controller(part, details, found, now, time))
+        logs = _logs(parts)
+        groups = self._groups.snapshot(details=False)
+        return {
+            "version": STATE_VERSION,
+            "time": time,
+            "operator": {
+                "name": self._name,
+                "kit": _version.__version__,
+                "python": platform.python_version(),
+                "pid": os.getpid(),
+                "started": self._began,
+                **self._general(),
+            },
+            "informers": informers[:500],
+            "controllers": controllers,
+            "failures": _failures(logs, now, time),
+            "objects": _objects(logs, now, time),
+            "shards": shards,
+            **self._server_state(time),
+            "groups": groups,
+        }
+
+    def story(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
+        """What is known of one object, as JSON values: its recorded calls, newest first.
+
+        Labels, finalizers and owners are there if a cache has it; never what a Secret holds.
+        """
+        now, time = self._clock.monotonic(), self._clock.time()
+        parts = self._parts()
+        calls = [call for log in _logs(parts) for call in log.story(namespace, name, kind=kind)]
+        calls.sort(key=lambda call: call.started, reverse=True)
+        text = f"{namespace}/{name}" if namespace else name
+        planned = []
+        for part in parts:
+            details = _details(part)
+            if "controller" in details:
+                given_up, waiting = _planned(details)
+                rows = [row for row in (*waiting, *given_up) if row["object"] == text]
+                planned += [{"controller": details["controller"], **row} for row in rows]
+        return {
+            "version": STATE_VERSION,
+            "time": time,
+            "namespace": namespace,
+            "name": name,
+            "kind": kind or "",
+            "copies": self._copies(namespace, name),
+            "calls": [call.to_json(now, time) for call in calls[:_MOST_ROWS]],
+            "planned": planned[:_MOST_ROWS],
+        }
+
+    def _copies(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for cache in self._caches():
+            for kind in getattr(cache, "kinds", ()):
+                with contextlib.suppress(Exception):
+                    # Of the informers and not of the cache, which may wait for a first list.
+                    for informer in cache.informers(kind):
+                        obj = informer.store.get(name, namespace)
+                        if isinstance(obj, Object):
+                            found.append(_metadata(obj))
+        return found[:_MOST_ROWS]
+
+    def _parts(self) -> list[Any]:
+        found: list[Any] = []
+        for runnable in self._groups.members:
+            inner = getattr(runnable, "controllers", None)
+            found += inner if isinstance(inner, list) else [runnable]
+        return found[:_MOST_PARTS]
+
+    def _server_state(self, time: float) -> dict[str, Any]:
+        servers, certificates, webhooks = [], [], []
+        for name, server in self._servers().items():
+            servers.append({"name": name, "address": str(getattr(server, "address", ""))})
+            source = getattr(server, "certificates", None)
+            if source is not None:
+                row: dict[str, Any] = {"server": name, "expires": None, "text": ""}
+                try:
+                    expires = float(source.pair().expires)
+                    row["expires"] = expires if math.isfinite(expires) else None
+                    row["left"] = expires - time if math.isfinite(expires) else None
+                except Exception as error:
+                    row["text"] = f"{type(error).__name__}: {error}"[:1000]
+                health = getattr(source, "health", None)
+                if callable(health):
+                    row["text"] = row["text"] or str(health().text)
+                certificates.append(row)
+            table = getattr(server, "webhooks", None)
+            kinds_of = {
+                rule.path: (rule.type, ", ".join(map(str, rule.kinds)))
+                for rule in getattr(table, "rules", ())
+            }
+            for path in getattr(table, "paths", ()):
+                kind, objects = kinds_of.get(path, ("conversion or other", ""))
+                webhooks.append({"path": path, "type": kind, "kinds": objects})
+        return {
+            "servers": servers,
+            "certificates": certificates,
+            "webhooks": webhooks[:_MOST_PARTS],
+        }
+
+
+def _details(part: Any) -> dict[str, Any]:
+    snapshot = getattr(part, "debug_snapshot", None)
+    if not callable(snapshot):
+        return {}
+    try:
+        found = snapshot()
+    except Exception as error:
+        return {"problem": f"{type(error).__name__}: {error}"}
+    return found if isinstance(found, dict) else {}
+
+
+def _logs(parts: Iterable[Any]) -> list[ActivityLog]:
+    logs = [getattr(part, "activity", None) for part in parts]
+    return [log for log in logs if isinstance(log, ActivityLog)]
+
+
+def _controller(
+    part: Any, details: dict[str, Any], log: ActivityLog | None, now: float, time: float
+) -> dict[str, Any]:
+    given_up, waiting = _planned(details)
+    queued = details.get("queued")
+    if log is not None and queued is not None:
+        given_up = _given_up(log, now, time)
+        errors = _last_errors(log)
+        for row in waiting[:_MOST_ROWS]:
+            if row["attempt"]:
+                row["error"] = errors.get(row["object"], "")
+    health = getattr(part, "health", None)
+    targets = details.get("targets", ())
+    return {
+        "name": str(details["controller"]),
+        "type": "reconcilers" if queued is not None or "kind" in details else "watchers",
+        "kinds": sorted({str(target["kind"]) for target in targets})
+        or [kind for kind in [str(details.get("kind", ""))] if kind],
+        "callbacks": [dict(target) for target in targets][:_MOST_ROWS],
+        "workers": details.get("workers"),
+        "ready": bool(health().is_ready) if callable(health) else True,
+        "health": str(details.get("health", "")),
+        "queued": details.get("pending_events", sum(not e["due_in"] for e in queued or ())),
+        "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),
+        "planned": waiting[:_MOST_ROWS],
+        "planned_total": len(waiting),
+        "given_up": given_up[:_MOST_ROWS],
+        "given_up_total": len(given_up),
+        "results": details.get("results", {}),
+        "recent": [] if log is None else _json(log.calls()[:20], now, time),
+        "is_limited": log is not None and log.is_limited,
+    }
+
+
+def _planned(details: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The calls that were given up, and those that are planned, soonest first."""
+    given_up: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    for entry in details.get("owed", ()):
+        row = {
+            "object": entry["object"].removeprefix("/"),
+            "callback": entry["watcher"],
+            "why": f"{entry['why']} of {entry['action']}",
+            "attempt": entry["attempt"],
+            "due_in": entry["due_in"],
+            "error": entry["error"][:1000],
+        }
+        (given_up if entry["due_in"] is None else waiting).append(row)
+    failing = details.get("failing", {})
+    for entry in details.get("queued", ()):
+        if entry["due_in"]:
+            reasons = [str(reason) for reason in entry["reasons"]]
+            waiting.append(
+                {
+                    "object": entry["request"],
+                    "callback": "",
+                    "why": "; ".join(reasons)[:1000],
+                    "attempt": failing.get(entry["request"], 0),
+                    "due_in": entry["due_in"],
+                    "error": "",
+                }
+            )
+    waiting.sort(key=lambda row: row["due_in"])
+    return given_up, waiting
+
+
+def _last_errors(log: ActivityLog) -> dict[str, str]:
+    """The last recorded error of each object, by the text of its key."""
+    found: dict[str, str] = {}
+    for call in log.failures():
+        if call.cause is not None:
+            text = f"{call.namespace}/{call.name}" if call.namespace else call.name
+            found.setdefault(text, f"{call.cause.type}: {call.cause.text}")
+    return found
+
+
+def _given_up(log: ActivityLog, now: float, time: float) -> list[dict[str, Any]]:
+    """The objects whose last recorded call failed for good."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for call in log.failures():
+        if call.outcome not in _ENDED or call.key in found:
+            continue
+        latest = log.story(call.namespace, call.name, kind=call.kind)
+        if latest and latest[0] is call and call.cause is not None:
+            found[call.key] = {
+                "object": f"{call.namespace}/{call.name}" if call.namespace else call.name,
+                "callback": call.callback,
+                "why": call.outcome,
+                "attempt": call.attempt,
+                "due_in": None,
+                "error": f"{call.cause.type}: {call.cause.text}",
+                "since": time - (now - call.started),
+            }
+    return list(found.values())
+
+
+def _failures(logs: Sequence[ActivityLog], now: float, time: float) -> list[dict[str, Any]]:
+    """The last failed calls, at most 200, grouped by cause; the most recent cause first."""
+    calls = [call for log in logs for call in log.failures()]
+    calls.sort(key=lambda call: call.started, reverse=True)
+    groups: dict[tuple[str, ...], dict[str, Any]] = {}
+    for call in calls[:_MOST_FAILURES]:
+        cause = call.cause
+        if cause is None:
+            continue
+        key = (call.controller, call.callback, *cause.key)
+        group = groups.get(key)
+        if group is None:
+            newest = call.to_json(now, time)
+            group = groups[key] = {
+                "controller": call.controller,
+                "callback": call.callback,
+                "type": cause.type,
+                "function": cause.function,
+                "place": cause.place,
+                "text": cause.text,
+                "count": 0,
+                "last": newest["started"],
+                "first": newest["started"],
+                "outcome": call.outcome,
+                "next_in": newest["next_in"],
+                "objects": [],
+                "objects_total": 0,
+            }
+            group["_seen"] = set()
+        group["count"] += 1
+        group["first"] = time - (now - call.started)
+        if call.key not in group["_seen"]:
+            group["_seen"].add(call.key)
+            if len(group["objects"]) < _MOST_EXAMPLES:
+                group["objects"].append(_reference(call))
+    for group in groups.values():
+        group["objects_total"] = len(group.pop("_seen"))
+    return list(groups.values())
+
+
+def _objects(logs: Sequence[ActivityLog], now: float, time: float) -> list[dict[str, Any]]:
+    """The objects that were called for last."""
+    calls: list[CallRecord] = []
+    for log in logs:
+        for kind, namespace, name in log.objects()[:_MOST_ROWS]:
+            calls += log.story(namespace, name, kind=kind)[:1]
+    calls.sort(key=lambda call: call.started, reverse=True)
+    return [
+        {
+            **_reference(call),
+            "controller": call.controller,
+            "outcome": call.outcome,
+            "time": time - (now - call.started),
+            "seconds": call.seconds,
+        }
+        for call in calls[:_MOST_ROWS]
+    ]
+
+
+def _reference(call: CallRecord) -> dict[str, str]:
+    return {"kind": call.kind, "namespace": call.namespace, "name": call.name}
+
+
+def _json(calls: Iterable[CallRecord], now: float, time: float) -> list[dict[str, Any]]:
+    return [call.to_json(now, time) for call in calls]
+
+
+def _metadata(obj: Object) -> dict[str, Any]:
+    """What a page may show of an object: no annotations, since some hold whole objects."""
+    return {
+        "kind": str(obj.kind),
+        "uid": obj.uid,
+        "resource_version": obj.resource_version,
+        "generation": obj.generation,
+        "deletion_timestamp": obj.deletion_timestamp,
+        "labels": dict(list(obj.labels.items())[:_MOST_LABELS]),
+        "finalizers": list(obj.finalizers[:_MOST_LABELS]),
+        "owners": [f"{owner.kind} {owner.name}" for owner in obj.owner_references[:_MOST_LABELS]],
+    }

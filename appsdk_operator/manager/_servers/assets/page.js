@@ -1,0 +1,73 @@
+// Keeps the panels of the page up to date. Their HTML comes from the server, which escapes it.
+"use strict";
+(() => {
+  const status = document.getElementById("status");
+  const button = document.getElementById("pause");
+  const events = document.body.dataset.events;
+  if (!events || !window.EventSource) return;
+  let source = null;
+  let paused = false;
+  let timer = 0;
+
+  const say = (text) => { if (status.textContent !== text) status.textContent = text; };
+
+  const isInUse = (panel) => {
+    const selection = window.getSelection();
+    return selection && !selection.isCollapsed && panel.contains(selection.anchorNode);
+  };
+
+  const places = "a, summary, button, [tabindex]";
+
+  // The same place in the HTML before and after: by its tag, its link, and what it is part of.
+  const key = (node) => [node.tagName, node.getAttribute("href"), node.closest("[id]").id].join("|");
+
+  const replace = (id, html) => {
+    const panel = document.getElementById(id);
+    // What somebody has marked, to copy it, is not taken away.
+    if (!panel || isInUse(panel)) return;
+    const open = [...panel.querySelectorAll("details[open]")].map((each) => each.id);
+    const scrolled = [...panel.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+    const focused = panel.contains(document.activeElement) ? document.activeElement : null;
+    const alike = (name) => [...panel.querySelectorAll(places)].filter((each) => key(each) === name);
+    const name = focused && key(focused);
+    const place = focused ? alike(name).indexOf(focused) : -1;
+    panel.innerHTML = html;
+    for (const each of open) { const found = each && document.getElementById(each); if (found) found.open = true; }
+    [...panel.querySelectorAll(".scroll")].forEach((each, number) => { each.scrollLeft = scrolled[number] || 0; });
+    if (focused) {
+      const again = alike(name);
+      const found = again[place] || again[0];
+      if (found) found.focus({ preventScroll: true });
+    }
+  };
+
+  const connect = () => {
+    clearTimeout(timer);
+    source = new EventSource(events);
+    source.addEventListener("open", () => say("Live"));
+    source.addEventListener("panels", (event) => {
+      say("Live");
+      const panels = JSON.parse(event.data);
+      for (const id of Object.keys(panels)) replace(id, panels[id]);
+    });
+    source.addEventListener("error", () => {
+      say("No contact: trying again");
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(connect, 3000);
+    });
+  };
+
+  const disconnect = () => { clearTimeout(timer); if (source) source.close(); source = null; };
+
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.textContent = paused ? "Go on" : "Pause";
+    if (paused) { disconnect(); say("Paused"); } else { connect(); }
+  });
+  // A page in the background costs the operator nothing.
+  document.addEventListener("visibilitychange", () => {
+    if (paused) return;
+    if (document.hidden) disconnect(); else if (!source) connect();
+  });
+  connect();
+})();

@@ -1,0 +1,403 @@
+"""The live page: what it shows, who may see it, and what it never shows."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.controllers import (
+    Controller,
+    ControllerOptions,
+    FunctionSource,
+    Request,
+    RequestQueue,
+    TerminalError,
+    controller_for,
+)
+from appsdk_operator.manager import Manager, Operator, ProfileServer, ProfileServerOptions
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
+from appsdk_operator.serving import HTTPResponse, HTTPServer, text_response
+from appsdk_operator.testing import MemoryServer
+from tests.manager.manager_parts import Run, eventually
+
+LOCAL = "127.0.0.1:0"
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
+CONFIG_MAP, SECRET = kinds.core.v1.ConfigMap, kinds.core.v1.Secret
+PATHS = ("/debug/", "/debug/object?name=a", "/debug/state.json", "/debug/object.json?name=a")
+
+
+class Elements(html.parser.HTMLParser):
+    """The elements of a page, and the names of their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def call(**changes: Any) -> dict[str, Any]:
+    write = {"verb": EVIL, "resource": EVIL, "namespace": EVIL, "name": EVIL, "error": EVIL}
+    error = {"type": EVIL, "text": EVIL, "function": EVIL, "place": EVIL}
+    return {
+        **dict.fromkeys(("controller", "callback", "kind", "namespace", "name", "action"), EVIL),
+        "reasons": [EVIL],
+        "attempt": 1,
+        "started": 1.0,
+        "seconds": 2.0,
+        "outcome": EVIL,
+        "next_in": 3.0,
+        "error": error,
+        "omitted_writes": 3,
+        "writes": [{**write, "status": 0, "seconds": 1.0}],
+        **changes,
+    }
+
+
+def state() -> dict[str, Any]:
+    """One in which every text is hostile."""
+    planned = {"object": f"{EVIL}/{EVIL}", "callback": EVIL, "why": EVIL, "attempt": 1}
+    return {
+        "version": 1,
+        "time": 100.0,
+        "operator": {
+            "name": EVIL,
+            "kit": EVIL,
+            "python": EVIL,
+            "pid": 1,
+            "started": 1.0,
+            "ready": False,
+            "health": EVIL,
+            "stopping": True,
+            "leader_election": {"identity": EVIL, "leader": EVIL, "is_leader": False},
+        },
+        "informers": [
+            {
+                "kind": EVIL,
+                "resource": EVIL,
+                "namespace": EVIL,
+                "selection": EVIL,
+                "objects": 1,
+                "bytes": 1,
+                "synced": True,
+                "ready": False,
+                "health": EVIL,
+                "last_event": 1.0,
+                "watch_age": None,
+                "relists": 1,
+                "rewinds": 1,
+                "undecodable": 1,
+                "last_error": EVIL,
+                "out_of_touch": 5.0,
+            }
+        ],
+        "controllers": [
+            {
+                "name": EVIL,
+                "type": EVIL,
+                "kinds": [EVIL],
+                "callbacks": [],
+                "workers": 1,
+                "ready": False,
+                "health": EVIL,
+                "queued": 1,
+                "running": [call()],
+                "planned": [{**planned, "due_in": 1.0, "error": EVIL}],
+                "planned_total": 1,
+                "given_up": [{**planned, "due_in": None, "error": EVIL}],
+                "given_up_total": 1,
+                "results": {},
+                "recent": [call()],
+                "is_limited": True,
+            }
+        ],
+        "failures": [
+            {
+                **dict.fromkeys(("controller", "callback", "type", "function", "place"), EVIL),
+                "text": EVIL,
+                "count": 1,
+                "first": 1.0,
+                "last": 1.0,
+                "outcome": EVIL,
+                "next_in": None,
+                "objects_total": 9,
+                "objects": [{"kind": EVIL, "namespace": EVIL, "name": EVIL}],
+            }
+        ],
+        "objects": [{**call(), "time": 1.0}],
+        "shards": [{"shards": EVIL, "count": 2, "held": [1], "members": [EVIL]}],
+        "servers": [{"name": EVIL, "address": EVIL}],
+        "certificates": [{"server": EVIL, "expires": None, "text": EVIL}],
+        "webhooks": [{"path": EVIL, "type": EVIL, "kinds": EVIL}],
+        "groups": {EVIL: {"runnables": [{"name": EVIL, "state": EVIL, "ready": True}]}},
+    }
+
+
+def story(namespace: str, name: str, kind: str | None) -> dict[str, Any]:
+    copy = {"kind": EVIL, "uid": EVIL, "resource_version": EVIL, "generation": 1}
+    copy |= {"deletion_timestamp": EVIL, "labels": {EVIL: EVIL}, "finalizers": [EVIL]}
+    planned = {"object": EVIL, "callback": EVIL, "why": EVIL, "attempt": 1, "error": EVIL}
+    return {
+        "version": 1,
+        "time": 100.0,
+        "namespace": namespace,
+        "name": name,
+        "kind": kind,
+        "copies": [{**copy, "owners": [EVIL]}],
+        "calls": [call()],
+        "planned": [{**planned, "due_in": 1.0}],
+    }
+
+
+def make(**options: Any) -> ProfileServer:
+    more = {name: options.pop(name) for name in ("clock", "client") if name in options}
+    return ProfileServer(
+        ProfileServerOptions(address=LOCAL, **options), state=state, story=story, **more
+    )
+
+
+@pytest.mark.parametrize("path", ["/debug/", "/debug/object?name=%3Cscript%3Ealert(1)"])
+def test_text_of_objects_makes_no_element_and_no_attribute(serve: Any, path: str) -> None:
+    page = serve(make()).get(path)
+    assert page.status == 200
+    found = Elements(page.text)
+    assert not found.names & {"img", "iframe", "svg", "object", "style"}
+    assert page.text.count("<script") == 1, "the page's own"
+    assert not {name for name in found.attributes if name.startswith("on")}
+    assert "&lt;script&gt;alert(1)" in page.text
+
+
+def test_events_carry_the_same_escaped_panels(serve: Any) -> None:
+    served = serve(make())
+    with served.connect() as client:
+        client.sendall(b"GET /debug/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        data = b""
+        while b"event: panels" not in data or not data.endswith(b"\n\n"):
+            data += client.recv(65536)
+    text = data.decode().split("data: ", 1)[1].splitlines()[0]
+    panels = json.loads(text)
+    assert {"process", "failures", "controllers", "kinds", "objects"} <= set(panels)
+    for panel in panels.values():
+        assert "<script" not in panel
+        assert "<img" not in panel
+
+
+def test_pages_are_read_only_and_allow_nothing_from_elsewhere(serve: Any) -> None:
+    served = serve(make())
+    for path in (*PATHS, "/debug/page.css", "/debug/page.js"):
+        page = served.get(path)
+        assert page.status == 200, path
+        policy = page.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; ")
+        assert "unsafe" not in policy
+        assert served.get(path, method="HEAD").text == ""
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert served.get(path, method=method).status == 405
+        assert "http" + "://" not in page.text.replace("http" + "://127", "")
+    assert served.get("/debug/object").status == 400
+    assert served.get("/debug", accept="text/html").headers["location"] == "/debug/"
+    assert "/debug/state.json" in served.get("/debug").text
+
+
+def test_a_filter_guards_every_page(serve: Any) -> None:
+    def refuse(_: object) -> Any:
+        return lambda handler: (
+            lambda request: (
+                handler(request)
+                if request.headers.get("authorization")
+                else text_response(401, "401 who are you?")
+            )
+        )
+
+    served = serve(make(filter_provider=refuse, client=object()))
+    others = ("/debug/page.css", "/debug/events", "/debug/threads", "/debug/queues", "/debug")
+    for path in (*PATHS, *others):
+        assert served.get(path).status == 401, path
+    assert served.get("/debug/", authorization="Bearer me").status == 200
+
+
+def test_other_addresses_than_loopback_need_a_filter() -> None:
+    for address in (":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:6060"):
+        with pytest.raises(ValueError, match="give filter_provider=AuthFilter"):
+            ProfileServerOptions(address=address)
+    for address in ("127.0.0.1:0", "[::1]:0", "localhost:0", "0", ""):
+        ProfileServerOptions(address=address)
+    assert ProfileServerOptions(address=":6060", unsafe_open=True).is_enabled
+    with pytest.raises(ValueError, match="needs a client"):
+        ProfileServer(
+            ProfileServerOptions(address=LOCAL, filter_provider=lambda _: lambda handler: handler)
+        )
+
+
+def follow(served: Any) -> socket.socket:
+    client: socket.socket = served.connect()
+    client.sendall(b"GET /debug/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    return client
+
+
+def test_at_most_eight_follow_and_one_that_leaves_makes_room(serve: Any) -> None:
+    clock = ManualClock()
+    served = serve(make(clock=clock))
+    clients = [follow(served) for _ in range(8)]
+    try:
+        assert all(client.recv(12) == b"HTTP/1.1 200" for client in clients)
+        assert served.get("/debug/events").status == 503
+        assert served.get("/debug/").status == 200
+        clients.pop().close()
+
+        def has_room() -> bool:
+            clock.advance(1.0)
+            with follow(served) as client:
+                return client.recv(12) == b"HTTP/1.1 200"
+
+        eventually(has_room)
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_a_stop_ends_those_who_follow_at_once() -> None:
+    server = make(clock=ManualClock())
+    stop = StopSignal()
+    running = threading.Thread(target=server.run, args=(stop,))
+    running.start()
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(b"GET /debug/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+        stop.set()
+        running.join(10)
+        assert not running.is_alive()
+
+
+def test_a_reader_of_a_stream_that_stands_still_is_dropped(serve: Any) -> None:
+    clock, ended = ManualClock(), threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 1_000_000
+        finally:
+            ended.set()
+
+    server = HTTPServer(LOCAL, name="stream", clock=clock)
+    server.add_handler("/", lambda _: HTTPResponse(stream=pieces()))
+    served = serve(server)
+    with served.connect() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+
+        def is_dropped() -> bool:
+            clock.advance(10.0)
+            return ended.is_set()
+
+        eventually(is_dropped)
+
+
+# -- a manager -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def operator() -> Iterator[Any]:
+    """A manager of a reconciler, which writes or fails as the name says, on a server in memory."""
+    with MemoryServer() as server, server.client() as client:
+        manager = Manager(client, name="sites", metrics=Metrics())
+
+        def reconcile(request: Request) -> None:
+            if request.name == "bad":
+                raise ValueError("no template")
+            if request.name == "hopeless":
+                raise TerminalError("no such color")
+            obj = manager.live_client.get(SECRET, request.name, namespace=request.namespace)
+            if "seen" not in obj.labels:
+                changed = obj.mutable_copy()
+                changed["metadata"]["labels"] = {"seen": "yes"}
+                manager.client.update(changed)
+
+        options = ControllerOptions(rate_limiter=lambda: ItemExponential(base=600.0))
+        build = controller_for(manager).for_(SECRET).named("page-test").with_options(options)
+        build.complete(reconcile)
+        run = Run(manager)
+        yield manager, client
+        assert run.end() == []
+
+
+def create(client: Any, *names: str) -> None:
+    for name in names:
+        obj = MutableObject.new(SECRET, name, namespace="default")
+        obj["stringData"] = {"password": "hunter2"}
+        obj["metadata"]["annotations"] = {"copy": "hunter2"}
+        client.create(obj)
+
+
+def test_the_state_and_the_story_of_a_running_operator(operator: Any) -> None:
+    manager, client = operator
+    create(client, "good", "bad", "hopeless")
+    eventually(lambda: len(manager.debug_state()["failures"]) == 2)
+    eventually(lambda: len(manager.debug_story("default", "good")["calls"]) >= 1)
+    found = manager.debug_state()
+    assert found["version"] == 1
+    (informer,) = found["informers"]
+    assert (informer["resource"], informer["synced"], informer["objects"]) == ("secrets", True, 3)
+    assert informer["watch_age"] >= 0
+    (controller,) = found["controllers"]
+    assert (controller["name"], controller["type"]) == ("page-test", "reconcilers")
+    assert [row["object"] for row in controller["given_up"]] == ["default/hopeless"]
+    (planned,) = controller["planned"]
+    assert planned["object"] == "default/bad"
+    assert planned["error"] == "ValueError: no template"
+    assert {group["type"] for group in found["failures"]} == {"ValueError", "TerminalError"}
+    known = manager.debug_story("default", "good")
+    (copy,) = known["copies"]
+    assert copy["labels"] == {"seen": "yes"}
+    writes = [write for one in known["calls"] for write in one["writes"]]
+    assert [(write["verb"], write["name"]) for write in writes] == [("update", "good")]
+    bad = manager.debug_story("default", "bad")
+    assert bad["planned"][0]["controller"] == "page-test"
+    for shown in (found, known, manager.debug_snapshot()):
+        text = json.dumps(shown)
+        assert "hunter2" not in text
+        assert "aHVudGVyMg" not in text, "the same in base64"
+
+
+def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -> None:
+    def start(queue: RequestQueue[Request], _: StopSignal) -> None:
+        for number in range(10_000):
+            queue.add(Request("default", f"object-{number}"), after=60.0 + number)
+
+    with MemoryServer() as server, server.client() as client:
+        manager = Manager(client, metrics=Metrics(), name="many")
+        controller: Controller[Request] = Controller("page-many", lambda _: None)
+        controller.watch(FunctionSource(start))
+        operator = Operator()
+        operator.add_controller(controller)
+        manager.add(operator)
+        run = Run(manager)
+        eventually(lambda: _planned_of(manager) == 10_000)
+        page = ProfileServer(
+            ProfileServerOptions(address=LOCAL),
+            state=manager.debug_state,
+            story=manager.debug_story,
+        )
+        served = serve(page)
+        shown = served.get("/debug/").text
+        assert run.end() == []
+    assert "10,000 planned" in shown
+    assert shown.count("/debug/object?") == 50
+    assert len(shown) < 40_000
+
+
+def _planned_of(manager: Manager) -> int:
+    found = manager.debug_state()["controllers"]
+    return found[0]["planned_total"] if found else 0
