@@ -150,7 +150,7 @@ def prometheus_of(
         assert process.poll() is None, (folder / "log").read_text()
         yield found
     finally:
-        process.terminate()
+        process.kill()  # its data is of no use
         process.wait(20)
 
 

@@ -386,6 +386,12 @@ def test_each_alert_has_a_runbook_and_says_where_it_is() -> None:
         assert anchor == rule["alert"].lower()
 
 
+def test_the_page_of_metrics_lists_the_alerts_with_their_severity() -> None:
+    text = (ROOT / "docs/observability.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(Operator\w+)` \| (\w+) \|", text, re.MULTILINE)
+    assert listed == [(alert.name, alert.severity) for alert in ALERTS]
+
+
 def test_runbooks_may_be_elsewhere() -> None:
     options = ManifestOptions(runbooks="https://wiki.example.com/operators")
     text = manifests(small(), options)["components/monitoring/prometheus_rule.yaml"]
