@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import attrs
-from hypothesis import Phase, given, note, settings
+from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.resource import WatchEventType
@@ -131,7 +131,8 @@ def check_history(world: World, plan: Plan) -> None:
 def check_end(world: World, plan: Plan) -> None:
     """When all works again, and somebody sets a deadline, what is due is made and reported."""
     world.end_faults()
-    world.run(1)
+    # A job that starts in the last seconds of a minute forbids the next one, which is due already.
+    world.run(10 if now(world).second >= 55 else 1)
     deadline = plan.deadline or 600
     world.patch(NAME, {"spec": {"suspend": False, "startingDeadlineSeconds": deadline}})
     finish_all(world)
@@ -151,6 +152,7 @@ def check_end(world: World, plan: Plan) -> None:
 
 
 @settings(max_examples=30, phases=[Phase.explicit, Phase.generate])
+@example(seed=8027)
 @given(seed=st.integers(0, 2**32))
 def test_start_times_are_kept_once_each_as_the_policy_says(seed: int) -> None:
     plan = Plan.of(seed)
