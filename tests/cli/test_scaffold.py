@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -133,6 +134,23 @@ def test_add_has_a_webhook_and_a_controller_too(folder: Path) -> None:
         "kinds.apps.v1.Deployment"
         in (folder / "bucket_operator/deployment_controller.py").read_text()
     )
+
+
+def test_the_order_of_additions_makes_no_difference(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [["kind", "Volume"], ["webhook", "Bucket"], ["controller", "Bucket"]]
+    made = []
+    for number, order in enumerate(itertools.permutations(parts)):
+        monkeypatch.chdir(tmp_path)
+        assert cli.main([*INIT, "-o", f"project-{number}"]) == 0
+        project = tmp_path / f"project-{number}"
+        monkeypatch.chdir(project)
+        for words in order:
+            assert cli.main(["add", *words]) == 0
+        made.append({name: (project / name).read_text() for name in files(project)})
+    assert all(each == made[0] for each in made)
+    assert len(made[0]) == len(files(folder)) + 6
 
 
 @pytest.mark.parametrize(
