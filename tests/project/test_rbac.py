@@ -360,6 +360,13 @@ def test_the_own_namespace_is_that_of_the_account() -> None:
     assert Grants.of([elsewhere, binding(elsewhere, namespace="x")]).missing([get])
 
 
+def test_roles_are_for_all_namespaces_if_they_allow_something_with_objects_there() -> None:
+    nodes = {**GET_PODS, "resources": ["nodes"]}
+    assert Grants.of([role("ClusterRole", "a", GET_PODS)]).is_for_all_namespaces
+    assert not Grants.of([role("ClusterRole", "a", nodes)]).is_for_all_namespaces
+    assert not Grants.of([role("Role", "a", GET_PODS, namespace="x")]).is_for_all_namespaces
+
+
 def test_a_rule_for_names_allows_those_only() -> None:
     grants = Grants.of([role("ClusterRole", "r", {**GET_PODS, "resourceNames": ["a"]})])
     named = Permission(groups=[""], resources=["pods"], verbs=["get"], names=["a", "b"])

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import Client, Kind, Object
-from appsdk_operator.project import models, read_crds
-from appsdk_operator.resource import kinds
-from appsdk_operator.testing import ControlPlane
+from appsdk_operator.project import manifests, models, read_crds
+from appsdk_operator.resource import MutableObject, kinds, load_yaml
+from appsdk_operator.testing import ControlPlane, MemoryServer, install_crds
 from appsdk_operator.testing.strategies import values
 from tests.project.model_tools import again, imported, kinds_of
+from tests.project.operators import full
 
 if not os.environ.get("REAL_CRDS"):
     pytest.skip("they take minutes: `make crds` runs them", allow_module_level=True)
@@ -116,3 +117,28 @@ def test_a_real_server_accepts_the_crds_of_the_classes(tmp_path: Path) -> None:
             except Exception as error:
                 refused[name] = str(error)[:500]
         assert not refused
+
+
+THEIRS = {"certificates", "issuers", "prometheusrules", "servicemonitors"}
+
+
+def test_what_manifests_have_of_other_projects_fits_their_definitions() -> None:
+    definitions = [
+        crd
+        for crd in all_crds().values()
+        if crd["spec"]["names"]["plural"] in THEIRS
+        and crd["spec"]["group"] in ("cert-manager.io", "monitoring.coreos.com")
+    ]
+    created = set()
+    with MemoryServer().client() as client:
+        served = install_crds(client, [MutableObject(DEFINITION, crd) for crd in definitions])
+        draft = MutableObject.new(kinds.core.v1.Namespace, "bucket-operator")
+        client.create(draft)
+        by_name = {(kind.api_version, kind.kind): kind for kind in served}
+        for path, text in manifests(full()).items():
+            for each in load_yaml(text) if path.endswith(".yaml") else ():
+                kind = by_name.get((each.get("apiVersion"), each.get("kind")))
+                if kind is not None:
+                    client.create(MutableObject(kind, each), field_validation="Strict")
+                    created.add(kind.plural)
+    assert created == THEIRS
