@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "CheckFunction", "NotCheckedError"]
 
 _DEPLOY: Final = "deploy"
+_TARGET: Final = re.compile(r'^CMD \["run", "([^"]+)"\]$', re.MULTILINE)
 
 CheckFunction = Callable[["App", str], Iterator[str]]
 """Yields a text for each problem of the App that the command line calls by the second argument; it
@@ -65,6 +67,10 @@ def _schemas(app: App, _: str) -> Iterator[str]:
 
 def _manifests(_: App, target: str) -> Iterator[str]:
     """Whether ``manifests`` would change what it has made."""
+    made = Path(_DEPLOY, ".appsdk-operator/manifests/Dockerfile.base")
+    # The files have the target that they were made for, which names the same App in other words.
+    found = _TARGET.search(made.read_text(encoding="utf-8")) if made.is_file() else None
+    target = found[1] if found is not None else target
     yield from _by_command(_DEPLOY, "manifests", ["manifests", target, "--check"])
 
 

@@ -86,6 +86,7 @@ def test_generated_files_that_are_not_current_are_found(
     assert cli.main(["manifests", "checked_four:app"]) == 0
     assert cli.main(["crds", "checked_four:app"]) == 0
     assert cli.main(["check", "checked_four:app"]) == 0
+    assert cli.main(["check", "checked_four.py"]) == 0  # the same in other words
     del sys.modules["checked_four"]
     (folder / "checked_four.py").write_text(APP + "app.own(KIND, short_names=['wd'])\n")
     capsys.readouterr()

@@ -85,7 +85,7 @@ def command(
     if not count:
         click.echo(f"nothing of {app.name} is on {config.server}")
     elif dry_run:
-        click.echo(f"{count} steps; nothing was changed")
+        click.echo(f"{count} step{'' if count == 1 else 's'}; nothing was changed")
     return 0
 
 

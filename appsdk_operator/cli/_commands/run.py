@@ -35,7 +35,12 @@ class NotStartedError(click.ClickException):
     help="Namespace to work in; may be given often, or several with commas. Default: as the App "
     "says.",
 )
-@click.option("-A", "--all-namespaces", is_flag=True, help="Work in all namespaces.")
+@click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="Work in all namespaces; APPSDK_NAMESPACES='*' is the same.",
+)
 @click.option(
     "--leader-election/--no-leader-election",
     default=None,
