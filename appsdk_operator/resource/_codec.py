@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -245,63 +245,45 @@ def renamed_copy(value: Any, rename: str) -> Any:
         EncodeError: a value that JSON cannot carry.
     """
     try:
-        return _deep_json.deep_copy(value, lambda item: to_builtins(item, rename))
+        return _deep_json.deep_copy(value, lambda item: to_plain(item, rename, nulls=True))
     except RecursionError as error:
         raise EncodeError("$ contains itself: JSON cannot carry that") from error
     except _ENCODE_ERRORS:
         return value  # whose encoding says where it is
 
 
-def to_builtins(value: Any, rename: str | None = None) -> Any:
+def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> Any:
     """A typed value as plain JSON values.
 
     Args:
         value: the value.
         rename: a kind's ``rename``.
+        nulls: whether fields of classes that are None are nulls; default False: they are absent.
+            A None in a mapping or a list is data, and always a null.
 
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
     try:
-        plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook))
+        plain = lists(msgspec.to_builtins(value, enc_hook=_HOOKS[nulls]))
     except RecursionError:
-        return _deep_json.deep_copy(value, lambda item: _of_one_level(item, rename))
-    return plain if rename is None else to_wire(value, plain, rename)
+        return _deep_json.deep_copy(value, lambda item: _of_one_level(item, rename, nulls))
+    if rename is not None:
+        return to_wire(value, plain, rename, drop_none=not nulls)
+    if not nulls:
+        _drop_none_fields(value, plain)
+    return plain
 
 
-def _of_one_level(value: Any, rename: str | None) -> Any:
-    fields = _deep_json.fields_of(value)
-    if isinstance(fields, Mapping):
-        return fields if rename is None else level_to_wire(value, dict(fields), rename)
-    return msgspec.to_builtins(fields, enc_hook=encode_hook)
+_HOOKS: Final = {True: encode_hook, False: encode_hook_without_none}
 
 
-def to_plain(value: Any, rename: str | None = None) -> Any:
-    """A typed value as plain JSON values, without the fields of classes that are None.
-
-    Such a field is absent. A None in a mapping or a list is data, and stays.
-
-    Args:
-        value: the value.
-        rename: a kind's ``rename``.
-
-    Raises:
-        TypeError, ValueError: JSON cannot carry it.
-    """
-    try:
-        plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook_without_none))
-    except RecursionError:
-        return _deep_json.deep_copy(value, lambda item: _set_fields_of_one_level(item, rename))
-    _drop_none_fields(value, plain)
-    return plain if rename is None else to_wire(value, plain, rename)
-
-
-def _set_fields_of_one_level(value: Any, rename: str | None) -> Any:
+def _of_one_level(value: Any, rename: str | None, nulls: bool) -> Any:
     fields = _deep_json.fields_of(value)
     if isinstance(fields, Mapping):  # of a class, since deep_copy asks for nothing else
-        found = {name: item for name, item in fields.items() if item is not None}
+        found = {name: item for name, item in fields.items() if nulls or item is not None}
         return found if rename is None else level_to_wire(value, found, rename)
-    return msgspec.to_builtins(value, enc_hook=encode_hook_without_none)
+    return msgspec.to_builtins(value, enc_hook=_HOOKS[nulls])
 
 
 def _drop_none_fields(value: Any, plain: Any) -> None:
@@ -361,7 +343,7 @@ def _non_finite_path(value: Any) -> str | None:
             if not math.isfinite(item):
                 return _deep_json.path_text(path)
         elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
-            for part, rest in _deep_json.walk(to_builtins(item)):
+            for part, rest in _deep_json.walk(to_plain(item, nulls=True)):
                 if isinstance(part, float) and not math.isfinite(part):
                     return _deep_json.path_text(path) + _deep_json.path_text(rest, "")
     return None

@@ -216,8 +216,8 @@ def _is_same(view: Any, before: Any, back: Any, rename: str | None) -> bool:
     if before is None or back is None or view is None or _equal(before, back):
         return _equal(before, back)
     try:
-        one = _codec.to_builtins(convert(before, view), rename)
-        other = _codec.to_builtins(convert(back, view), rename)
+        one = _codec.to_plain(convert(before, view), rename, nulls=True)
+        other = _codec.to_plain(convert(back, view), rename, nulls=True)
     except (*_codec.DECODE_ERRORS, TypeError):
         return False
     return _equal(one, other) and all(

@@ -113,15 +113,16 @@ _part_decoders: dict[tuple[str, Any], Callable[[bytes], Any]] = {}
 def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     """The decoder of one field as type ``view`` (None: as JSON), which skips all other fields."""
     decode = _part_decoders.get((field, view))
-    if decode is None and isinstance(view, Renamed):
-        decode = _part_decoders[field, view] = _renamed_part_decoder(field, view)
-    elif decode is None:
-        # The API server treats null as an absent field.
-        kind = Any if view is None else Optional[view]  # noqa: UP045 - of a type known at run time
-        part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
-        decode = _part_decoders[field, view] = msgspec.json.Decoder(
-            part, dec_hook=decode_hook
-        ).decode
+    if decode is None:
+        reader = view.reader if isinstance(view, Renamed) else (view, decode_hook)
+        if reader is None:
+            decode = _renamed_part_decoder(field, view)
+        else:
+            # The API server treats null as an absent field.
+            kind = Any if view is None else Optional[reader[0]]  # noqa: UP045 - known at run time
+            part = msgspec.defstruct("Part", [(field, kind, None)], gc=False)
+            decode = msgspec.json.Decoder(part, dec_hook=reader[1]).decode
+        _part_decoders[field, view] = decode
     return decode
 
 
@@ -719,8 +720,14 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
     if view is None or type(value) is not view:
         return
     try:
-        reader = kind.spec_view if field == "spec" else kind.status_view
-        convert(_codec.to_builtins(value, kind.rename), reader)
+        try:
+            convert(_codec.to_plain(value, nulls=True), view)
+        except (*_codec.DECODE_ERRORS, TypeError):
+            if kind.rename is None:
+                raise
+            # Once more, for an error with the names on the wire.
+            reader = kind.spec_view if field == "spec" else kind.status_view
+            convert(_codec.to_plain(value, kind.rename, nulls=True), reader)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
         place, problem = path_and_problem(error)
         raise _codec.EncodeError(

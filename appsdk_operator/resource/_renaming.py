@@ -1,6 +1,7 @@
 """Names on the wire that differ from those of the classes: ``rename`` of a kind.
 
-Reading translates the keys of plain JSON values by the types of the class, before msgspec or
+Reading is by types that have the names on the wire (``_wire_types``). Where there is none, and for
+errors, the keys of plain JSON values are translated by the types of the class, before msgspec or
 pydantic sees them. Writing translates by the instances, so that it needs no types.
 """
 
@@ -32,6 +33,7 @@ from appsdk_operator.resource._spec_types import (
     is_pydantic_model,
     path_and_problem,
 )
+from appsdk_operator.resource._wire_types import wire_type
 
 __all__ = ["STYLES", "Renamed", "convert", "level_to_wire", "renamed_view", "to_wire"]
 
@@ -66,6 +68,17 @@ class Renamed:
     def __str__(self) -> str:
         return str(getattr(self.view, "__qualname__", self.view))
 
+    @property
+    def reader(self) -> tuple[Any, Callable[[Any, Any], Any]] | None:
+        """A type that msgspec reads into the class, and its ``dec_hook``; None: there is none.
+
+        What fails by it has to be read by :meth:`convert`, for the error.
+
+        Raises:
+            NameError: an annotation names what does not exist yet.
+        """
+        return _reader(self.view, self.style)
+
     def convert(self, value: Any) -> Any:
         """Plain JSON values as an instance of the class.
 
@@ -73,6 +86,12 @@ class Renamed:
             msgspec.ValidationError: they do not fit; the path has the names on the wire.
             RecursionError: they are nested too deeply.
         """
+        reader = _reader(self.view, self.style)
+        if reader is not None:
+            try:
+                return msgspec.convert(value, reader[0], dec_hook=reader[1])
+            except (msgspec.MsgspecError, TypeError, ValueError):
+                pass  # read again, for an error with the path
         plan = _plan(self.view, self.style)
         try:
             read = plan.reader
@@ -108,6 +127,20 @@ def convert(value: Any, view: Any) -> Any:
     if isinstance(view, Renamed):
         return view.convert(value)
     return msgspec.convert(value, view, dec_hook=decode_hook)
+
+
+@functools.cache
+def _reader(view: Any, style: str) -> tuple[Any, Callable[[Any, Any], Any]] | None:
+    found = wire_type(view, STYLES[style])
+    return None if found is None else (found, functools.partial(_decode_hook, style))
+
+
+def _decode_hook(style: str, view: Any, value: Any) -> Any:
+    """msgspec's ``dec_hook``, with a model's names on the wire."""
+    if is_pydantic_model(view) and not isinstance(value, view):
+        read = _plan(view, style).reader
+        value = value if read is None else read(value)
+    return decode_hook(view, value)
 
 
 # -- Reading ---------------------------------------------------------------------------------
@@ -350,25 +383,22 @@ def _wire_of(plan: _Plan, name: str) -> tuple[str, _Plan | None]:
 # -- Writing ---------------------------------------------------------------------------------
 
 
-def to_wire(value: Any, plain: Any, style: str) -> Any:
-    """``plain``, which was made of ``value``, with the names on the wire; changed in place."""
-    pending = [(value, plain)]
+def to_wire(value: Any, plain: Any, style: str, *, drop_none: bool) -> Any:
+    """``plain``, which was made of ``value``, with the names on the wire; changed in place.
+
+    Args:
+        value: typed values.
+        plain: dicts and lists of them, with the names that the classes' libraries write.
+        style: the kind's ``rename``.
+        drop_none: whether fields of classes that are None are left out.
+    """
+    pending = [(value, plain, drop_none)]
     while pending:
-        made, found = pending.pop()
-        if isinstance(found, list):
-            _push_items(made, found, pending)
-        elif not isinstance(found, dict):
-            continue
-        elif isinstance(made, Mapping):
-            if len(made) == len(found):
-                pending.extend(zip(made.values(), found.values(), strict=True))
-        elif _is_root_model(type(made)):
-            pending.append((made.root, found))
-        else:
-            cls: Any = type(made)
-            table = _written(cls, style)
-            if not table:
-                continue
+        made, found, drop = pending.pop()
+        cls: Any = type(made)
+        table, is_model = _written(cls, style)
+        if table:
+            drop = drop and not is_model  # its own encoding left them out
             items = list(found.items())
             found.clear()
             for key, item in items:
@@ -377,30 +407,53 @@ def to_wire(value: Any, plain: Any, style: str) -> Any:
                     found[key] = item
                     continue
                 name, wire = known
+                if item is None and drop and getattr(made, name) is None:
+                    continue
                 found[wire] = item
                 if isinstance(item, (dict, list)):
-                    pending.append((getattr(made, name), item))
+                    pending.append((getattr(made, name), item, drop))
+        elif isinstance(found, list):
+            _push_items(made, found, drop, pending)
+        elif not isinstance(found, dict):
+            continue
+        elif isinstance(made, Mapping):
+            if len(made) == len(found):
+                pending.extend(
+                    (one, item, drop)
+                    for one, item in zip(made.values(), found.values(), strict=True)
+                    if isinstance(item, (dict, list))
+                )
+        elif _is_root_model(type(made)):
+            pending.append((made.root, found, False))
     return plain
 
 
-def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> None:
+def _push_items(
+    made: Any, found: list[Any], drop: bool, pending: list[tuple[Any, Any, bool]]
+) -> None:
     if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
         made = [getattr(made, name) for name in made.__struct_fields__]
         found = found[len(found) - len(made) :]
     elif _is_root_model(type(made)):
-        made = made.root
+        made, drop = made.root, False
     if isinstance(made, (str, bytes)) or not hasattr(made, "__len__") or len(made) != len(found):
         return
     pending.extend(
-        pair for pair in zip(made, found, strict=True) if isinstance(pair[1], (dict, list))
+        (one, item, drop)
+        for one, item in zip(made, found, strict=True)
+        if isinstance(item, (dict, list))
     )
 
 
 @functools.cache
-def _written(cls: Hashable, style: str) -> dict[str, tuple[str, str]]:
-    """The attribute and the name on the wire by the name that the class's library writes."""
-    if not has_fields(cls) or is_named_tuple(cls):
-        return {}
+def _written(cls: Hashable, style: str) -> tuple[dict[str, tuple[str, str]], bool]:
+    """The attribute and the name on the wire by the name that the class's library writes.
+
+    And whether it is a model of pydantic. Classes whose values are lists in JSON, and models that
+    are their root's value, have no names.
+    """
+    if not has_fields(cls) or is_named_tuple(cls) or _is_array(cls) or _is_root_model(cls):
+        return {}, False
     rename = STYLES[style]
     table = {}
     for field in class_fields(cls):
@@ -410,11 +463,11 @@ def _written(cls: Hashable, style: str) -> dict[str, tuple[str, str]]:
         table[field.written_key] = (field.name, wire)
     for name, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
         table.setdefault(computed.alias or name, (name, computed.alias or rename(name)))
-    return table
+    return table, is_pydantic_model(cls)
 
 
 def level_to_wire(value: Any, fields: dict[str, Any], style: str) -> dict[str, Any]:
     """The fields of one instance by their names on the wire."""
     cls: Any = type(value)
-    table = _written(cls, style)
+    table, _ = _written(cls, style)
     return {table[key][1] if key in table else key: item for key, item in fields.items()}
