@@ -14,7 +14,14 @@ import attrs
 
 from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
-from appsdk_operator.resource import FieldError, Kind, check_kind, go_quote, joined_errors
+from appsdk_operator.resource import (
+    FieldError,
+    Kind,
+    check_kind,
+    go_quote,
+    joined_errors,
+    wire_path,
+)
 
 __all__ = [
     "AlreadyExists",
@@ -315,7 +322,8 @@ class Invalid(ApiError):
         Args:
             kind: the kind of the object.
             name: its name; empty for an object whose name the server is to generate.
-            errors: what is wrong, as :func:`appsdk_operator.resource.field` makes it.
+            errors: what is wrong, as :func:`appsdk_operator.resource.field` makes it. Fields of
+                the kind's classes may have Python's names; the error has those on the wire.
 
         Raises:
             TypeError: ``kind`` is no Kind, or one of ``errors`` no FieldError.
@@ -334,6 +342,7 @@ class Invalid(ApiError):
                     f"an error is a {type(error).__name__}: make it with a field's path, such as "
                     'field("spec")["size"].invalid(-1, "must not be negative")'
                 )
+        found = [attrs.evolve(error, field=wire_path(kind, error.field)) for error in found]
         qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
         message = f"{qualified} {go_quote(name)} is invalid"
         if found:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, final
 
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Object, wire_steps
 
 __all__ = ["FieldPath", "is_same_json"]
 
@@ -19,7 +19,10 @@ _EXAMPLE = "write for example spec.replicas, spec.containers[0].image or metadat
 
 @final
 class FieldPath:
-    """A path to a field of an object: ``spec.replicas`` or ``metadata.labels['app']``."""
+    """A path to a field of an object: ``spec.replicas`` or ``metadata.labels['app']``.
+
+    Fields of a kind's classes have their names on the wire, or those of Python.
+    """
 
     __slots__ = ("_steps", "_text")
 
@@ -39,7 +42,7 @@ class FieldPath:
     def value(self, obj: Object) -> Any:
         """The value of the field; None when it is missing."""
         value: Any = obj.get(self.root)
-        for step in self._steps[1:]:
+        for step in wire_steps(obj.kind, self._steps)[1:]:
             if isinstance(step, str):
                 value = value.get(step) if isinstance(value, Mapping) else None
             else:

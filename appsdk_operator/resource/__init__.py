@@ -38,6 +38,9 @@ from appsdk_operator.resource._field_errors import FieldError as FieldError
 from appsdk_operator.resource._field_errors import FieldPath as FieldPath
 from appsdk_operator.resource._field_errors import field as field
 from appsdk_operator.resource._field_errors import joined_errors as joined_errors
+from appsdk_operator.resource._field_names import check_expression as check_expression
+from appsdk_operator.resource._field_names import wire_path as wire_path
+from appsdk_operator.resource._field_names import wire_steps as wire_steps
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._frozen import explain_frozen as explain_frozen
 from appsdk_operator.resource._go_text import Verbatim as Verbatim

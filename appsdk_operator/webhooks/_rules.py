@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, check_expression
 from appsdk_operator.runtime import validation
 
 __all__ = ["Selector", "WebhookRule", "WebhookRuleOptions"]
@@ -206,6 +206,9 @@ class WebhookRule:
     """Only resources of this scope; default: any."""
 
     def __attrs_post_init__(self) -> None:
+        for name, expression in self.match_conditions.items():
+            for kind in self.kinds:
+                check_expression(f"match_conditions[{name!r}]", kind, expression)
         if self.type == "validating" and self.reinvocation_policy != "Never":
             raise ValueError("reinvocation_policy is for mutating webhooks: leave it out")
         if self.resources and len({kind.group for kind in self.kinds}) > 1:

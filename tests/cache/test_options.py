@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import attrs
 import pytest
 
 from appsdk_operator import client as c
@@ -244,6 +245,25 @@ def test_metadata_follows_the_watch_and_a_client_that_sends_more_is_cut_short():
 
 
 # Lists.
+
+
+@attrs.frozen
+class LeaseSpec:
+    lease_duration_seconds: int = 0
+
+
+def test_an_index_of_a_field_has_its_name_in_python_or_on_the_wire(client, run):
+    lease = kinds.coordination.v1.Lease.typed(spec=LeaseSpec, rename="camel")
+    spec = LeaseSpec(lease_duration_seconds=3)
+    client.create(MutableObject.new(lease, "a", namespace="default", spec=spec))
+    cache = Cache(client, metrics=Metrics())
+    cache.add(lease)
+    paths = ("spec.leaseDurationSeconds", "spec.lease_duration_seconds")
+    for path in paths:
+        cache.index_field(lease, path)
+    run(cache)
+    for path in paths:
+        assert [obj.name for obj in cache.list(lease, field_selector=f"{path}=3")] == ["a"]
 
 
 def test_lists_take_field_selectors_that_an_index_answers(client, run):

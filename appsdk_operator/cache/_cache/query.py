@@ -19,6 +19,7 @@ from appsdk_operator.resource import (
     ObjectKey,
     field_selector_of,
     label_selector_of,
+    wire_steps,
 )
 
 __all__ = ["FIELD_INDEX", "Query", "field_index", "query_of", "sorted_objects"]
@@ -142,7 +143,7 @@ def field_index(path: str) -> IndexFunction:
 
     def values(obj: Object) -> tuple[str, ...]:
         value: Any = obj.get(first)
-        for part in rest:
+        for part in wire_steps(obj.kind, (first, *rest))[1:]:
             value = value.get(part) if hasattr(value, "get") else None
         if value is None:
             return ("",)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from appsdk_operator.resource._field_names import check_expression, check_wire_path
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
 from appsdk_operator.resource._object import MutableObject
 from appsdk_operator.resource._schema.columns import PrinterColumn, Scale, column_json, json_path
@@ -266,6 +267,26 @@ class _Options:
     strict: bool
 
 
+def _check_names(kind: Kind, options: _Options) -> None:
+    """Refuse paths and rules with Python's names.
+
+    Raises:
+        ValueError: the text names the option, and what to write.
+    """
+    paths = [("selectable_fields", path) for path in options.selectable]
+    if isinstance(options.scale, Scale):
+        paths += [("scale", path) for path in options.scale.as_json().values()]
+    for column in options.columns:
+        path = column.path if isinstance(column, PrinterColumn) else column.get("jsonPath")
+        paths.append(("printer_columns", str(path)))
+    for what, path in paths:
+        check_wire_path(what, kind, path)
+    for rule in options.rules if not isinstance(options.rules, Rule) else ():
+        if isinstance(rule, Rule):
+            for text in rule.expressions():
+                check_expression("rules", kind, text)
+
+
 def _with_root(schema: Mapping[str, Any], options: _Options) -> dict[str, Any]:
     """A schema with what the options say of the whole object."""
     made = dict(schema)
@@ -289,6 +310,7 @@ def _rule_json(rule: object) -> dict[str, Any]:
 
 def _version(kind: Kind, options: _Options) -> dict[str, Any]:
     schema = _schema(kind, strict=options.strict) if options.schema is None else options.schema
+    _check_names(kind, options)
     schema = _with_root(schema, options)
     version: dict[str, Any] = {
         "name": kind.version,

@@ -236,6 +236,11 @@ class Rule(Marker):
                 f"{', '.join(f'FieldValue{name}' for name in reasons)}"
             )
 
+    def expressions(self) -> list[str]:
+        """What it says of ``self``: the rule, the expression of its message, and its field."""
+        field = f"self{self.field_path}" if self.field_path else ""
+        return [text for text in (self.rule, self.message_expression, field) if text]
+
     def as_json(self) -> dict[str, Any]:
         """The rule as an entry of ``x-kubernetes-validations``."""
         fields = {

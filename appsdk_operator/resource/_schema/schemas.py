@@ -27,10 +27,11 @@ from appsdk_operator.resource._class_fields import (
     marked,
     model_extra_name,
 )
+from appsdk_operator.resource._field_names import check_wire_rule
 from appsdk_operator.resource._renaming import STYLES
 from appsdk_operator.resource._schema.constraints import add_constraint, add_validator
 from appsdk_operator.resource._schema.descriptions import attribute_docstrings, class_description
-from appsdk_operator.resource._schema.markers import Immutable, ListType, markers_of_class
+from appsdk_operator.resource._schema.markers import Immutable, ListType, Rule, markers_of_class
 from appsdk_operator.resource._spec_types import has_fields, is_pydantic_model
 
 __all__ = ["ANYTHING", "schema_of"]
@@ -112,6 +113,7 @@ class _Maker:
         else:
             made = self._union(_members(bare), path, above)
         for marker in markers:
+            self._check_names(path, bare, marker)
             self._say(path, add_constraint(made, marker))
         if Immutable in markers:
             rule = {"rule": "self == oldSelf", "message": "the field is immutable"}
@@ -134,6 +136,11 @@ class _Maker:
             del made["nullable"]
         _allow_null(made)
         return made
+
+    def _check_names(self, path: str, view: Any, marker: Any) -> None:
+        if isinstance(marker, Rule):
+            for text in marker.expressions():
+                check_wire_rule(path, view, self.rename, text)
 
     def _say(self, path: str, lost: Iterable[str]) -> None:
         self.lost += [f"{path}: {text}" for text in lost]
@@ -256,6 +263,7 @@ class _Maker:
             made[_OPEN] = True
         for marker in markers_of_class(cls):
             if not isinstance(marker, ListType):
+                self._check_names(path, view, marker)
                 self._say(path, add_constraint(made, marker))
         self._say(path, _model_validators(cls))
         return made
