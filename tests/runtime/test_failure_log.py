@@ -132,3 +132,17 @@ def test_an_error_of_the_kit_alone_keeps_its_traceback() -> None:
         inner = raised.with_traceback(raised.__traceback__.tb_next)  # type: ignore[union-attr]
     assert user_traceback(inner) is inner.__traceback__ is not None
     assert failed_function(inner) == ""
+
+
+def test_one_object_has_a_line_a_second_and_no_failure_is_lost_from_the_count(rig: Rig) -> None:
+    lines = rig.fail(5, about="a")
+    assert lines == ["f failed (with traceback)"]
+    assert rig.fail(2, about="b") == ["f failed"]
+    for _ in range(100):
+        rig.clock.advance(0.5)
+        lines += rig.fail(2, about="a")
+    rig.clock.advance(5)
+    lines += rig.fail()
+    counted = sum(int(line.split(" and ")[1].split()[0]) for line in lines if " and " in line)
+    assert counted + len(lines) + 1 == 5 + 2 + 200 + 1
+    assert len(lines) <= 52
