@@ -25,6 +25,14 @@ __all__ = [
 _KIT = f"{Path(__file__).parent.parent}{os.sep}"
 _LIBRARY = f"{Path(logging.__file__).parent.parent}{os.sep}"
 _PACKAGES = (f"{_LIBRARY}site-packages{os.sep}", f"{_LIBRARY}dist-packages{os.sep}")
+# What the kit is built on; anything else in a folder of packages may be the user's operator.
+_DEPENDENCIES = tuple(
+    f"{os.sep}site-packages{os.sep}{name}{os.sep}"
+    for name in (
+        *("attr", "h11", "kubernetes", "msgspec", "prometheus_client", "tenacity", "urllib3"),
+        "yaml",
+    )
+)
 _LONGEST_ERROR = 2000
 """Characters of an error's text in a log line; answers of servers may be long."""
 
@@ -35,6 +43,8 @@ def _is_users(filename: str, *, after_kit: bool) -> bool:
         return False
     if not after_kit:
         return True
+    if any(name in filename for name in _DEPENDENCIES):
+        return False
     return not filename.startswith(_LIBRARY) or filename.startswith(_PACKAGES)
 
 

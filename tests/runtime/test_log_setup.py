@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from appsdk_operator import setup_logging
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, load_yaml
 from appsdk_operator.runtime import (
     FailureLog,
     JSONFormatter,
@@ -158,8 +158,12 @@ def decodes_badly() -> None:
     Object.from_dict({"apiVersion": "v1"}, kind)
 
 
+def reads_bad_yaml() -> None:
+    load_yaml("a: [")
+
+
 @pytest.mark.parametrize("formatter", [TextFormatter, JSONFormatter])
-@pytest.mark.parametrize("function", [refuses, decodes_badly])
+@pytest.mark.parametrize("function", [refuses, decodes_badly, reads_bad_yaml])
 def test_a_traceback_has_the_users_frames_unless_all_are_asked_for(
     formatter: type, function: object
 ) -> None:
@@ -168,8 +172,10 @@ def test_a_traceback_has_the_users_frames_unless_all_are_asked_for(
     record.exc_info = (type(error), error, error.__traceback__)
     mine, whole = formatter().format(record), formatter(whole_tracebacks=True).format(record)
     assert "test_log_setup.py" in mine
-    assert "/appsdk_operator/runtime/" not in mine
-    assert "/appsdk_operator/runtime/" in whole
+    for other in ("/appsdk_operator/runtime/", "/asyncio/"):
+        assert other not in mine
+        assert other in whole
+    assert "/yaml/" not in mine
 
 
 def test_causes_of_an_error_are_cut_as_well() -> None:
