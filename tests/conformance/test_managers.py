@@ -21,7 +21,7 @@ from appsdk_operator.controllers import (
     as_reconciler,
     controller_for,
 )
-from appsdk_operator.manager import CacheSetup, LeaderElection, Manager
+from appsdk_operator.manager import CacheSetup, FailureEvents, LeaderElection, Manager
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.watchers import ConstantBackoff, InformerController, SimpleWatcher
@@ -171,7 +171,8 @@ def test_kubectl_describe_tells_of_failures_that_persist_and_that_they_are_over(
         builder.complete(reconcile)
 
     moody = Moody()
-    run(add_to, failure_events=True, name="shop", controller_options=QUICK)
+    told = FailureEvents(lasting=0)
+    run(add_to, failure_events=told, name="shop", controller_options=QUICK)
     world.create(CONFIG_MAP, "a")
     describe = _describer(world, tmp_path)
     # One Event of each, with a count of its repetitions.

@@ -80,6 +80,15 @@ def test_the_third_failure_in_a_row_is_an_event_and_the_success_after_it(rig: Ri
     ]
 
 
+def test_retries_within_milliseconds_are_no_failure_that_persists() -> None:
+    rig = Rig(FailureEvents(lasting=25.0))
+    rig.fail(3)
+    assert rig.told == []
+    rig.fail()
+    ((*_, note),) = rig.told
+    assert note.startswith("make failed 4 times in a row")
+
+
 def test_a_success_begins_the_count_anew(rig: Rig) -> None:
     for _ in range(5):
         rig.fail(2)
@@ -126,7 +135,7 @@ def test_an_object_that_is_gone_has_no_events(rig: Rig) -> None:
 
 
 def test_the_text_of_an_error_may_be_kept_away() -> None:
-    rig = Rig(FailureEvents(after=1, error_text=False))
+    rig = Rig(FailureEvents(after=1, lasting=0, error_text=False))
     rig.end(ConnectionError("password=hunter2"))
     assert "hunter2" not in str(rig.told)
     assert "ConnectionError" in str(rig.told)
@@ -154,6 +163,7 @@ def test_memory_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (lambda: FailureEvents(after=0), "after=0: use a whole number of failures"),
         (lambda: FailureEvents(after=True), "after=True: use a whole number"),
+        (lambda: FailureEvents(lasting=-1), "lasting=-1"),
         (lambda: ManagerOptions(failure_events=3), "failure_events=3: give True, or FailureEvents"),
     ],
 )

@@ -147,7 +147,7 @@ class ManagerOptions:
     """Options of the event recorders."""
     failure_events: FailureEvents | None = attrs.field(default=None, converter=failure_events_of)
     """Which failures of reconcilers and watchers become Events on their object, for ``kubectl
-    describe``; True: three in a row. Default: none."""
+    describe``; True: three in a row, for five seconds. Default: none."""
     narrate: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
     """Whether to print each call and its writes to standard output, as a
     :class:`~appsdk_operator.runtime.Narrator` does; for development. Default: no."""

@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     duration_text,
     get_logger,
 )
+from appsdk_operator.runtime.validation import checked_seconds
 
 __all__ = ["FailureEventObserver", "FailureEvents", "failure_events_of"]
 
@@ -39,6 +40,10 @@ def _check_after(_: object, __: object, value: object) -> None:
         raise ValueError(f"after={value!r}: use a whole number of failures, at least 1")
 
 
+def _checked_lasting(value: float) -> float:
+    return checked_seconds("lasting", value)
+
+
 @attrs.frozen(kw_only=True)
 class FailureEvents:
     """Which failures of reconcilers and watchers become Events on their object.
@@ -50,6 +55,9 @@ class FailureEvents:
     after: int = attrs.field(default=3, validator=_check_after)
     """How often a callback has to fail in a row for one object; default 3. A failure that is not
     tried again counts at once. Failures that go on are one Event with a count for each cause."""
+    lasting: float = attrs.field(default=5.0, converter=_checked_lasting)
+    """For how many seconds it has to have failed by then; default 5, because the first retries of a
+    reconciler come within milliseconds."""
     error_text: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
     """Whether the Event has the error's text; default: yes. Everybody who may read the object's
     Events reads it: turn it off if errors may have secrets. Their types are there in any case."""
@@ -135,7 +143,8 @@ class FailureEventObserver:
                 self._failing.popitem(last=False)
             failing.count += 1
             is_final = call.outcome in ("given up", "terminal", "fatal")
-            if failing.count < self._options.after and not is_final:
+            has_lasted = now - failing.since >= self._options.lasting
+            if not is_final and not (has_lasted and failing.count >= self._options.after):
                 return
             failing.is_told = True
         what = self._text(call, cause, failing.count)
