@@ -40,6 +40,8 @@ _EXTRAS: Final = {
     "pytest": "testing",
     "jinja2": "cli",
     "re2": "testing",
+    "rich": "cli",
+    "textual": "cli",
     "watchfiles": "cli",
 }
 """The extra that brings a module."""

@@ -32,6 +32,8 @@ PATIENCE = 60.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
 ON_A_CLUSTER = {"release"}
+ON_AN_OPERATOR = {"top"}
+"""Those that read from an operator, and that tests/cli/test_top.py runs."""
 
 
 def crds(folder: Path) -> None:
@@ -117,6 +119,8 @@ def examples() -> list[tuple[str, str]]:
         for name in _frame.program.list_commands(context):
             command = _frame.program.get_command(context, name)
             assert isinstance(command, _frame.Command)
+            if name in ON_AN_OPERATOR:
+                continue
             found += [(name, example) for example in command.examples]
     return found
 

@@ -1,0 +1,249 @@
+"""``appsdk-operator top``: its tables, its keys, and where it reads from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from appsdk_operator import cli
+from appsdk_operator.cli import _top
+from appsdk_operator.manager import ProfileServer, ProfileServerOptions
+from appsdk_operator.runtime import StopSignal, ThreadGroup
+
+EVIL = "[red]\x1b]0;owned\x07[/] /etc"
+
+
+def call(name: str = "web", **changes: Any) -> dict[str, Any]:
+    write = {"verb": "update", "resource": "pods", "name": name, "status": 200, "error": ""}
+    return {
+        "namespace": "default",
+        "name": name,
+        "kind": "Site",
+        "callback": "reconcile",
+        "reasons": ["updated"],
+        "action": "",
+        "attempt": 0,
+        "started": 90.0,
+        "seconds": 0.5,
+        "outcome": "done",
+        "error": None,
+        "writes": [write],
+        "controller": "sites",
+        **changes,
+    }
+
+
+def state(name: str = "web") -> dict[str, Any]:
+    planned = {"object": f"default/{name}", "why": "retry", "attempt": 2, "error": EVIL}
+    return {
+        "version": 1,
+        "time": 100.0,
+        "operator": {
+            "name": "sites",
+            "ready": True,
+            "health": "",
+            "started": 40.0,
+            "leader_election": {"identity": "a", "leader": "a", "is_leader": True},
+        },
+        "shards": [],
+        "controllers": [
+            {
+                "name": "sites",
+                "kinds": ["Site"],
+                "ready": True,
+                "health": "",
+                "workers": 2,
+                "queued": 3,
+                "running": [call()],
+                "planned": [{**planned, "due_in": 5.0}],
+                "planned_total": 1,
+                "given_up": [{**planned, "due_in": None}],
+                "given_up_total": 1,
+            }
+        ],
+        "failures": [
+            {
+                "type": "ValueError",
+                "text": EVIL,
+                "count": 4,
+                "last": 99.0,
+                "place": "a.py:1",
+                "callback": "reconcile",
+                "outcome": "terminal",
+                "objects_total": 1,
+                "objects": [{"namespace": "default", "name": name}],
+            }
+        ],
+        "informers": [
+            {
+                "resource": "sites",
+                "selection": "",
+                "objects": 7,
+                "synced": True,
+                "ready": True,
+                "last_event": None,
+                "watch_age": 3.0,
+                "relists": 0,
+            }
+        ],
+        "objects": [{**call(name), "time": 98.0}],
+    }
+
+
+def story(name: str = "web") -> dict[str, Any]:
+    error = {"type": "ValueError", "text": "no", "place": "a.py:1"}
+    return {"version": 1, "time": 100.0, "calls": [call(name, error=error, outcome="given up")]}
+
+
+def serve(check: Callable[[str], None], **options: Any) -> None:
+    """Call ``check`` with the URL of a debug server."""
+    server = ProfileServer(
+        ProfileServerOptions(address="127.0.0.1:0", **options),
+        state=state,
+        story=lambda _, name, __: story(name),
+        client=object(),  # type: ignore[arg-type]
+    )
+    stop, threads = StopSignal(), ThreadGroup("served")
+    threads.start("run", lambda: server.run(stop))
+    try:
+        check(server.url)
+    finally:
+        stop.set()
+        threads.join(10)
+
+
+def test_the_terminal_shows_each_table_and_the_story_of_an_object() -> None:
+    asked: list[str] = []
+
+    def fetch(path: str) -> dict[str, Any]:
+        asked.append(path)
+        return story() if "object.json" in path else state()
+
+    async def look() -> None:
+        app = _top.Top(fetch, interval=3600.0)
+        async with app.run_test(size=(120, 30)) as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            table = app.query_one("#table-controllers", _top.DataTable)
+            assert [str(cell) for cell in table.get_row_at(0)][:3] == ["sites", "Site", "3"]
+            await pilot.press("right")
+            assert app.query_one(_top.TabbedContent).active == "pane-calls"
+            await pilot.press("enter")
+            await pilot.pause()
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            shown = app.screen.query_one(_top.DataTable)
+            cells = [str(cell) for cell in shown.get_row_at(0)]
+            assert cells[4:] == ["given up", "update pods web 200", "ValueError: no (a.py:1)"]
+            await pilot.press("escape")
+            await pilot.press("left")
+            assert app.query_one(_top.TabbedContent).active == "pane-controllers"
+            await pilot.press("q")
+
+    asyncio.run(look())
+    assert "/debug/object.json?namespace=default&name=web" in asked
+
+
+def test_a_server_that_is_gone_is_said_and_the_last_state_stays() -> None:
+    def fetch(_: str) -> dict[str, Any]:
+        if is_gone:
+            raise click.ClickException("it cannot be read")
+        return state()
+
+    async def look() -> None:
+        nonlocal is_gone
+        app = _top.Top(fetch, interval=3600.0)
+        async with app.run_test() as pilot:
+            await app.workers.wait_for_complete()
+            is_gone = True
+            app._look()
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            assert app.query_one("#problem").display
+            assert app.query_one("#table-controllers", _top.DataTable).row_count == 1
+
+    is_gone = False
+    asyncio.run(look())
+
+
+def test_text_of_objects_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def check(url: str) -> None:
+        assert cli.main(["top", url, "--once"]) == 0
+
+    serve(check)
+    printed = capsys.readouterr().out
+    assert "[red]\N{REPLACEMENT CHARACTER}]0;owned" in printed
+    assert "\x1b" not in printed
+    assert "FAILURES" in printed
+
+
+def test_a_token_is_sent_and_a_refusal_says_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def admit(_: object) -> Any:
+        return lambda handler: (
+            lambda request: (
+                handler(request)
+                if request.headers.get("authorization") == "Bearer me"
+                else _top_refusal()
+            )
+        )
+
+    token = tmp_path / "token"
+    token.write_text("me\n")
+
+    def check(url: str) -> None:
+        assert cli.main(["top", url, "--once"]) == 1
+        assert "give --token-file" in capsys.readouterr().err
+        assert cli.main(["top", url, "--once", "--token-file", str(token)]) == 0
+
+    serve(check, filter_provider=admit)
+
+
+def _top_refusal() -> Any:
+    from appsdk_operator.manager import HTTPResponse
+
+    return HTTPResponse(status=401)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_pod_is_reached_through_kubectl(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    works: bool,
+) -> None:
+    said = tmp_path / "said"
+
+    def check(url: str) -> None:
+        port = url.rpartition(":")[2]
+        answer = f"Forwarding from 127.0.0.1:{port} -> 6060" if works else "pods not found"
+        program = tmp_path / "kubectl"
+        end = "exec sleep 60" if works else "exit 1"
+        program.write_text(f'#!/bin/sh\necho "$@" > {said}\necho "{answer}"\n{end}\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        status = cli.main(["top", "web-1", "-n", "operators", "--once"])
+        assert status == (0 if works else 1)
+
+    serve(check)
+    assert said.read_text().split() == [
+        *("port-forward", "pod/web-1", ":6060", "--namespace=operators")
+    ]
+    shown = capsys.readouterr()
+    assert "CONTROLLERS" in shown.out if works else "pods not found" in shown.err
+
+
+def test_no_server_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["top", "http://127.0.0.1:1", "--once"]) == 1
+    assert "--debug-address 127.0.0.1:6060" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["top", "ftp://elsewhere", "--once"])
+    assert "such as http://127.0.0.1:6060" in capsys.readouterr().err
