@@ -34,7 +34,7 @@ from appsdk_operator.client import Client, ClientConfig, contexts_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup
 from appsdk_operator.serving import is_off
 
-__all__ = ["develop", "run_in_dev"]
+__all__ = ["develop", "run_in_dev", "with_debug_address"]
 
 _EMBEDDED: Final = "embedded"
 _CLUSTER: Final = "cluster"
@@ -57,7 +57,7 @@ def develop(target: str, options: RunOptions) -> int:
         click.ClickException: a package is missing.
     """
     stopped = threading.Event()
-    options = _with_debug_address(options)
+    options = with_debug_address(options)
     with _signals(stopped.set), _server(options) as (where, environment):
         child = _Child(target, where, {**environment, **_environment(options)})
         if not is_off(options.debug_address or ""):
@@ -69,7 +69,7 @@ def develop(target: str, options: RunOptions) -> int:
     return ExitStatus.STOPPED
 
 
-def _with_debug_address(options: RunOptions) -> RunOptions:
+def with_debug_address(options: RunOptions) -> RunOptions:
     """The options with an address for the debug server, which stays over restarts."""
     if options.debug_address is not None:
         return options

@@ -202,14 +202,14 @@ def tables_of(state: Mapping[str, Any]) -> dict[str, Table]:
         for call in one["running"]:
             why = "; ".join(call["reasons"]) or call["action"]
             row = (_object(call), one["name"], Text(f"running {_took(call['seconds'])}", "cyan"))
-            calls.append((_object(call), (*row, call["attempt"], why, "")))
+            calls.append((_object(call), (*row, call["attempt"], "", why)))
         for call in one["planned"]:
             due = Text(f"in {duration_text(call['due_in'])}", "yellow" if call["error"] else "")
             row = (call["object"], one["name"], due)
-            calls.append((call["object"], (*row, call["attempt"], call["why"], call["error"])))
+            calls.append((call["object"], (*row, call["attempt"], call["error"], call["why"])))
         for call in one["given_up"]:
             row = (call["object"], one["name"], Text("given up", "red"))
-            calls.append((call["object"], (*row, call["attempt"], call["why"], call["error"])))
+            calls.append((call["object"], (*row, call["attempt"], call["error"], call["why"])))
     failures = [
         (
             _object(group["objects"][0]) if group["objects"] else "",
@@ -248,7 +248,7 @@ def tables_of(state: Mapping[str, Any]) -> dict[str, Table]:
     headings = ("Controller", "Kinds", "Queued", "Running", "Planned", "Given up", "Workers")
     return {
         "Controllers": ((*headings, "Health"), controllers),
-        "Calls": (("Object", "Controller", "When", "Attempt", "Why", "Last error"), calls),
+        "Calls": (("Object", "Controller", "When", "Attempt", "Last error", "Why"), calls),
         "Failures": (
             ("Cause", "Times", "Last", "Callback", "Place", "Objects", "Then"),
             failures,
@@ -364,6 +364,7 @@ class Top(App[None]):
     """Follows an operator in a terminal; every key is in the footer."""
 
     TITLE = "appsdk-operator top"
+    ENABLE_COMMAND_PALETTE = False
     CSS = """
     #summary { padding: 0 1; height: auto; }
     #problem { padding: 0 1; height: auto; color: $error; display: none; }

@@ -16,7 +16,7 @@ import pytest
 from appsdk_operator import Kind, kinds
 from appsdk_operator.app import App, ExitStatus, RunOptions
 from appsdk_operator.client import ClientConfig
-from appsdk_operator.manager import LeaderElection, MetricsServerOptions
+from appsdk_operator.manager import LeaderElection, MetricsServerOptions, ProfileServerOptions
 from appsdk_operator.testing import APIServer
 
 PROGRAM = """\
@@ -164,6 +164,11 @@ def test_options_of_the_program_override_those_of_the_app() -> None:
     assert moved.leader_election == LeaderElection(
         id="other", namespace="elsewhere", retry_period=1.0
     )
+    shown = manager_options(app, debug_address="127.0.0.1:0")
+    assert shown.profile_server == ProfileServerOptions(address="127.0.0.1:0")
+    assert same.profile_server is None
+    with pytest.raises(ValueError, match="give filter_provider=AuthFilter"):
+        manager_options(app, debug_address=":6060")
     plain = manager_options(App("plain"), leader_election=True, leader_election_namespace="default")
     assert plain.leader_election == LeaderElection(id="plain", namespace="default")
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds
+from appsdk_operator.app import RunOptions
+from appsdk_operator.cli import _dev
 from appsdk_operator.testing import APIServer
 
 pytestmark = pytest.mark.programs
@@ -154,3 +156,10 @@ def test_in_development_a_cluster_that_is_not_for_it_is_left_alone(tmp_path: Pat
             assert program.end() == 0
         with Client(server.client_config()) as client:
             assert not list(client.list(kinds.apiextensions.v1.CustomResourceDefinition))
+
+
+def test_dev_serves_the_debug_page_on_loopback_unless_told_otherwise() -> None:
+    host, _, port = str(_dev.with_debug_address(RunOptions()).debug_address).rpartition(":")
+    assert (host, int(port) > 0) == ("127.0.0.1", True)
+    for given in ("0", "127.0.0.1:7070"):
+        assert _dev.with_debug_address(RunOptions(debug_address=given)).debug_address == given

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +116,10 @@ def serve(check: Callable[[str], None], **options: Any) -> None:
     stop, threads = StopSignal(), ThreadGroup("served")
     threads.start("run", lambda: server.run(stop))
     try:
+        # What the server's threads import has to be compiled before commands are parsed: Python
+        # 3.11 cannot do both at once (gh-106905).
+        with contextlib.suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{server.url}/debug/page.css").close()
         check(server.url)
     finally:
         stop.set()

@@ -23,7 +23,11 @@ _MOST_PARTS: Final = 200
 _MOST_FAILURES: Final = 200
 _MOST_EXAMPLES: Final = 5
 _MOST_LABELS: Final = 100
-_ENDED: Final = ("given up", "terminal", "fatal")
+_ENDED: Final = {
+    "given up": "no attempt is left",
+    "terminal": "failed for good",
+    "fatal": "ended the controller",
+}
 
 
 @final
@@ -280,7 +284,7 @@ def _given_up(log: ActivityLog, now: float, time: float) -> list[dict[str, Any]]
             found[call.key] = {
                 "object": f"{call.namespace}/{call.name}" if call.namespace else call.name,
                 "callback": call.callback,
-                "why": call.outcome,
+                "why": _ENDED[call.outcome],
                 "attempt": call.attempt,
                 "due_in": None,
                 "error": f"{call.cause.type}: {call.cause.text}",

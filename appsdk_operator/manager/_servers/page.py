@@ -50,14 +50,14 @@ def _join(parts: Iterable[object], between: str = "") -> _Html:
 def seconds_text(seconds: float | None) -> str:
     """A duration in few characters; ``""`` for None.
 
-    >>> [seconds_text(each) for each in (0.0042, 3.21, 75, 7300, 200000)]
-    ['4 ms', '3.2 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
+    >>> [seconds_text(each) for each in (0.0004, 0.0042, 3.21, 75, 7300, 200000)]
+    ['< 1 ms', '4 ms', '3.2 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
     """
     if seconds is None or not math.isfinite(seconds):
         return ""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 ms"
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "< 1 ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = int(seconds)
@@ -340,8 +340,12 @@ def _calls(
 ) -> _Html:
     """A table of calls, which begins with their object unless all are of one."""
     rows = []
+    seen: set[tuple[str, str, str]] = set()
     for call in calls:
-        result: list[object] = [_outcome(call)]
+        key = (call["controller"], call["namespace"], call["name"])
+        # What an earlier call planned has been, or was replaced.
+        result: list[object] = [_outcome({**call, "next_in": None} if key in seen else call)]
+        seen.add(key)
         if call["error"]:
             error = call["error"]
             place = " in ".join(part for part in (error["place"], error["function"]) if part)
