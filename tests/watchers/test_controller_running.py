@@ -623,6 +623,19 @@ def test_an_event_takes_as_long_as_all_its_calls_together(make_rig, widget):
     assert value("watcher_process_duration_seconds_sum", GADGET) == 8, "with the retry"
 
 
+def test_an_event_of_an_object_whose_retry_waits_is_measured_too(make_rig, widget):
+    rig = make_rig(retry_policy=ConstantBackoff(100))
+    rig.watcher("w", RuntimeError()).during = lambda _: rig.clock.advance(2)
+    rig.controller._metrics.publish()
+    rig.informer.add(widget("x"))
+    rig.work()
+    rig.informer.update(widget("x"), widget("x", 2))
+    rig.work()
+    labels = {"event_type": "UPDATE", "kind": str(WIDGET)}
+    assert rig.metrics.value("informer_reconcile_duration_seconds_count", **labels) == 1
+    assert rig.metrics.value("informer_reconcile_duration_seconds_sum", **labels) == 2
+
+
 def test_clean_ups_that_were_given_up_are_counted(make_rig, widget):
     rig = make_rig(retry_policy=never_retry)
     rig.watcher("w", ValueError(), ValueError(), ValueError())
