@@ -40,7 +40,7 @@ __all__ = [
 
 _log = get_logger("appsdk_operator.runtime")
 
-RECORDED_PER_SECOND: Final = 500
+RECORDED_PER_SECOND: Final = 200
 """Calls without an error or a write that a log records in a second; others are only counted."""
 _CALLS: Final = 200
 _FAILURES: Final = 200

@@ -151,7 +151,7 @@ def test_a_flood_is_sampled_but_failures_and_writes_never(engine: Engine) -> Non
     for number in range(600):
         engine.call(f"a-{number}")
     assert engine.log.is_limited
-    assert engine.log.objects()[0][2] == "a-499"
+    assert engine.log.objects()[0][2] == "a-199"
     engine.call("failed", fails=True)
     engine.call("wrote", writes=1)
     assert [key[2] for key in engine.log.objects()[:2]] == ["wrote", "failed"]

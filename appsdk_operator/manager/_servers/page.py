@@ -276,7 +276,7 @@ def _controller(one: Mapping[str, Any], state: Mapping[str, Any], number: int) -
     if one["is_limited"]:
         parts.append(
             _note(
-                "More than 500 calls within a second: of those, some are not listed. Failures and "
+                "More than 200 calls within a second: of those, some are not listed. Failures and "
                 "calls that wrote are all here."
             )
         )
