@@ -135,3 +135,21 @@ def test_a_world_needs_a_kind_or_an_app() -> None:
         World(BUCKET)
     with pytest.raises(TypeError, match="the kind"):
         check_operator(lambda replica: None)
+
+
+def test_two_reconcilers_of_a_kind_may_work_on_an_object_at_once() -> None:
+    app = App("bucket-operator")
+    inside: set[str] = set()
+    met: list[bool] = []
+
+    def look(name: str) -> None:
+        inside.add(name)
+        for _ in range(3):  # the other controller goes on meanwhile
+            list(app.live_client.list(BUCKET))
+            met.append(len(inside) == 2)
+        inside.discard(name)
+
+    for name in ("one", "other"):
+        app.object_reconciler(BUCKET, name=name)(lambda _, name=name: look(name))
+    check_operator(app, max_examples=5, seed=1)
+    assert any(met)

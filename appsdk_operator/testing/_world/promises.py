@@ -31,7 +31,8 @@ class Promise(Enum):
     """No watcher gets an older state of an object after a newer one, or an object after its
     deletion; and each event goes to the watchers in add order."""
     NO_OVERLAP = "no overlap"
-    """In one process no two calls for one object run at once."""
+    """In one process no two calls of watchers for one object run at once, and none of one
+    reconciler; two reconcilers of a kind are two controllers."""
     AT_LEAST_ONCE = "at least once"
     """Each object that exists at the end had a successful call."""
     CONVERGENCE = "convergence"
@@ -67,9 +68,11 @@ def check_journal(world: World, promises: frozenset[Promise]) -> None:
 
 
 def _check_overlap(world: World, calls: list[Entry]) -> None:
-    last: dict[tuple[str, int, str, str], Entry] = {}
+    last: dict[tuple[str, int, str, str, int | None], Entry] = {}
     for call in calls:
-        target = (call.who, call.process, call.kind, call.key)
+        # Watchers take turns; a reconciler is called by a controller of its own.
+        reconciler = None if call.action else call.watcher
+        target = (call.who, call.process, call.kind, call.key, reconciler)
         before = last.get(target)
         if before is not None and not 0 < before.ended < call.began:
             text = f"two calls for {call.key} at once: {before.who} {before.text}, and {call.text}"
