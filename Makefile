@@ -13,7 +13,7 @@ CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/byteco
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench crds demo test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
+.PHONY: bench crds demo docs test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
@@ -74,6 +74,11 @@ bench: .venv-bench/.ready
 	@mkdir -p build
 	.venv-bench/bin/python -m benchmarks $(or $(ARGS),--json build/performance.json --write)
 
+# The documentation as a site of static files, and its checks: any warning fails. It has a virtual
+# environment of its own. ARGS=--external asks other servers whether links to them lead somewhere.
+docs: .venv-docs/.ready
+	.venv-docs/bin/python hack/site.py $(ARGS)
+
 # The sdist and the wheel, each checked as its users meet it.
 dist: $(READY)
 	$(BIN)/python hack/dist.py $(ARGS)
@@ -105,6 +110,13 @@ test-lowest:
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-bench/bin/pip install --quiet -e '.[testing]' --group bench
+	touch $@
+
+.venv-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-docs/bin/pip install --quiet uv
+	.venv-docs/bin/uv pip install --quiet --python .venv-docs -e '.[testing,cli]' --group docs
 	touch $@
 
 $(READY): pyproject.toml

@@ -162,7 +162,7 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
 
 @final
 class KeyReconciler:
-    """Runs a :class:`controllers.Reconciler` in an InformerController.
+    """Runs a :class:`~appsdk_operator.controllers.Reconciler` in an InformerController.
 
     The reconciler gets the namespace and name of the object, not what happened to it, so that it
     can serve in a :class:`Controller` and here. Outside of a Controller it has no

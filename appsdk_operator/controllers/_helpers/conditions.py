@@ -52,6 +52,9 @@ _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_TYPE = 316
 _MAX_REASON = 1024
 _MAX_MESSAGE = 32768
+# As schemas write them. Names, because Sphinx reads no f-string in an annotation.
+_TYPE_PATTERN = f"^{_TYPE.pattern}$"
+_REASON_PATTERN = f"^{_REASON.pattern}$"
 
 
 def _check_type(_: object, __: object, value: str) -> None:
@@ -116,7 +119,7 @@ class Condition:
 
     type: Annotated[
         str,
-        msgspec.Meta(extra_json_schema={"maxLength": _MAX_TYPE, "pattern": f"^{_TYPE.pattern}$"}),
+        msgspec.Meta(extra_json_schema={"maxLength": _MAX_TYPE, "pattern": _TYPE_PATTERN}),
     ] = attrs.field(validator=_in_schema(_check_type))
     """Its type, for example ``Ready``."""
     status: ConditionStatus = attrs.field(validator=_in_schema(_check_status))
@@ -127,7 +130,7 @@ class Condition:
             extra_json_schema={
                 "minLength": 1,
                 "maxLength": _MAX_REASON,
-                "pattern": f"^{_REASON.pattern}$",
+                "pattern": _REASON_PATTERN,
             }
         ),
     ] = attrs.field(validator=_in_schema(_check_reason))

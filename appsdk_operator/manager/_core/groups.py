@@ -385,7 +385,7 @@ class Groups:
         Raises:
             RuntimeError: the stop has begun.
             ValueError: it was added before.
-            TypeError: an attribute that selects its group is wrong; see :func:`placements`.
+            TypeError: an attribute that selects its group is wrong; see :class:`RunnableGroup`.
         """
         found = placements(runnable, group=group)
         name = name_of(runnable)

@@ -252,8 +252,8 @@ class Manager:
         """Run ``runnable``: with its group, or at once when that has started.
 
         It may be a controller, an :class:`Operator`, a :class:`Cluster`, a cache or an informer, a
-        server, any object with ``run(stop)``, or a function; :func:`placements` has the rules for
-        its group. An error that it raises stops the manager; when it returns, nothing happens.
+        server, any object with ``run(stop)``, or a function; :class:`RunnableGroup` has the rules
+        for its group. An error that it raises stops the manager; when it returns, nothing happens.
 
         Raises:
             RuntimeError: the manager is stopping.

@@ -70,8 +70,15 @@ class ReadyRunnable(Protocol):
 class RunnableGroup(enum.StrEnum):
     """The groups of a manager, in the order in which they start.
 
-    A runnable chooses its group by an attribute ``runnable_group``; without one, the rules of
-    :func:`placements` do.
+    The group of a runnable is the first that applies:
+
+    1. the group that its attribute ``runnable_group`` names;
+    2. a server, which has ``only_serve_when_leader``: True → leader election, else HTTP servers;
+    3. a cache or a single informer → caches;
+    4. ``needs_leader_election`` is False → others, else leader election; and one with a method
+       ``warm_up`` is in the warm-up too.
+
+    The rules are controller-runtime's.
     """
 
     HTTP_SERVERS = "http-servers"
@@ -152,15 +159,7 @@ def name_of(runnable: object) -> str:
 
 
 def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Sequence[Placement]:
-    """The groups of ``runnable``: ``group`` if given, or the first of these rules that applies:
-
-    1. the group that its attribute ``runnable_group`` names;
-    2. a server, which has ``only_serve_when_leader``: True → leader election, else HTTP servers;
-    3. a cache or a single informer → caches;
-    4. ``needs_leader_election`` is False → others, else leader election; and one with a method
-       ``warm_up`` is in the warm-up too.
-
-    The rules are controller-runtime's.
+    """The groups of ``runnable``: ``group`` if given, or by the rules of :class:`RunnableGroup`.
 
     Raises:
         TypeError: one of these attributes has a wrong type or value.

@@ -1,6 +1,7 @@
 """A world: an API server, other clients, and whole operators with their threads, on a manual clock.
 
-Hours pass in milliseconds. What runs is real; the threads run one at a time (see ``scheduler``).
+Time costs nothing, only events do. What runs is real; the threads run one at a time (see
+``scheduler``).
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class World:
     """An API server, other clients that write to it, and an operator, simulated on a manual clock.
 
     The operator runs with its real threads, caches and leader election. One thread runs at a time,
-    until it waits; when all threads wait, the clock moves to the earliest deadline. So hours pass
-    in milliseconds, and a seed always gives the same run.
+    until it waits; when all threads wait, the clock moves to the earliest deadline. So an hour
+    takes as long as what happens in it: milliseconds where an operator requeues now and then, some
+    seconds where two replicas renew leases. A seed always gives the same run.
 
     Use it in a ``with`` block; the thread of the block drives the simulation. Simulated are waits
     on the kit's clock, on conditions, events and joins of ``threading``, and on ``queue.Queue``.

@@ -133,7 +133,7 @@ class ManagedCertificates:
         * A configuration that somebody else overwrites trusts what they wrote until it is injected
           again, which takes about as long as the watch. Have GitOps tools ignore ``caBundle``.
         * The clocks of replicas and API servers may differ by up to 15 minutes.
-        * To distrust a CA at once, stop all replicas, delete the Secret, empty the ``caBundle``s,
+        * To distrust a CA at once, stop all replicas, delete the Secret, empty each ``caBundle``,
           and start again.
 
     The account needs these rules; :meth:`role_rules` and :meth:`cluster_role_rules` return them:

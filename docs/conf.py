@@ -1,0 +1,218 @@
+"""Sphinx's configuration of the site, which hack/site.py stages and builds."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.domains.python import ObjectEntry
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+from appsdk_operator import __version__
+
+project = "appsdk_operator"
+author = "the authors of appsdk_operator"
+version = release = __version__
+language = "en"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["conf.py"]
+nitpicky = True
+
+# Pages.
+myst_enable_extensions = ["colon_fence"]
+# As forges make them, for all depths: tests/docs checks the same links without Sphinx.
+myst_heading_anchors = 6
+highlight_language = "text"
+
+# The reference.
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
+
+# What is referred to and documented elsewhere. Inventories of others would be fetched, and a build
+# needs no network.
+_STANDARD_LIBRARY = (
+    "asyncio|collections|contextlib|datetime|enum|io|logging|os|pathlib|random|ssl|threading|types|"
+    "typing"
+)
+_OTHERS = "attr|attrs|cryptography|hypothesis|kubernetes|msgspec|prometheus_client|pytest|tenacity"
+nitpick_ignore_regex = [
+    # Documented by their own projects.
+    ("py:.*", rf"({_STANDARD_LIBRARY}|{_OTHERS})\..*"),
+    # Type variables: whatever a kind says of its spec and status, and the like.
+    ("py:(class|obj)", r"(.*\.)?_?(Other)?(Spec|Status|Value|Absent)T(_co|_contra)?"),
+    ("py:(class|obj)", r"(.*\.)?[A-Z](_co|_contra)?"),
+    # The embedded API server's own error, which is private.
+    ("py:exc", "StatusError"),
+    # Private types in public signatures, such as the TypedDicts behind ``**options``: docstrings
+    # say what is to be given.
+    ("py:(class|obj)", rf"{project}\.(\w+\.)*_\w+(\.\w+)*"),
+]
+
+# How it looks.
+html_theme = "furo"
+html_title = f"appsdk_operator {release}"
+html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_css_files = ["site.css"]
+html_js_files = ["versions.js"]
+html_copy_source = False
+html_show_sphinx = False
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+
+
+_NO_TEXT = re.compile(r"\s*(?:[-*+] |\d+\. |#\. |>>> |\.\. |:\w+|[A-Z][A-Za-z ]*:$)")
+"""How a list item, a doctest, a directive, a field or the heading of a section begins."""
+
+
+def mark_examples(lines: list[str]) -> list[str]:
+    """The lines of a docstring, in which an indented paragraph after one of text is marked as code.
+
+    Unmarked is how docstrings have it, for readers of the source.
+    """
+    marked: list[str] = []
+    before = ""  # the first line of the last paragraph
+    for number, line in enumerate(lines):
+        begins = line.strip() and (number == 0 or not lines[number - 1].strip())
+        if not begins:
+            marked.append(line)
+            continue
+        is_deeper = before and _indentation(line) > _indentation(before)
+        if is_deeper and not _NO_TEXT.match(before) and not _NO_TEXT.match(line):
+            if not _last_text(marked).endswith("::"):
+                marked += [" " * _indentation(before) + "::", ""]
+        else:
+            before = line
+        marked.append(line)
+    return marked
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _last_text(lines: list[str]) -> str:
+    return next(line for line in reversed(lines) if line.strip())
+
+
+_SECTIONS = Config(
+    napoleon_numpy_docstring=False,
+    napoleon_use_ivar=True,
+    napoleon_custom_sections=["Guarantees", "Caveats", "Errors"],
+)
+
+
+def process_docstring(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Make reStructuredText of a docstring, in place."""
+    # The docstring of an attribute is prose: napoleon would take what is before a colon for a type.
+    place = "object" if what in {"attribute", "data", "property"} else what
+    text = GoogleDocstring(mark_examples(lines), _SECTIONS, app, place, name, value, options)
+    lines[:] = text.lines()
+
+
+def register_aliases(app: Sphinx, env: BuildEnvironment) -> None:
+    """Let each name be found by every path by which it can be imported."""
+    objects = env.domains.python_domain.objects
+    path = Path(app.srcdir, "reference/aliases.json")
+    for alias, documented in json.loads(path.read_text(encoding="utf-8")).items():
+        for name in [
+            each for each in objects if each == documented or each.startswith(f"{documented}.")
+        ]:
+            entry = objects[name]
+            further = alias + name.removeprefix(documented)
+            objects.setdefault(
+                further, ObjectEntry(entry.docname, entry.node_id, entry.objtype, True)
+            )
+
+
+class LinkNames(SphinxPostTransform):
+    """Link the names of the kit that a page mentions as code to their place in the reference."""
+
+    default_priority = 200
+
+    def run(self, **_: Any) -> None:
+        """Replace each literal that is a public name."""
+        if self.env.docname.startswith("reference/"):
+            return
+        names = _names_in_pages(self.env)
+        for literal in list(self.document.findall(nodes.literal)):
+            if isinstance(literal.parent, nodes.title | nodes.reference | pending_xref):
+                continue
+            entry = names.get(literal.astext().removesuffix("()"))
+            if entry is not None:
+                literal.replace_self(
+                    make_refnode(
+                        self.app.builder,
+                        self.env.docname,
+                        entry.docname,
+                        entry.node_id,
+                        literal.deepcopy(),
+                    )
+                )
+
+
+def find_by_short_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
+    """What a docstring calls by a name of another package, such as ``Client.patch``."""
+    if node.get("refdomain") != "py":
+        return None
+    entry = _names_in_pages(env).get(node["reftarget"])
+    if entry is None:
+        return None
+    return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content)
+
+
+@functools.lru_cache(maxsize=1)
+def _names_in_pages(env: BuildEnvironment) -> dict[str, ObjectEntry]:
+    """Public names as pages write them, ``Manager`` and ``Manager.run``: those with one meaning."""
+    objects = env.domains.python_domain.objects
+    found: dict[str, ObjectEntry | None] = {}
+    facade: dict[str, ObjectEntry] = {}
+    for path, entry in objects.items():
+        parts = path.split(".")
+        if parts[0] != project or any(part.startswith("_") for part in parts):
+            continue
+        found[path] = entry
+        if parts[1:2] and parts[1][:1].isupper():
+            facade[".".join(parts[1:])] = entry
+        # A short word, such as `field` or `testing`, is a name of the kit only with its package.
+        short = ".".join(parts[2:])
+        if short and ("_" in short or short[0].isupper()):
+            other = found.setdefault(short, entry)
+            if other is not None and other[:2] != entry[:2]:
+                found[short] = None
+    return {path: entry for path, entry in found.items() if entry is not None} | facade
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is above."""
+    app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("env-updated", register_aliases)
+    app.connect("missing-reference", find_by_short_name)
+    app.add_post_transform(LinkNames)

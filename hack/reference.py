@@ -1,0 +1,297 @@
+"""The site's reference: a page for each room, with every public name, made from the docstrings.
+
+`hack/site.py` calls this when it builds; nothing of it is in git.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import typing
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+from sphinx.pycode import ModuleAnalyzer
+
+PACKAGE = "appsdk_operator"
+ROOMS = (
+    "app",
+    "watchers",
+    "controllers",
+    "manager",
+    "webhooks",
+    "cache",
+    "client",
+    "resource",
+    "runtime",
+    "testing",
+    "project",
+)
+"""The rooms with public names, those first with which most programs begin."""
+
+GROUPS = {
+    "class": "Classes",
+    "protocol": "Protocols",
+    "exception": "Exceptions",
+    "function": "Functions",
+    "data": "Data",
+}
+
+
+@attrs.frozen
+class Name:
+    """A public name of a room."""
+
+    name: str
+    room: str
+    home: str
+    """The module that defines it."""
+    group: str
+    first_line: str
+
+    @property
+    def path(self) -> str:
+        """The dotted path by which users know it."""
+        return f"{PACKAGE}.{self.room}.{self.name}"
+
+
+def public_rooms() -> list[str]:
+    """The rooms that list public names, for the check that none was forgotten."""
+    root = Path(importlib.import_module(PACKAGE).__path__[0])
+    modules = (
+        importlib.import_module(f"{PACKAGE}.{init.parent.name}")
+        for init in root.glob("*/__init__.py")
+    )
+    return sorted(
+        module.__name__.rpartition(".")[2] for module in modules if "__all__" in vars(module)
+    )
+
+
+def names_of(room: str) -> list[Name]:
+    """The public names of a room, sorted."""
+    module = importlib.import_module(f"{PACKAGE}.{room}")
+    homes = _homes(module)
+    return [_described(name, module, homes) for name in sorted(module.__all__, key=str.lower)]
+
+
+def facade() -> dict[str, str]:
+    """The names of the facade, each with the room that has it."""
+    module = importlib.import_module(PACKAGE)
+    homes: dict[str, str] = vars(module)["_HOMES"]
+    return {name: home.removeprefix(f"{PACKAGE}.") for name, home in homes.items()}
+
+
+def _homes(module: ModuleType) -> dict[str, str]:
+    """Where each name comes from that a room imports, for type checkers too."""
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    return {
+        alias.asname or alias.name: str(node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
+    value = getattr(module, name)
+    room = module.__name__.rpartition(".")[2]
+    home = homes.get(name, module.__name__)
+    if inspect.isclass(value) and not typing.get_origin(value):
+        if issubclass(value, BaseException):
+            group = "exception"
+        else:
+            group = "protocol" if getattr(value, "_is_protocol", False) else "class"
+        text = inspect.getdoc(value) or ""
+    elif inspect.isroutine(value):
+        group, text = "function", inspect.getdoc(value) or ""
+    else:
+        group, text = "data", "\n".join(data_docstring(home, name))
+    return Name(name, room, home, group, _first_line(text))
+
+
+def data_docstring(home: str, name: str) -> list[str]:
+    """The lines of the docstring under an assignment, from the module that makes it."""
+    seen = set()
+    while home not in seen:
+        seen.add(home)
+        found = ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name))
+        if found is not None:
+            return found
+        home = _homes(importlib.import_module(home)).get(name, home)
+    return []
+
+
+def _first_line(text: str) -> str:
+    paragraph = text.strip().partition("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _rooms_of_names() -> dict[tuple[str, str], list[Name]]:
+    """Each public thing with all rooms that offer it, in the order of ``ROOMS`` from below."""
+    found: dict[tuple[str, str], list[Name]] = {}
+    order = [*_lowest_first()]
+    for room in order:
+        for name in names_of(room):
+            found.setdefault((name.name, _identity(name)), []).append(name)
+    return found
+
+
+def _identity(name: Name) -> str:
+    value = getattr(importlib.import_module(f"{PACKAGE}.{name.room}"), name.name)
+    return f"{getattr(value, '__module__', '')}:{id(value)}"
+
+
+def _lowest_first() -> Iterator[str]:
+    order = (
+        "runtime", "resource", "client", "cache", "controllers", "watchers", "webhooks",
+        "manager", "app", "project", "testing",
+    )  # fmt: skip
+    assert set(order) == set(ROOMS)
+    yield from order
+
+
+@attrs.frozen
+class Reference:
+    """All pages of the reference, and the further paths by which its names are known."""
+
+    pages: dict[str, str]
+    """File name to text."""
+    aliases: dict[str, str]
+    """A path by which a name is known, too, to the path under which it is documented."""
+
+
+def reference() -> Reference:
+    """The pages of the reference."""
+    documented: dict[str, list[Name]] = {room: [] for room in ROOMS}
+    also: dict[str, list[tuple[Name, Name]]] = {room: [] for room in ROOMS}
+    aliases: dict[str, str] = {}
+    for offered in _rooms_of_names().values():
+        home, *others = offered
+        documented[home.room].append(home)
+        for other in others:
+            also[other.room].append((other, home))
+            aliases[other.path] = home.path
+    for name, room in facade().items():
+        if room in ROOMS:
+            path = f"{PACKAGE}.{room}.{name}"
+            aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
+    pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
+    pages["kinds.rst"] = _kinds_page()
+    pages["index.rst"] = _index(aliases)
+    return Reference(pages, aliases)
+
+
+def _heading(text: str, line: str) -> str:
+    return f"{text}\n{line * len(text)}\n\n"
+
+
+def _index(aliases: dict[str, str]) -> str:
+    parts = [
+        _heading("Reference", "="),
+        "Every public name of the kit, from its docstring. What is not here is private.\n\n",
+        _heading("Packages", "-"),
+        ".. list-table::\n   :widths: 30 70\n\n",
+    ]
+    for room in ROOMS:
+        line = _first_line(importlib.import_module(f"{PACKAGE}.{room}").__doc__ or "")
+        parts.append(f"   * - :doc:`{PACKAGE}.{room} <{room}>`\n     - {line}\n")
+    parts.append(
+        f"   * - :doc:`{PACKAGE}.kinds <kinds>`\n     - Kinds that are built into Kubernetes.\n\n"
+    )
+    parts.append(_heading(f"Names of {PACKAGE}", "-"))
+    parts.append(
+        "What a program usually needs is offered by the package itself, "
+        "and imported when it is first used.\n\n"
+    )
+    listed = {n.path: n for room in ROOMS for n in names_of(room)}
+    rows = sorted((a, p) for a, p in aliases.items() if a.count(".") == 1)
+    parts.append(_table([(a.rpartition(".")[2], listed[p]) for a, p in rows]))
+    parts.append(".. toctree::\n   :hidden:\n\n")
+    parts += [f"   {room}\n" for room in (*ROOMS, "kinds")]
+    return "".join(parts)
+
+
+def _table(rows: list[tuple[str, Name]]) -> str:
+    if not rows:
+        return ""
+    parts = [".. list-table::\n   :widths: 30 70\n   :class: names\n\n"]
+    for shown, name in rows:
+        parts.append(f"   * - :py:obj:`{shown} <{name.path}>`\n     - {name.first_line}\n")
+    return "".join([*parts, "\n"])
+
+
+def _page(room: str, names: list[Name], also: list[tuple[Name, Name]]) -> str:
+    module = f"{PACKAGE}.{room}"
+    parts = [_heading(module, "="), f".. automodule:: {module}\n   :no-members:\n\n"]
+    parts += [_heading("Names", "-"), _table([(name.name, name) for name in names])]
+    if also:
+        parts.append("Documented in another package, and importable from here, too:\n\n")
+        parts.append(_table([(here.name, home) for here, home in also]))
+    parts.append(f".. currentmodule:: {module}\n\n")
+    for group, title in GROUPS.items():
+        members = [name for name in names if name.group == group]
+        if members:
+            parts.append(_heading(title, "-"))
+            parts += [_entry(name) for name in members]
+    return "".join(parts)
+
+
+def _entry(name: Name) -> str:
+    value = getattr(importlib.import_module(f"{PACKAGE}.{name.room}"), name.name)
+    if name.group == "data":
+        lines = data_docstring(name.home, name.name)
+        text = "\n".join(f"   {line}".rstrip() for line in lines)
+        return f".. py:data:: {name.name}\n\n{text}\n\n"
+    if name.group == "function":
+        return f".. autofunction:: {name.path}\n\n"
+    directive = "autoexception" if name.group == "exception" else "autoclass"
+    options = "   :members:\n   :show-inheritance:\n"
+    stop = _public_or_foreign_bases(value)
+    if stop is not None:
+        options += f"   :inherited-members: {', '.join(stop)}\n"
+    return f".. {directive}:: {name.path}\n{options}\n"
+
+
+def _public_or_foreign_bases(value: type) -> list[str] | None:
+    """The bases whose members are shown elsewhere; None where all bases are."""
+    offered = {
+        id(getattr(module, name))
+        for room in ROOMS
+        for module in [importlib.import_module(f"{PACKAGE}.{room}")]
+        for name in module.__all__
+    }
+    bases = value.__mro__[1:]
+    private = [b for b in bases if b.__module__.startswith(PACKAGE) and id(b) not in offered]
+    if not private:
+        return None
+    return [base.__name__ for base in bases if base not in private]
+
+
+def _kinds_page() -> str:
+    module = f"{PACKAGE}.resource.kinds"
+    kinds = importlib.import_module(module)
+    parts = [
+        _heading(f"{PACKAGE}.kinds", "="),
+        f".. automodule:: {module}\n   :no-members:\n\n",
+        f".. autofunction:: {module}.builtin_kinds\n\n",
+        f".. autoclass:: {module}.BuiltinKind\n   :members:\n\n",
+        f".. autoclass:: {module}.Group\n   :members:\n\n",
+        f".. autoclass:: {module}.Version\n   :members:\n\n",
+        _heading("The kinds", "-"),
+        ".. list-table::\n   :header-rows: 1\n\n",
+        "   * - attribute\n     - API version\n     - plural\n     - namespaced\n",
+    ]
+    for builtin in kinds.builtin_kinds():
+        kind = builtin.kind
+        group = kind.group.removesuffix(".k8s.io").partition(".")[0] or "core"
+        path = f"{group}.{kind.version}.{kind.kind}"
+        assert attrgetter(path)(kinds) == kind, path
+        scope = "yes" if kind.is_namespaced else "no"
+        parts.append(f"   * - ``kinds.{path}``\n     - ``{kind.api_version}``\n")
+        parts.append(f"     - ``{kind.plural}``\n     - {scope}\n")
+    return "".join(parts)
