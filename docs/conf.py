@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import json
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import desc_signature, pending_xref, pending_xref_condition
 from sphinx.application import Sphinx
 from sphinx.domains.python import ObjectEntry
 from sphinx.environment import BuildEnvironment
@@ -41,26 +42,18 @@ autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
-toc_object_entries_show_parents = "hide"
+# An entry of the menu for each of thousands of attributes would be copied into each page.
+toc_object_entries = False
 
-# What is referred to and documented elsewhere. Inventories of others would be fetched, and a build
-# needs no network.
-_STANDARD_LIBRARY = (
-    "asyncio|collections|contextlib|datetime|enum|io|logging|os|pathlib|random|ssl|threading|types|"
-    "typing"
-)
-_OTHERS = "attr|attrs|cryptography|hypothesis|kubernetes|msgspec|prometheus_client|pytest|tenacity"
+# What docstrings refer to and others document: a build needs no network for their inventories.
+# Types in signatures are in no list: they come from code that type checkers have read,
+# so they are right, and those that are private, type variables or foreign have no link.
+_STANDARD_LIBRARY = "asyncio|concurrent|contextlib|datetime|enum|logging|ssl|threading|time"
+_OTHERS = "hypothesis|kubernetes|msgspec|prometheus_client|pytest|tenacity"
 nitpick_ignore_regex = [
-    # Documented by their own projects.
-    ("py:.*", rf"({_STANDARD_LIBRARY}|{_OTHERS})\..*"),
-    # Type variables: whatever a kind says of its spec and status, and the like.
-    ("py:(class|obj)", r"(.*\.)?_?(Other)?(Spec|Status|Value|Absent)T(_co|_contra)?"),
-    ("py:(class|obj)", r"(.*\.)?[A-Z](_co|_contra)?"),
+    ("py:.*", rf"({_STANDARD_LIBRARY}|{_OTHERS})(\..*)?"),
     # The embedded API server's own error, which is private.
     ("py:exc", "StatusError"),
-    # Private types in public signatures, such as the TypedDicts behind ``**options``: docstrings
-    # say what is to be given.
-    ("py:(class|obj)", rf"{project}\.(\w+\.)*_\w+(\.\w+)*"),
 ]
 
 # How it looks.
@@ -176,16 +169,47 @@ class LinkNames(SphinxPostTransform):
                 )
 
 
-def find_by_short_name(
+_WITHOUT_ENTRY = re.compile(
+    r"(.*\.)?_?(Other)?(Spec|Status|Value|Absent)T(_co|_contra)?|(.*\.)?_?[A-Z](_co|_contra)?|"
+    r"(collections|typing|os|random|pathlib)\..*"
+)
+"""Type variables and types of the standard library, of which signatures are full."""
+
+
+def mark_types(_app: Sphinx, document: nodes.document) -> None:
+    """Note which references are the types of signatures, and leave out those without an entry.
+
+    A builtin of the name of somebody's attribute, such as ``object``, would lead to that.
+    """
+    for signature in document.findall(desc_signature):
+        for node in list(signature.findall(pending_xref)):
+            target = node.get("reftarget", "")
+            if hasattr(builtins, target) or _WITHOUT_ENTRY.fullmatch(target):
+                node.replace_self(_shown(node))
+            else:
+                node["in_signature"] = True
+
+
+def _shown(node: pending_xref) -> list[nodes.Node]:
+    """What is shown of a type without a link: its short name."""
+    for condition in node.findall(pending_xref_condition):
+        if condition.get("condition") == "resolved":
+            return condition.children
+    return node.children
+
+
+def find_elsewhere(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
-) -> nodes.Element | None:
-    """What a docstring calls by a name of another package, such as ``Client.patch``."""
+) -> nodes.Node | None:
+    """What has no entry under the name that a docstring or a signature has for it."""
     if node.get("refdomain") != "py":
         return None
     entry = _names_in_pages(env).get(node["reftarget"])
-    if entry is None:
-        return None
-    return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content)
+    if entry is not None:
+        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content)
+    if node.get("in_signature"):
+        return nodes.inline("", "", *_shown(node))
+    return None
 
 
 @functools.lru_cache(maxsize=1)
@@ -214,5 +238,6 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("env-updated", register_aliases)
-    app.connect("missing-reference", find_by_short_name)
+    app.connect("doctree-read", mark_types)
+    app.connect("missing-reference", find_elsewhere)
     app.add_post_transform(LinkNames)

@@ -39,7 +39,11 @@ GROUPS = {
     "exception": "Exceptions",
     "function": "Functions",
     "data": "Data",
+    "module": "Modules",
 }
+
+FURTHER = {"kinds": "resource.kinds", "strategies": "testing.strategies"}
+"""Public modules in rooms, which are pages of their own."""
 
 
 @attrs.frozen
@@ -107,6 +111,8 @@ def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
         else:
             group = "protocol" if getattr(value, "_is_protocol", False) else "class"
         text = inspect.getdoc(value) or ""
+    elif inspect.ismodule(value):
+        group, text = "module", inspect.getdoc(value) or ""
     elif inspect.isroutine(value):
         group, text = "function", inspect.getdoc(value) or ""
     else:
@@ -182,6 +188,7 @@ def reference() -> Reference:
             aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
     pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
     pages["kinds.rst"] = _kinds_page()
+    pages["strategies.rst"] = _strategies_page()
     pages["index.rst"] = _index(aliases)
     return Reference(pages, aliases)
 
@@ -197,12 +204,10 @@ def _index(aliases: dict[str, str]) -> str:
         _heading("Packages", "-"),
         ".. list-table::\n   :widths: 30 70\n\n",
     ]
-    for room in ROOMS:
-        line = _first_line(importlib.import_module(f"{PACKAGE}.{room}").__doc__ or "")
-        parts.append(f"   * - :doc:`{PACKAGE}.{room} <{room}>`\n     - {line}\n")
-    parts.append(
-        f"   * - :doc:`{PACKAGE}.kinds <kinds>`\n     - Kinds that are built into Kubernetes.\n\n"
-    )
+    for page, module in ({room: room for room in ROOMS} | FURTHER).items():
+        line = _first_line(importlib.import_module(f"{PACKAGE}.{module}").__doc__ or "")
+        parts.append(f"   * - :doc:`{PACKAGE}.{module} <{page}>`\n     - {line}\n")
+    parts.append("\n")
     parts.append(_heading(f"Names of {PACKAGE}", "-"))
     parts.append(
         "What a program usually needs is offered by the package itself, "
@@ -212,7 +217,7 @@ def _index(aliases: dict[str, str]) -> str:
     rows = sorted((a, p) for a, p in aliases.items() if a.count(".") == 1)
     parts.append(_table([(a.rpartition(".")[2], listed[p]) for a, p in rows]))
     parts.append(".. toctree::\n   :hidden:\n\n")
-    parts += [f"   {room}\n" for room in (*ROOMS, "kinds")]
+    parts += [f"   {room}\n" for room in (*ROOMS, *FURTHER)]
     return "".join(parts)
 
 
@@ -247,6 +252,8 @@ def _entry(name: Name) -> str:
         lines = data_docstring(name.home, name.name)
         text = "\n".join(f"   {line}".rstrip() for line in lines)
         return f".. py:data:: {name.name}\n\n{text}\n\n"
+    if name.group == "module":
+        return f".. automodule:: {name.path}\n   :members:\n\n"
     if name.group == "function":
         return f".. autofunction:: {name.path}\n\n"
     directive = "autoexception" if name.group == "exception" else "autoclass"
@@ -272,8 +279,13 @@ def _public_or_foreign_bases(value: type) -> list[str] | None:
     return [base.__name__ for base in bases if base not in private]
 
 
+def _strategies_page() -> str:
+    module = f"{PACKAGE}.{FURTHER['strategies']}"
+    return _heading(module, "=") + f".. automodule:: {module}\n   :members:\n"
+
+
 def _kinds_page() -> str:
-    module = f"{PACKAGE}.resource.kinds"
+    module = f"{PACKAGE}.{FURTHER['kinds']}"
     kinds = importlib.import_module(module)
     parts = [
         _heading(f"{PACKAGE}.kinds", "="),

@@ -1,7 +1,7 @@
 """Informers and caches: local copies of kinds, and events for handlers.
 
 An :class:`Informer` lists and watches one kind through a client and keeps a local copy in a
-:class:`Store` with indexes. It sends :class:`Event`s to handlers: an :class:`EventHandler` is
+:class:`Store` with indexes. It sends each :class:`Event` to handlers: an :class:`EventHandler` is
 called in a thread of its own, through a :class:`Delivery`; a :class:`BatchHandler`, which only
 queues, is called at once. A :class:`Cache` has the informers of several kinds and namespaces and
 answers reads from them, and a :class:`CachedClient` is a client that reads from a cache.

@@ -24,7 +24,9 @@ class Scope(enum.Enum):
     """The scope of a kind: namespaced or cluster-wide."""
 
     NAMESPACED = "Namespaced"
+    """Its objects are in namespaces."""
     CLUSTER = "Cluster"
+    """Its objects are in none."""
 
 
 def check_kind(value: object, what: str = "kind") -> Kind:

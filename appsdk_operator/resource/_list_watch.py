@@ -95,7 +95,7 @@ class WatchEvent(msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=
 
 
 class UndecodableEvent(WatchEvent[SpecT_co, StatusT_co], frozen=True, gc=False, kw_only=True):
-    """An event whose object cannot be decoded: :attr:`object` is None."""
+    """An event whose object cannot be decoded: ``object`` is None."""
 
     undecodable: Undecodable
     """The undecodable object."""

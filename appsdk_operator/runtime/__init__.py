@@ -4,7 +4,7 @@ Nothing here knows Kubernetes. Everything that waits takes a :class:`Clock` and 
 :class:`StopSignal` or a shut-down, so that tests control the time and a stop is prompt.
 
 Guarantees:
-    * Only :mod:`appsdk_operator.runtime._clock` reads or waits for the time.
+    * Only :class:`RealClock` reads or waits for the time.
     * No thread is a daemon; every thread belongs to a :class:`ThreadGroup` that joins it.
     * Locks are held for short operations on data only, never while user code runs.
     * Errors of the program's logging handlers never reach the caller: :func:`get_logger`.

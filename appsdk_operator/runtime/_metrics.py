@@ -138,7 +138,7 @@ class Metrics:
         A bound method is held weakly: the source ends with its object.
 
         Returns:
-            A function that ends the source: its counts stay in the totals, its gauges go.
+            A function that ends the source; its counts stay in the totals, its gauges go.
         """
         key = self._add_source(source)
         return lambda: self._retire(key)

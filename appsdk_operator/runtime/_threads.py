@@ -109,7 +109,7 @@ class ThreadGroup:
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
         """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
 
-        The thread has the same :func:`present_owner` as the calling one.
+        The thread works for the same controller or manager as the calling one.
         """
         owner = _owner.get()
 

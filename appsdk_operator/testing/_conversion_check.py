@@ -76,8 +76,8 @@ def check_conversion(
     Args:
         versions: the versions.
         specs: the specs of a kind, typed or plain; default: from its schema, see
-            :func:`strategies.specs`. Needed for a kind without type and schema, and where the
-            schema says too little, for example that a text is a number.
+            :func:`~appsdk_operator.testing.strategies.specs`. Needed for a kind without type and
+            schema, and where the schema says too little, for example that a text is a number.
         statuses: the same for statuses; default: from the schema, none without one.
         crd: the CRD with the schemas; default: made of the types.
         lossy: versions that may lose what the hub holds, so that only the other way is checked.

@@ -44,7 +44,7 @@ __all__ = [
 class ReconcileRequest(
     msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, kw_only=True, eq=False
 ):
-    """What a :class:`ResourceReconciler` is called with; frozen except for :attr:`state`."""
+    """What a :class:`ResourceReconciler` is called with; frozen except for ``state``."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -120,7 +120,7 @@ class SelectiveReconciler(
     def concerns(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
     ) -> bool:
-        """Whether :meth:`reconcile` would do anything for this update."""
+        """Whether ``reconcile`` would do anything for this update."""
         ...
 
 

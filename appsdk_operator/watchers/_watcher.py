@@ -61,7 +61,7 @@ class SelectiveWatcher(
     def concerns(
         self, old: Object[SpecT_contra, StatusT_contra], new: Object[SpecT_contra, StatusT_contra]
     ) -> bool:
-        """Whether :meth:`update` would do anything."""
+        """Whether ``update`` would do anything."""
         ...
 
 

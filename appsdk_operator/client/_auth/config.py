@@ -59,7 +59,9 @@ def _check_load_options(path: object, context: object, exec_timeout: float | Non
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """How to reach an API server. Usually made by :meth:`load`; change it with ``attrs.evolve``.
+    """How to reach an API server, usually made by :meth:`ClientConfig.load`.
+
+    Change one with ``attrs.evolve``.
 
     Every option is checked on creation. No repr shows a secret.
 

@@ -531,7 +531,7 @@ class Shards:
         return claim if claim is not None and claim.accepts_work else None
 
     def enter(self, key: ObjectKey) -> ShardClaim | None:
-        """For :class:`ShardedReconciler`: begin a reconcile; None for another replica's object."""
+        """For sharded reconcilers: begin a reconcile; None for another replica's object."""
         with self._changed:
             claim = self._claims.get(self.shard_of(key))
             if claim is None or not claim.accepts_work:
@@ -540,7 +540,7 @@ class Shards:
             return claim
 
     def leave(self, claim: ShardClaim | None) -> None:
-        """For :class:`ShardedReconciler`: end a reconcile."""
+        """For sharded reconcilers: end a reconcile."""
         if claim is None:
             return
         with self._changed:

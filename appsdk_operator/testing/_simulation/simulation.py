@@ -186,8 +186,11 @@ class Simulation:
                 ignores errors.
         """
         self.clock: ManualClock = ManualClock(seed=seed)
+        """The clock on which everything waits."""
         self.server: ModelServer = ModelServer(kind)
+        """The model of an API server that the test writes to."""
         self.calls: list[Call] = []
+        """All calls of watchers so far, in order."""
         self.operator: int = 0
         self.during_call: Callable[[Call], None] = lambda _: None
         """Called at the start of each call of a watcher; may raise to make the call fail, handle

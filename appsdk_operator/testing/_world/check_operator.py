@@ -208,8 +208,9 @@ def check_operator(
             and must be new for each history: keep it in ``replica.world.elsewhere``.
             Or the operator as an :class:`~appsdk_operator.app.App`.
         kind: the kind that the operator manages; default: the first that the App handles.
-        specs: the specs of objects; default: from the kind's schema, see :func:`specs`. Give them
-            where the schema says too little, for example that a string is a quantity.
+        specs: the specs of objects; default: from the kind's schema, see
+            :func:`~appsdk_operator.testing.strategies.specs`. Give them where the schema says too
+            little, for example that a string is a quantity.
         statuses: the statuses that other clients write; default: none.
         names: the names of objects.
         replicas: the number of replicas; several are suspended for a time as well.

@@ -27,7 +27,7 @@ _FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
 
 @attrs.frozen
 class Step:
-    """One step of a history. :meth:`parse` is the inverse of ``str()``.
+    """One step of a history. :meth:`Step.parse` is the inverse of ``str()``.
 
     >>> str(Step("create", "a", {"size": 1}))
     'create a {"size": 1}'

@@ -178,7 +178,7 @@ class World:
         """End all processes as a crash would. A second call does nothing.
 
         Raises:
-            StuckError: a thread does not end.
+            RuntimeError: a thread does not end.
         """
         if not self._is_open:
             return
@@ -228,7 +228,7 @@ class World:
 
         Raises:
             BrokenPromise: a check failed, or a replica ends again and again.
-            StuckError: a thread blocks in a call that is not simulated.
+            RuntimeError: a thread blocks in a call that is not simulated.
         """
         end = self.clock.monotonic() + seconds
         while True:
@@ -589,7 +589,7 @@ class Replica:
             self.stop.set()
 
     def run(self, runnable: Any) -> None:
-        """Run the operator until it ends; the body of :attr:`thread`."""
+        """Run the operator until it ends; the body of its thread."""
         try:
             settle(runnable.run(self.stop))
         except BaseException as error:

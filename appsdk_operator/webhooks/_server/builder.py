@@ -50,7 +50,7 @@ def webhook_for(host: WebhookHost, kind: Kind[SpecT, StatusT]) -> WebhookBuilder
 
 @final
 class WebhookBuilder(Generic[SpecT, StatusT]):
-    """Builds the webhooks of a kind; each method returns the builder, :meth:`complete` ends it.
+    """Builds the webhooks of a kind; each method returns the builder, ``complete`` ends it.
 
     The default paths are controller-runtime's: ``/mutate-example-com-v1-widget``,
     ``/validate-example-com-v1-widget`` and ``/convert``.
