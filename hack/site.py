@@ -47,7 +47,8 @@ class Stage:
         self.pages = {ROOT / name: page for name, page in NEIGHBOURS.items()}
         for page in sorted((ROOT / "docs").rglob("*.md")):
             self.pages[page] = page.relative_to(ROOT / "docs").as_posix()
-        for page in sorted((ROOT / "examples").rglob("README.md")):
+        examples = ROOT / "examples"
+        for page in (examples / "README.md", *sorted(examples.glob("*/README.md"))):
             folder_name = page.parent.relative_to(ROOT).as_posix()
             self.pages[page] = f"{folder_name}/index.md"
         self.sources: dict[Path, str] = {}

@@ -15,7 +15,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 MADE = {
     "changelog",
     "contributing",
-    "examples/cronjob/index",
     "examples/index",
     "overview",
     "reference/index",
