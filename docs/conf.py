@@ -177,11 +177,14 @@ _WITHOUT_ENTRY = re.compile(
 
 
 def mark_types(_app: Sphinx, document: nodes.document) -> None:
-    """Note which references are the types of signatures, and leave out those without an entry.
+    """Note which references are types of signatures and base classes, and leave out those without an entry.
 
     A builtin of the name of somebody's attribute, such as ``object``, would lead to that.
     """
-    for signature in document.findall(desc_signature):
+    bases = [
+        each for each in document.findall(nodes.paragraph) if each.astext().startswith("Bases: ")
+    ]
+    for signature in [*document.findall(desc_signature), *bases]:
         for node in list(signature.findall(pending_xref)):
             target = node.get("reftarget", "")
             if hasattr(builtins, target) or _WITHOUT_ENTRY.fullmatch(target):

@@ -62,7 +62,7 @@ and only a change of the object repeats it. ``fatal``: it failed and ended its c
 
 
 class FailureCause:
-    """Where and how a call failed; failures with equal :attr:`key` are one cause."""
+    """Where and how a call failed; failures with equal ``key`` are one cause."""
 
     __slots__ = ("function", "place", "text", "type")
 
