@@ -177,7 +177,7 @@ _WITHOUT_ENTRY = re.compile(
 
 
 def mark_types(_app: Sphinx, document: nodes.document) -> None:
-    """Note which references are types of signatures and base classes, and leave out those without an entry.
+    """Note which references are types in code, and leave out those that have no entry.
 
     A builtin of the name of somebody's attribute, such as ``object``, would lead to that.
     """

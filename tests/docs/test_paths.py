@@ -19,7 +19,7 @@ PAGES = [
 _BASES = [ROOT, _PACKAGE]
 _PATH = re.compile(r"[\w.-]+(?:/[\w.*-]*)+|[\w-]+\.(?:py|md|toml|yaml)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_MADE = {".venv"}
+_MADE = {".venv", "build"}
 """What the commands make, and a checkout has not."""
 
 
