@@ -131,8 +131,11 @@ def process_docstring(
 def register_aliases(app: Sphinx, env: BuildEnvironment) -> None:
     """Let each name be found by every path by which it can be imported."""
     objects = env.domains.python_domain.objects
+    modules = env.domains.python_domain.modules
     path = Path(app.srcdir, "reference/aliases.json")
     for alias, documented in json.loads(path.read_text(encoding="utf-8")).items():
+        if documented in modules:
+            modules.setdefault(alias, modules[documented])
         for name in [
             each for each in objects if each == documented or each.startswith(f"{documented}.")
         ]:

@@ -186,6 +186,8 @@ def reference() -> Reference:
         if room in ROOMS:
             path = f"{PACKAGE}.{room}.{name}"
             aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
+        else:
+            aliases[f"{PACKAGE}.{name}"] = f"{PACKAGE}.{room}"
     pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
     pages["kinds.rst"] = _kinds_page()
     pages["strategies.rst"] = _strategies_page()
@@ -214,7 +216,7 @@ def _index(aliases: dict[str, str]) -> str:
         "and imported when it is first used.\n\n"
     )
     listed = {n.path: n for room in ROOMS for n in names_of(room)}
-    rows = sorted((a, p) for a, p in aliases.items() if a.count(".") == 1)
+    rows = sorted((a, p) for a, p in aliases.items() if a.count(".") == 1 and p in listed)
     parts.append(_table([(a.rpartition(".")[2], listed[p]) for a, p in rows]))
     parts.append(".. toctree::\n   :hidden:\n\n")
     parts += [f"   {room}\n" for room in (*ROOMS, *FURTHER)]
