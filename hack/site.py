@@ -43,8 +43,9 @@ FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 class Stage:
     """The folder that Sphinx reads: the repository's pages, each where its address is to be."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, built: Path) -> None:
         self.folder = folder
+        self.built = built
         self.pages = {ROOT / name: page for name, page in NEIGHBOURS.items()}
         for page in sorted((ROOT / "docs").rglob("*.md")):
             self.pages[page] = page.relative_to(ROOT / "docs").as_posix()
@@ -75,6 +76,8 @@ class Stage:
         for left in sorted(self.folder.rglob("*")):
             if left.is_file() and left not in self.written:
                 left.unlink()
+                name = left.relative_to(self.folder).with_suffix(".html")
+                (self.built / name).unlink(missing_ok=True)
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file if it is another one: Sphinx reads again what is newer."""
@@ -193,7 +196,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.monotonic()
     source, built = BUILD / "source", BUILD / "html"
-    Stage(source).fill()
+    Stage(source, built).fill()
     if options.external:
         build(source, BUILD / "links", builder="linkcheck")
         return

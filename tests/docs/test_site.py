@@ -47,7 +47,7 @@ def test_a_diagram_is_drawn_from_its_text(text: Path) -> None:
 def test_the_site_shows_files_that_a_page_links_to_and_no_links_to_what_it_lacks(
     tmp_path: Path,
 ) -> None:
-    stage = site.Stage(tmp_path)
+    stage = site.Stage(tmp_path, tmp_path)
     page = DOCS.parent / "examples/README.md"
     text = stage.with_links(page, "examples/index.md")
     assert "](app_hello.md)" in text
