@@ -129,7 +129,7 @@ def make(replica: Replica) -> Manager:
 
 
 @settings(
-    max_examples=15,
+    max_examples=12,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -141,6 +141,9 @@ def test_the_account_service_has_what_lives_and_nothing_else(
     Path(accounts.path).unlink(missing_ok=True)
     outages.clear()
     with World(TENANT, make, seed=seed, crds=[*app.crds()]) as world:
+        for what, value in (("put", {"owners": ["ann"]}), ("grant", {"user": "ben"})):
+            for tenant in ("a", "b"):
+                play(world, Step(what, tenant, value, 1.0), outages)
         for step in history:
             play(world, step, outages)
         world.end_faults()
