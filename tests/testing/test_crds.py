@@ -12,8 +12,15 @@ import pytest
 import yaml
 
 from appsdk_operator.apiserver import Authority
-from appsdk_operator.client import Client
-from appsdk_operator.resource import Kind, MutableObject, custom_resource_definition, kinds
+from appsdk_operator.client import Client, InternalError
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Versions,
+    convert_parts,
+    custom_resource_definition,
+    kinds,
+)
 from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import APIServer, ControlPlane, install_crds, install_webhooks
 
@@ -77,6 +84,19 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         pytest.skip("KUBEBUILDER_ASSETS is not set")
     with ControlPlane() as plane, Client(plane.client_config()) as client:
         yield client
+
+
+def test_a_kind_whose_webhook_does_not_answer_yet_is_installed_again_beside_its_objects(
+    client: Client,
+) -> None:
+    old = Kind(group="example.com", version="v1alpha1", kind="Widget")
+    same = convert_parts()
+    crd = custom_resource_definition(Versions(WIDGET).older(old, up=same, down=same))
+    install_crds(client, [crd])
+    client.create(MutableObject.new(WIDGET, "a", namespace="default"))
+    with pytest.raises(InternalError, match="conversion webhook"):
+        client.list_page(old)
+    assert install_crds(client, [crd]) == [WIDGET, old]
 
 
 def test_webhooks_come_from_objects_files_and_folders_and_lead_to_the_test(
