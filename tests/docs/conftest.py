@@ -19,7 +19,22 @@ PAGES = [
 ]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w./]+)`[^\n]*\n+\Z")
+_SAVED = re.compile(r"[Ss]ave\s(?:this|it)\sas\s`([\w./]+)`[^\n]*\n+\Z")
+_EDITED = {
+    "end": re.compile(r"Add\sthis\sto\sthe\send\sof\s`([\w./]+)`():\n+\Z"),
+    "imports": re.compile(r"Add\sthis\sto\sthe\simports\sof\s`([\w./]+)`():\n+\Z"),
+    "name": re.compile(r"[Ii]n\s`([\w./]+)`,\sput\sthis\sin\splace\sof\s`(\w+)`:\n+\Z"),
+}
+
+
+@attrs.frozen
+class Edit:
+    """What the reader is told to do to a file with a block."""
+
+    where: str
+    """``end``, ``imports``, or ``name``: in place of the top-level statement of that name."""
+    file: str
+    name: str
 
 
 @attrs.frozen
@@ -33,6 +48,8 @@ class Block:
     """The line of the page on which its text begins, from 1."""
     saved_as: str
     """The file that the reader is told to make of it; empty: none."""
+    edit: Edit | None = None
+    """What the reader is told to do to a file with it."""
 
     @property
     def commands(self) -> list[tuple[str, list[str]]]:
@@ -55,8 +72,14 @@ def taken_apart(page: Path) -> list[Block]:
     for found in _FENCE.finditer(text):
         before = text[: found.start()]
         saved = _SAVED.search(before)
+        edits = [
+            Edit(where, edited[1], edited[2])
+            for where, pattern in _EDITED.items()
+            if (edited := pattern.search(before))
+        ]
         line = before.count("\n") + 2
-        blocks.append(Block(page, found[1], found[2], line, saved[1] if saved else ""))
+        file, edit = saved[1] if saved else "", edits[0] if edits else None
+        blocks.append(Block(page, found[1], found[2], line, file, edit))
     return blocks
 
 

@@ -93,6 +93,9 @@ class Terminal:
 def settled(line: str) -> str:
     """A line without what differs from run to run."""
     line = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", line)
+    line = re.sub(r"KUBECONFIG=\S+", "KUBECONFIG=FILE", line)
+    line = re.sub(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", "NOW ", line)
+    line = re.sub(r"\d+(\.\d+)? m?s\b", "0 s", line)
     return re.sub(r"\d+\.\d\ds", "0.00s", line).strip(" =")
 
 
