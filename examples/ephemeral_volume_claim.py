@@ -25,7 +25,6 @@ app = App("ephemeral-volumes")
 EVC = Kind(group="example.com", version="v1", kind="EphemeralVolumeClaim", spec=Spec, status=Status)
 PVC = kinds.core.v1.PersistentVolumeClaim
 app.own(EVC, short_names=["evc"])
-app.uses(PVC, verbs=["get", "create", "patch"], reason="the claims that it makes")
 
 
 @app.on_add(EVC)
