@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import enum
-from collections.abc import Iterator
-from typing import Any, Literal
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
 
 from appsdk_operator.client import Client, Forbidden, Invalid
+from appsdk_operator.controllers import Condition
 from appsdk_operator.resource import (
+    Duration,
+    Int64,
     Kind,
     MutableObject,
     PrinterColumn,
+    Quantity,
     Rule,
     Scale,
+    Schema,
     custom_resource_definition,
 )
 from appsdk_operator.testing import install_crds
@@ -91,6 +99,43 @@ class NullableSpec:
     absent: Literal["a"] | None = None
 
 
+KEY = uuid.UUID(int=5)
+
+
+@attrs.frozen
+class TypesSpec:
+    at: dt.datetime
+    span: dt.timedelta = dt.timedelta(days=2, seconds=90, milliseconds=5)
+    day: dt.date = dt.date(2024, 1, 2)
+    clock: dt.time = dt.time(3, 4, 5)
+    key: uuid.UUID = KEY
+    raw: bytes = b"\x00\xffabc"
+    exact: decimal.Decimal = decimal.Decimal("1.50")
+    tags: frozenset[str] = frozenset({"a", "b"})
+    pair: tuple[int, int] = (1, 2)
+    memory: Quantity = "100m"
+    timeout: Duration = "1h"
+    large: Int64 = 2**40
+    ratio: float = 2.0
+    by_name: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
+    asked: Annotated[str | None, Schema(nullable=True)] = None
+    number: int | None = 5
+
+
+@attrs.frozen
+class TypesStatus:
+    conditions: tuple[Condition, ...] = ()
+
+
+TYPES = Kind(
+    group="crds.example.com",
+    version="v1",
+    kind="Types",
+    plural="types",
+    spec=TypesSpec,
+    status=TypesStatus,
+    rename="camel",
+)
 NULLABLE = Kind(group="crds.example.com", version="v1", kind="Nullable", spec=NullableSpec)
 
 
@@ -211,6 +256,32 @@ def test_null_is_a_value_of_an_enum_that_may_be_none(kinds: Any, world: World) -
         draft["spec"] = {**plain, name: wrong}
         with pytest.raises(Invalid, match=f"spec.{name}"):
             world.client.create(draft)
+
+
+def test_values_of_each_type_come_back(kinds: Any, world: World) -> None:
+    spec = TypesSpec(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), by_name={"a_b": {"c_d": 1}})
+    draft = MutableObject.new(TYPES, "types", namespace=world.namespace, spec=spec)
+    made = world.client.create(draft)
+    assert made.spec == spec
+    # The defaults of the CRD are those of the class.
+    draft = MutableObject.new(TYPES, "bare", namespace=world.namespace)
+    draft["spec"] = {"at": "2024-01-01T00:00:00Z"}
+    assert world.client.create(draft).spec == attrs.evolve(spec, by_name={})
+    condition = Condition(
+        type="Ready",
+        status="True",
+        reason="Ok",
+        message="all is well",
+        observed_generation=1,
+        last_transition_time=dt.datetime(2024, 1, 1, 1, 2, 3, tzinfo=dt.UTC),
+    )
+    changed = made.mutable_copy()
+    changed.status = TypesStatus((condition,))
+    now = world.client.status.update(changed)
+    assert now.status == TypesStatus((condition,))
+    same = now.mutable_copy()
+    same.status = now.status
+    assert world.client.status.update(same).resource_version == now.resource_version
 
 
 def test_selectable_fields_and_scale_are_served(kinds: Any, world: World) -> None:

@@ -78,3 +78,20 @@ def again(original: Mapping[str, Any], module: ModuleType) -> dict[str, Any]:
             old.pop(name, None)
         version["schema"]["openAPIV3Schema"] = {**old, **new}
     return made
+
+
+def lost(given: Any, found: Any, path: str = "spec") -> list[str]:
+    """The paths of what is given and not found again; a null may be an absent field."""
+    if isinstance(given, Mapping) and isinstance(found, Mapping):
+        return [
+            one
+            for name, item in given.items()
+            if item is not None or name in found
+            for one in (
+                lost(item, found[name], f"{path}.{name}") if name in found else [f"{path}.{name}"]
+            )
+        ]
+    if isinstance(given, list) and isinstance(found, list) and len(given) == len(found):
+        pairs = enumerate(zip(given, found, strict=True))
+        return [one for n, (a, b) in pairs for one in lost(a, b, f"{path}[{n}]")]
+    return [] if given == found and isinstance(given, bool) == isinstance(found, bool) else [path]

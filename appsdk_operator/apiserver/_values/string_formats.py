@@ -14,7 +14,12 @@ from urllib.parse import urlsplit
 __all__ = ["decode_base64", "is_checked", "is_known", "is_valid"]
 
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
-_DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w))+|0")
+_DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
+# Beside Go's durations anything with a number before a word for a unit, such as PT90S.
+_AMOUNT: Final = re.compile(r"([0-9]+)[ \t\n\f\r]*([A-Za-zµ]+)")
+_UNIT: Final = re.compile(
+    r"(ns|nano.*|us|µs|micro.*|ms|milli.*|s|sec.*|m|min.*|h|hr|hour.*|d|day.*|w|wk|week.*)"
+)
 _HOSTNAME: Final = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
     r"(\.[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*\.?"
@@ -51,6 +56,15 @@ def is_valid(name: str, value: str) -> bool:
         return check(value)
     except ValueError:
         return False
+
+
+def _is_duration(value: str) -> bool:
+    if _DURATION.fullmatch(value):
+        return True
+    amounts = _AMOUNT.findall(value)
+    if any(int(number) >= 2**63 for number, _ in amounts):
+        return False
+    return any(_UNIT.fullmatch(unit.lower()) for _, unit in amounts)
 
 
 def _is_date_time(value: str) -> bool:
@@ -96,7 +110,7 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "date": _is_date,
     "date-time": _is_date_time,
     "datetime": _is_date_time,
-    "duration": lambda value: bool(_DURATION.fullmatch(value)),
+    "duration": _is_duration,
     "email": lambda value: bool(_EMAIL.fullmatch(value)),
     "hexcolor": lambda value: bool(_HEX_COLOR.fullmatch(value)),
     "hostname": lambda value: bool(_HOSTNAME.fullmatch(value)),
