@@ -109,8 +109,7 @@ def test_type_checkers_accept_the_classes_of_real_crds(tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.timeout(600)
 def test_a_real_server_accepts_the_crds_of_the_classes(tmp_path: Path) -> None:
-    with ControlPlane() as server:
-        client = Client(server.client_config())
+    with ControlPlane() as server, Client(server.client_config()) as client:
         if int(client.discovery.server_version().minor) < RULES_SINCE:
             pytest.skip(f"the CRDs use what API servers know from 1.{RULES_SINCE} on")
         refused = {}
