@@ -661,3 +661,26 @@ def test_a_kind_that_is_not_built_in_is_refused() -> None:
         builtin("apps/v1/Deploymint")
     with pytest.raises(ModelError, match="neither spec nor status"):
         builtin("core/v1/ConfigMap")
+
+
+def test_a_definition_within_itself_is_any_there_and_itself_elsewhere(tmp_path: Path) -> None:
+    def fields(**properties: str) -> dict[str, Any]:
+        refs = {name: {"$ref": target} for name, target in properties.items()}
+        return {"type": "object", "properties": refs}
+
+    leaf = {"type": "object", "properties": {"x": {"type": "string"}}}
+    schemas = {
+        "x.Pod": fields(spec="x.Spec"),
+        "x.Spec": fields(first="x.One", second="x.Two"),
+        "x.One": fields(two="x.Two", leaf="x.Leaf"),
+        "x.Two": fields(one="x.One", leaf="x.Leaf"),
+        "x.Leaf": leaf,
+    }
+    text = builtin_models(
+        ["core/v1/Pod"], schemas=schemas, definitions={("", "v1", "Pod"): "x.Pod"}
+    )
+    pod = imported(text, tmp_path).POD
+    data = {"second": {"one": {"leaf": {"x": "a"}, "two": {"one": {"free": 1}}}}}
+    spec = Object.from_dict(pod, {"metadata": {"name": "a"}, "spec": data}).spec
+    assert spec.second.one.leaf.x == "a"
+    assert spec.second.one.two["one"] == {"free": 1}
