@@ -20,11 +20,20 @@ from appsdk_operator.controllers import (
     TerminalError,
     controller_for,
 )
-from appsdk_operator.manager import Manager, Operator, ProfileServer, ProfileServerOptions
+from appsdk_operator.manager import (
+    LeaderElection,
+    Manager,
+    MetricsServerOptions,
+    Operator,
+    ProfileServer,
+    ProfileServerOptions,
+    Shards,
+)
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
-from appsdk_operator.serving import HTTPResponse, HTTPServer, text_response
+from appsdk_operator.serving import HTTPResponse, HTTPServer, SelfSigned, TLSOptions, text_response
 from appsdk_operator.testing import MemoryServer
+from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
 from tests.manager.manager_parts import Run, eventually
 
 LOCAL = "127.0.0.1:0"
@@ -369,6 +378,32 @@ def test_the_state_and_the_story_of_a_running_operator(operator: Any) -> None:
         text = json.dumps(shown)
         assert "hunter2" not in text
         assert "aHVudGVyMg" not in text, "the same in base64"
+
+
+def test_servers_certificates_webhooks_and_shards_are_parts_of_the_state() -> None:
+    with MemoryServer() as server, server.client() as client:
+        manager = Manager(
+            client,
+            name="parts",
+            metrics=Metrics(),
+            metrics_server=MetricsServerOptions(address=LOCAL, tls=TLSOptions()),
+            webhook_server=WebhookServerOptions(address=LOCAL, certificates=SelfSigned()),
+        )
+        manager.webhooks.add("/convert", lambda _: HTTPResponse())
+        webhook_for(manager, CONFIG_MAP).validate(create=lambda _: None).complete()
+        shards = Shards(client, LeaderElection(id="parts", namespace="default"), 2)
+        manager.add(shards)
+        run = Run(manager)
+        eventually(lambda: manager.debug_state()["shards"][0]["held"] == [0, 1])
+        found = manager.debug_state()
+        assert run.end() == []
+    assert [one["name"] for one in found["servers"]] == ["metrics", "webhooks"]
+    assert {one["server"] for one in found["certificates"]} == {"metrics", "webhooks"}
+    assert all(300 * 86400 < one["left"] < 400 * 86400 for one in found["certificates"])
+    assert found["shards"][0]["members"] == [shards.identity]
+    paths = {one["path"]: one["type"] for one in found["webhooks"]}
+    assert paths.pop("/convert") == "conversion or other"
+    assert list(paths.values()) == ["validating"]
 
 
 def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -> None:

@@ -170,7 +170,8 @@ def _summary(state: Mapping[str, Any]) -> _Html:
     for shards in state["shards"]:
         held = ", ".join(map(str, shards["held"])) or "none"
         text = f"{len(shards['held'])} of {shards['count']} ({held})"
-        text += f", {len(shards['members'])} replicas"
+        replicas = len(shards["members"])
+        text += f", {replicas} replica{'' if replicas == 1 else 's'}"
         facts.append((f"Shards {shards['shards']}", text))
     facts += [(f"Server {one['name']}", _tag("code", one["address"])) for one in state["servers"]]
     facts += [
