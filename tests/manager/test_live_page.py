@@ -176,7 +176,9 @@ def make(**options: Any) -> ProfileServer:
     )
 
 
-@pytest.mark.parametrize("path", ["/debug/", "/debug/object?name=%3Cscript%3Ealert(1)"])
+@pytest.mark.parametrize(
+    "path", ["/debug/", '/debug/object?name=%3Cscript%3Ealert(1)&x="onfocus="alert(3)']
+)
 def test_text_of_objects_makes_no_element_and_no_attribute(serve: Any, path: str) -> None:
     page = serve(make()).get(path)
     assert page.status == 200

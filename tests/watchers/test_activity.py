@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -69,11 +70,25 @@ def test_a_watcher_knows_its_call_which_is_shown_as_running(rig: Rig) -> None:
 
 def test_the_record_keeps_no_object(rig: Rig) -> None:
     rig.watcher("w", ValueError("one"))
+    rig.start()
+    assert rig.informer.is_running.wait(10)
     rig.informer.add(make_widget("a"))
-    rig.work()
-    for slot in rig.controller.activity.slots.values():
-        assert slot.trigger is None
+    assert rig.controller.wait_idle(10)
+    (slot,) = rig.controller.activity.slots.values()
+    assert slot.trigger is None
+    assert rig.controller.activity.running() == []
     (call,) = rig.controller.activity.calls()
     assert {type(getattr(call, field)).__name__ for field in CallRecord.__slots__} <= {
         *("str", "int", "float", "NoneType", "tuple", "list", "FailureCause")
     }
+
+
+def test_a_call_that_a_flood_leaves_out_does_not_stay_as_running(rig: Rig) -> None:
+    rig.watcher("w")
+    rig.start()
+    assert rig.informer.is_running.wait(10)
+    rig.controller.activity.skip_until = math.inf
+    rig.informer.add(make_widget("a"))
+    assert rig.controller.wait_idle(10)
+    assert rig.calls
+    assert rig.controller.activity.calls() == rig.controller.activity.running() == []
