@@ -94,7 +94,7 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
     with started(tmp_path, "buckets:app", "--dev") as program:
         line = program.wait_for("KUBECONFIG=")
         config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
-        program.wait_for("bucket-operator works")
+        program.wait_for("bucket-operator has started")
         with Client(config) as client:
             client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
             program.wait_for("made a")
@@ -103,7 +103,7 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
             program.wait_for("buckets cannot be imported")
             program.wait_for("ended with status 2")
             file.write_text(OPERATOR.replace('"kept"', '"still there:"'))
-            program.wait_for("still there: a", "bucket-operator works")
+            program.wait_for("still there: a", "bucket-operator has started")
             with pytest.raises(Exception, match="no such name"):
                 client.create(MutableObject.new(BUCKET, "bad", namespace="default", spec={}))
         assert program.end() == 0
@@ -113,7 +113,7 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
 def test_a_killed_parent_takes_the_operator_along(tmp_path: Path) -> None:
     (tmp_path / "buckets.py").write_text(EMPTY)
     with started(tmp_path, "buckets.py", "--dev") as program:
-        program.wait_for("bucket-operator works")
+        program.wait_for("bucket-operator has started")
         # The child has the pipe of the output, too: its end shows that both have ended.
         assert program.end(signal.SIGKILL) == -signal.SIGKILL
 
@@ -123,7 +123,7 @@ def test_it_runs_on_the_cluster_of_a_kubeconfig(tmp_path: Path) -> None:
     with APIServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
         with started(tmp_path, "buckets:app", "--kubeconfig", "kubeconfig", "-A") as program:
-            program.wait_for("bucket-operator works")
+            program.wait_for("bucket-operator has started")
             assert program.end(signal.SIGTERM) == 0
 
 

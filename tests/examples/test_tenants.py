@@ -101,7 +101,7 @@ def test_it_runs_in_dev_mode_and_its_samples_are_taken(tmp_path: Path) -> None:
             kubeconfig = ""
             for line in process.stdout:
                 kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
-                if "tenants-operator works" in line:
+                if "tenants-operator has started" in line:
                     break
             with Client(ClientConfig.from_kubeconfig(kubeconfig)) as client:
                 for name in ("tenant", "grant"):
