@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 import time
-from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,8 +58,7 @@ class Stage:
     def fill(self) -> None:
         """Write all pages, and take away what an earlier build left."""
         for page, name in self.pages.items():
-            text = self.with_links(page, name)
-            self.write(name, self.with_filled_globs(text) if name == "index.md" else text)
+            self.write(name, self.with_links(page, name))
         for source, name in self.sources.items():
             self.write(name, source_page(source))
         from hack import reference
@@ -94,16 +92,6 @@ class Stage:
         for number in range(0, len(parts), 2):
             parts[number] = LINK.sub(lambda found: self.link(found, page, name), parts[number])
         return "".join(parts)
-
-    def with_filled_globs(self, text: str) -> str:
-        """The first page without patterns of its menu that no page fits: Sphinx warns of those."""
-        lines = [
-            line
-            for line in text.splitlines(keepends=True)
-            if not re.fullmatch(r"[\w/-]+/\*(/\w+)?\n", line)
-            or any(fnmatch(name, f"{line.strip()}.md") for name in self.pages.values())
-        ]
-        return "".join(lines)
 
     def link(self, found: re.Match[str], page: Path, name: str) -> str:
         """A link of a page, as the site has it."""
