@@ -102,7 +102,7 @@ hunt: $(READY)
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing,cli]'
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing,cli,tracing]'
 	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
 	.venv-lowest/bin/python $(PYTEST) $(ARGS)
 
@@ -122,7 +122,7 @@ test-lowest:
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet -e '.[testing,cli]' --group dev
+	$(BIN)/pip install --quiet -e '.[testing,cli,tracing]' --group dev
 	touch $@
 
 clean:

@@ -99,6 +99,9 @@ NAMES = {
         check_operator check_watcher_order install_crds install_webhooks
         remove_webhooks running
     """,
+    "tracing": """
+        TraceFields Tracing otlp_tracing
+    """,
     "watchers": """
         ConstantBackoff ErrorHandler ExponentialBackoff FinalizerError FinalizerSupplier
         InformerController KeyReconciler KubernetesInformer ListMap OpinionatedReconciler

@@ -78,6 +78,7 @@ from appsdk_operator.resource import (
     custom_resource_definition,
 )
 from appsdk_operator.runtime import (
+    ActivityObserver,
     Metrics,
     StopSignal,
     check_operator_name,
@@ -127,6 +128,7 @@ class AppOptionsDict(TypedDict, total=False):
     events: EventOptions | None
     failure_events: FailureEvents | bool | None
     narrate: bool
+    observers: Sequence[ActivityObserver]
     metrics: Metrics | None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import os
@@ -54,6 +55,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "debug_address": "APPSDK_DEBUG_ADDRESS",
     "webhook_address": "APPSDK_WEBHOOK_ADDRESS",
     "webhook_service": "APPSDK_WEBHOOK_SERVICE",
+    "tracing": "APPSDK_TRACING",
 }
 """The environment variable of each field of :class:`RunOptions`."""
 
@@ -95,6 +97,10 @@ def _election(value: bool | str | None) -> bool | None:
 
 def _narrate(value: bool | str) -> bool:
     return _truth("narrate", value)
+
+
+def _tracing(value: bool | str) -> bool:
+    return _truth("tracing", value)
 
 
 def _text(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -163,6 +169,9 @@ class RunOptions:
     ``namespace/name``. With it the operator makes the certificates itself, keeps them in the Secret
     ``<service>-tls``, and injects their authority into the webhook configurations of the App's name
     and into its CRDs of several versions. Default: certificates come from where the App says."""
+    tracing: bool = attrs.field(default=False, converter=_tracing)
+    """Whether spans are sent to a collector, as OpenTelemetry's environment variables say; see
+    :func:`~appsdk_operator.tracing.otlp_tracing`."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
@@ -311,16 +320,28 @@ def run_program(
     Raises:
         ValueError: this is not the main thread.
     """
-    try:
-        if config is None:
-            config = ClientConfig.load(options.kubeconfig or None, context=options.context or None)
-        changes = changes_of(app, options)
-        if prepare is not None:
-            prepare(config, changes)
-        manager = app.manager(config, **changes)
-    except (ClientError, TypeError, ValueError, LookupError, OSError) as error:
-        _log.error("%s was not started: %s", app.name, error, exc_info=_traceback(error))
-        return ExitStatus.NOT_STARTED
+    with contextlib.ExitStack() as ending:
+        try:
+            if config is None:
+                config = ClientConfig.load(
+                    options.kubeconfig or None, context=options.context or None
+                )
+            changes = changes_of(app, options)
+            if options.tracing:
+                from appsdk_operator.tracing import otlp_tracing
+
+                tracing = ending.enter_context(otlp_tracing(app.name))
+                changes["observers"] = (*app.options.observers, tracing)
+            if prepare is not None:
+                prepare(config, changes)
+            manager = app.manager(config, **changes)
+        except (ClientError, ImportError, TypeError, ValueError, LookupError, OSError) as error:
+            _log.error("%s was not started: %s", app.name, error, exc_info=_traceback(error))
+            return ExitStatus.NOT_STARTED
+        return _run(app, manager, stop)
+
+
+def _run(app: RunnableApp, manager: Manager, stop: StopSignal | None) -> ExitStatus:
     try:
         manager.run(stop, handle_signals=True)
     except LeadershipLost as error:

@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
@@ -34,6 +34,7 @@ __all__ = [
     "ObservedParts",
     "Observers",
     "RequestRecord",
+    "observed_call",
     "observed_request",
     "present_call",
 ]
@@ -156,7 +157,7 @@ class RequestRecord:
 
 
 class CallRecord:
-    """One call of a reconciler or watcher. Observers may use it as a dict key.
+    """One call of a reconciler, watcher or webhook. Observers may use it as a dict key.
 
     It holds no object of the API, only names.
     """
@@ -167,6 +168,7 @@ class CallRecord:
         "callback",
         "cause",
         "controller",
+        "headers",
         "kind",
         "name",
         "namespace",
@@ -195,13 +197,14 @@ class CallRecord:
         attempt: int = 0,
         started: float = 0.0,
         target: int = 0,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.controller: str = controller
         """The controller's name."""
         self.callback: str = callback
         """The name of the called function."""
         self.role: str = role
-        """``reconciler`` or ``watcher``."""
+        """``reconciler``, ``watcher`` or ``webhook``."""
         self.kind: str = kind
         """The kind of the object, or ``""``."""
         self.namespace: str = namespace
@@ -218,6 +221,8 @@ class CallRecord:
         """The monotonic time of its start, by the controller's clock."""
         self.target: int = target
         """Equal for all calls of one watcher of the controller, whichever callback they are of."""
+        self.headers: Mapping[str, str] = {} if headers is None else headers
+        """The headers of the review, for webhooks; empty for others."""
         self.seconds: float | None = None
         """How long it took; None while it runs."""
         self.outcome: CallOutcome = "running"
@@ -580,6 +585,30 @@ class ActivityLog:
     def is_limited(self) -> bool:
         """Whether there were so many calls within the last minute that some are not recorded."""
         return self.clock.monotonic() < self.skip_until + 60.0
+
+
+@contextlib.contextmanager
+def observed_call(observers: Observers, clock: Clock, call: CallRecord) -> Iterator[None]:
+    """Show observers the call that the block makes, which no log records.
+
+    The block may set ``call.outcome`` and ``call.cause``; without an error it is ``done``.
+    """
+    seen = observers.present
+    for observer in seen:
+        _shown(observer.call_began, call)
+    call.started = clock.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        call.outcome, call.cause = "given up", FailureCause(error)
+        raise
+    finally:
+        call.seconds = clock.monotonic() - call.started
+        if call.outcome == "running":
+            call.outcome = "done"
+        # As `with` statements end: what the first one set up is taken down last.
+        for observer in reversed(seen):
+            _shown(observer.call_ended, call)
 
 
 class _Observed:

@@ -41,6 +41,10 @@ _MOST_PLACES = 100
 """Places in the code of which one loop warns."""
 _bound = threading.local()
 _owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
+_origin: contextvars.ContextVar[contextvars.Context | None] = contextvars.ContextVar(
+    "origin_of_thread", default=None
+)
+"""The context in which the user started what the thread is part of."""
 
 
 @contextlib.contextmanager
@@ -109,12 +113,16 @@ class ThreadGroup:
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
         """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
 
-        The thread works for the same controller or manager as the calling one.
+        The thread works for the same controller or manager as the calling one. It has the context
+        variables of the thread of the user in which everything began, and not those of a callback
+        that it happens to be started in.
         """
         owner = _owner.get()
+        origin = _origin.get() or contextvars.copy_context()
 
         def run() -> None:
             _owner.set(owner)
+            _origin.set(origin)
             try:
                 target()
             except BaseException as error:
@@ -122,7 +130,9 @@ class ThreadGroup:
                 if self._on_failure is not None:
                     self._on_failure(as_exception(f"thread {thread.name}", error))
 
-        thread = threading.Thread(target=run, name=f"{self._name}/{name}", daemon=False)
+        thread = threading.Thread(
+            target=origin.copy().run, args=(run,), name=f"{self._name}/{name}", daemon=False
+        )
         with self._lock:
             self._threads = [t for t in self._threads if t.is_alive()]
             # Added first: Ctrl-C may come while it starts.

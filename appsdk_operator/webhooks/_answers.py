@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import contextvars
+
 import attrs
 
+from appsdk_operator.runtime import CallRecord, FailureCause
 from appsdk_operator.serving import HTTPResponse
 
-__all__ = ["ReviewResponse", "review_response"]
+__all__ = ["ReviewResponse", "answering", "note_failure", "note_object", "review_response"]
+
+answering: contextvars.ContextVar[CallRecord | None] = contextvars.ContextVar(
+    "answered_call", default=None
+)
+"""The record of the review that is being answered, if somebody observes it."""
+
+
+def note_object(kind: object, namespace: str, name: str, action: str) -> None:
+    """Say what the review is about."""
+    call = answering.get()
+    if call is not None:
+        call.kind, call.namespace, call.name, call.action = str(kind), namespace, name, action
+
+
+def note_failure(error: Exception) -> None:
+    """Say that the handler failed, and is not tried again."""
+    call = answering.get()
+    if call is not None:
+        call.outcome, call.cause = "given up", FailureCause(error)
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,7 @@ from appsdk_operator import (
     resource,
     runtime,
     testing,
+    tracing,
     watchers,
     webhooks,
 )
@@ -94,7 +95,7 @@ def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None
 
 def test_the_names_in_the_changelog_exist() -> None:
     rooms = [appsdk_operator, app, cache, client, controllers, manager, project]
-    rooms += [resource, runtime, testing, watchers, webhooks]
+    rooms += [resource, runtime, testing, tracing, watchers, webhooks]
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for name in set(re.findall(r"`([A-Za-z_]+)`", text)) - {"async", "appsdk_operator"}:
         assert any(hasattr(room, name) for room in rooms), name

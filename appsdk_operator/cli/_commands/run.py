@@ -106,6 +106,13 @@ class NotStartedError(click.ClickException):
     help="Service that leads to the webhooks: the operator makes their certificates itself.",
 )
 @click.option(
+    "--tracing",
+    is_flag=True,
+    envvar="APPSDK_TRACING",
+    help="Send spans to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. It needs the extra "
+    "'tracing'.",
+)
+@click.option(
     "--dev",
     is_flag=True,
     help="Run on a Kubernetes API in memory, or on the cluster of --context or --kubeconfig, with "

@@ -265,7 +265,7 @@ class Transport:
                 verb=request.verb,
                 resource=request.resource or request.path,
                 namespace=request.namespace,
-                name=request.name,
+                name=request.name or request.answer_name,
                 host=self._endpoint.authority,
                 tries=attempt,
             ) as observed,

@@ -113,6 +113,8 @@ class Manager:
         self._events: EventBroadcaster | None = None
         self._clusters: list[Cluster] = []
         self._observed = ObservedParts()
+        for observer in options.observers:
+            self._observed.observe(observer)
         self._drafts: list[Draft] = []
         self._elector: ElectorLike | None = None
         # Runnables whose health is a ready check of its own.
@@ -624,6 +626,7 @@ class Manager:
     def _add_webhook_server(self, server: Runnable) -> None:
         self._prepare(server)
         self._lifecycle.groups.add(server, group=RunnableGroup.WEBHOOKS)
+        self._observed.join(server)
         health = getattr(server, "health", None)
         if callable(health) and not self._has_run:
             # Not where the user has a check of this name.

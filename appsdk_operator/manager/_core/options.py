@@ -22,6 +22,7 @@ from appsdk_operator.manager._servers.metrics import MetricsServerOptions
 from appsdk_operator.manager._servers.profile import ProfileServerOptions
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
+    ActivityObserver,
     Clock,
     Metrics,
     StopSignal,
@@ -64,6 +65,22 @@ def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> No
 
 def _runs_or_makes(value: object) -> bool:
     return isinstance(value, (Runnable, WebhookServerOptions)) or callable(value)
+
+
+def _observers(value: Iterable[ActivityObserver]) -> tuple[ActivityObserver, ...]:
+    if not isinstance(value, Iterable):
+        raise TypeError(f"observers={value!r}: give a list of them")
+    return tuple(value)
+
+
+def _check_observers(_: object, __: object, value: tuple[object, ...]) -> None:
+    for observer in value:
+        for method in ("call_began", "call_ended", "request_began", "request_ended"):
+            if isinstance(observer, type) or not callable(getattr(observer, method, None)):
+                raise TypeError(
+                    f"observers has {observer!r}, which has no method {method}: give an "
+                    "ActivityObserver, for example tracing.Tracing()"
+                )
 
 
 def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -152,6 +169,13 @@ class ManagerOptions:
     """Whether to print each call and its writes to standard output, as a
     :class:`~appsdk_operator.runtime.Narrator` does; for development. Default: no."""
 
+    observers: Sequence[ActivityObserver] = attrs.field(
+        default=(), converter=_observers, validator=_check_observers
+    )
+    """Who is shown each call of a callback and each request, such as a
+    :class:`~appsdk_operator.tracing.Tracing`; see :meth:`Manager.observe_activity`. Default:
+    nobody."""
+
     clock: Clock = system_clock
     """The clock of the manager and of everything that it runs."""
     metrics: Metrics | None = attrs.field(
@@ -220,6 +244,7 @@ class ManagerOptionsDict(TypedDict, total=False):
     events: EventOptions | None
     failure_events: FailureEvents | bool | None
     narrate: bool
+    observers: Sequence[ActivityObserver]
     clock: Clock
     metrics: Metrics | None
     rng: random.Random | None

@@ -26,7 +26,12 @@ from appsdk_operator.webhooks._admission.handlers import (
 )
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest, current, log_fields
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
-from appsdk_operator.webhooks._answers import ReviewResponse, review_response
+from appsdk_operator.webhooks._answers import (
+    ReviewResponse,
+    note_failure,
+    note_object,
+    review_response,
+)
 from appsdk_operator.webhooks._time_limits import seconds_left
 
 __all__ = ["Admission"]
@@ -127,6 +132,7 @@ class Admission:
     def _failed(self, request: AdmissionRequest, error: Exception) -> AdmissionResponse:
         handler = self.handler
         name = handler.name_for(request.operation) if isinstance(handler, Validating) else self.name
+        note_failure(error)
         _log.error(
             "the webhook %s failed on %r", name, request, exc_info=error, extra=log_fields(request)
         )
@@ -177,6 +183,9 @@ class Admission:
             response = AdmissionResponse.errored(400, str(error))
         else:
             _log.debug("received %r", admission)
+            note_object(
+                admission.kind, admission.namespace, admission.name, admission.operation.lower()
+            )
             response = self.handle(admission)
         try:
             answer = reviews.encode(response, uid=uid, api_version=api_version, kind=kind)

@@ -18,6 +18,7 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import Family, Sample, get_logger
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.webhooks._answers import note_failure
 from appsdk_operator.webhooks._conversion.reviews import (
     ConversionReview,
     ReviewError,
@@ -135,8 +136,10 @@ class ConversionWebhook:
         try:
             return 200, encode_success(review, self._converted(review))
         except _FunctionFailedError as error:
+            note_failure(error)
             return 200, encode_failure(review, str(error))
         except ConversionError as error:
+            note_failure(error)
             # A user's mistake as a rule, which the user is told of.
             _log.warning(
                 "conversion to %s is refused: %s",

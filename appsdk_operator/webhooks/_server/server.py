@@ -12,6 +12,7 @@ import attrs
 from appsdk_operator.cache import Health
 from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import (
+    ActivityObserver,
     Clock,
     Environment,
     LoopThread,
@@ -187,6 +188,10 @@ class WebhookServer:
     def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
         """Serve ``path`` by ``webhook``, from now on; see :meth:`Webhooks.add`."""
         self._webhooks.add(path, webhook, rule=rule)
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each review; returns the function that ends that."""
+        return self._webhooks.observe_activity(observer)
 
     def _answer(self, request: HTTPRequest) -> HTTPResponse:
         with self._loop.bound():

@@ -7,16 +7,22 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, final
 
 from appsdk_operator.runtime import (
+    ActivityObserver,
+    CallRecord,
     Clock,
     Environment,
     Family,
     LocalHistogram,
     Metrics,
+    Observers,
     Sample,
+    as_exception,
     get_logger,
+    observed_call,
     validation,
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.webhooks._answers import answering, note_failure
 from appsdk_operator.webhooks._rules import WebhookRule
 from appsdk_operator.webhooks._time_limits import time_limit
 
@@ -103,6 +109,7 @@ class Webhooks:
         validation.check_environment(clock=clock, metrics=metrics)
         self._environment = Environment(clock, metrics)
         self._monotonic = self._environment.clock.monotonic
+        self._observers = Observers()
         self._lock = threading.Lock()
         # Replaced at each change, so that requests read it without the lock.
         self._entries: dict[str, _Entry] = {}
@@ -124,6 +131,13 @@ class Webhooks:
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
         """For managers: use their clock and metrics where none were given."""
         self._environment.inherit(clock, metrics)
+
+    def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
+        """Show ``observer`` each review; returns the function that ends that.
+
+        ``Manager.observe_activity`` does so for the webhooks that it serves.
+        """
+        return self._observers.add(observer)
 
     def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
         """Serve ``path`` by ``webhook``, from now on.
@@ -205,6 +219,25 @@ class Webhooks:
         entry = self._entries.get(request.path)
         if entry is None:
             return text_response(404, "404 page not found")
+        if not self._observers.present:
+            return self._answer(entry, request)
+        call = CallRecord(
+            controller="webhooks",
+            callback=getattr(entry.webhook, "name", "") or entry.path,
+            role="webhook",
+            kind="",
+            namespace="",
+            name="",
+            headers=request.headers,
+        )
+        token = answering.set(call)
+        try:
+            with observed_call(self._observers, self._environment.clock, call):
+                return self._answer(entry, request)
+        finally:
+            answering.reset(token)
+
+    def _answer(self, entry: _Entry, request: HTTPRequest) -> HTTPResponse:
         with entry.lock:
             entry.in_flight += 1
         began = self._monotonic()
@@ -214,7 +247,8 @@ class Webhooks:
             if not isinstance(response, HTTPResponse):
                 raise TypeError(f"the webhook at {entry.path} returned no HTTPResponse")
             code = str(getattr(response, "counted_as", response.status))
-        except BaseException:  # SystemExit and the like would end the thread silently
+        except BaseException as error:  # SystemExit and the like would end the thread silently
+            note_failure(as_exception(f"the webhook at {entry.path}", error, for_main_thread=False))
             _log.exception("the webhook at %s failed", entry.path)
             return text_response(500, f"500 the webhook at {entry.path} failed")
         finally:
