@@ -116,7 +116,7 @@ test-lowest:
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-docs/bin/pip install --quiet uv
-	.venv-docs/bin/uv pip install --quiet --python .venv-docs -e '.[testing,cli]' --group docs
+	.venv-docs/bin/uv pip install --quiet --python .venv-docs -e '.[testing,cli,tracing]' --group docs
 	touch $@
 
 $(READY): pyproject.toml

@@ -29,6 +29,7 @@ ROOMS = (
     "resource",
     "runtime",
     "testing",
+    "tracing",
     "project",
 )
 """The rooms with public names, those first with which most programs begin."""
@@ -154,7 +155,7 @@ def _identity(name: Name) -> str:
 
 def _lowest_first() -> Iterator[str]:
     order = (
-        "runtime", "resource", "client", "cache", "controllers", "watchers", "webhooks",
+        "runtime", "tracing", "resource", "client", "cache", "controllers", "watchers", "webhooks",
         "manager", "app", "project", "testing",
     )  # fmt: skip
     assert set(order) == set(ROOMS)
