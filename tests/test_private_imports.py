@@ -21,6 +21,10 @@ EXCEPTIONS = {
     "cache/test_hostile_server.py": "client",
     # Compares the embedded server's protobuf with the real one's.
     "conformance/test_protobuf.py": "apiserver",
+    # The table of alerts, which the dashboards and the manifests are made of.
+    "dashboards/test_alerts.py": "project",
+    # Gives the managers of a program of examples metrics of their own.
+    "dashboards/test_prometheus.py": "manager",
     # Holds a fence and the client's check before each write together.
     "manager/test_writes.py": "client",
     # Parses the arguments of the manifests as the command does that gets them.
