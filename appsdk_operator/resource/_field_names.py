@@ -116,7 +116,7 @@ def _named(view: Any, rename: str | None, steps: tuple[Any, ...]) -> tuple[Any, 
     views: list[Any] = [view]
     for step in steps[1:]:
         known: dict[str, list[Any]] = {}
-        own: dict[str, str] = {}
+        own: dict[Any, Any] = {}
         inner: list[Any] = []
         for one in (each for view in views for each in alternatives(view)):
             if pair := mapping_types(one):

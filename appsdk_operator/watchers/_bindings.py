@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
@@ -151,7 +151,9 @@ class InformerBindings:
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The snapshots of the informers that the controller runs, as JSON values; at most 500."""
-        methods = [getattr(one.informer, "debug_snapshot", None) for one in self.owned()[:500]]
+        methods: list[Callable[[], dict[str, Any]] | None] = [
+            getattr(one.informer, "debug_snapshot", None) for one in self.owned()[:500]
+        ]
         return [snapshot() for snapshot in methods if callable(snapshot)]
 
     def first_unsynced(self) -> InformerBinding | None:

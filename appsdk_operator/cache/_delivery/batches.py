@@ -74,13 +74,9 @@ class BatchQueue(Generic[SourceT]):
         # What waits in batches that the worker has taken, the last ones first.
         waiting = self.count - sum(len(batch.events) for batch in self._batches)
         for batch in reversed(self._in_hand):
-            if waiting <= len(batch.events):
-                break
+            if 0 < waiting <= len(batch.events):
+                return batch.arrived
             waiting -= len(batch.events)
-        else:
-            waiting = 0
-        if waiting > 0:
-            return batch.arrived
         return self._batches[0].arrived if self._batches else None
 
     def objects_of(self, source: SourceT) -> set[tuple[str, str]]:

@@ -182,7 +182,7 @@ class Controller(Generic[R]):
             kind = getattr(source, "kind", None)
             if isinstance(kind, Kind):
                 self._watched[kind.qualified_name] = None
-                find = getattr(source, "find", None)
+                find: Callable[..., Any] | None = getattr(source, "find", None)
                 if group_kind(kind) == self._kind and callable(find):
                     self._finders.append(find)
             run = self._run

@@ -279,7 +279,7 @@ class Cluster:
     def debug_snapshot(self) -> dict[str, Any]:
         """Its informers, as JSON values."""
         snapshot = getattr(self.cache, "debug_snapshot", None)
-        found = snapshot() if callable(snapshot) else {}
+        found: Any = snapshot() if callable(snapshot) else {}
         return {"cluster": self.name, **found}
 
     def close(self) -> None:

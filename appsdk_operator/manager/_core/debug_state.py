@@ -162,7 +162,7 @@ class DebugState:
                     row["left"] = expires - time if math.isfinite(expires) else None
                 except Exception as error:
                     row["text"] = f"{type(error).__name__}: {error}"[:1000]
-                health = getattr(source, "health", None)
+                health: Callable[[], Any] | None = getattr(source, "health", None)
                 if callable(health):
                     row["text"] = row["text"] or str(health().text)
                 certificates.append(row)
@@ -208,7 +208,7 @@ def _controller(
         for row in waiting[:_MOST_ROWS]:
             if row["attempt"]:
                 row["error"] = errors.get(row["object"], "")
-    health = getattr(part, "health", None)
+    health: Callable[[], Any] | None = getattr(part, "health", None)
     targets = details.get("targets", ())
     return {
         "name": str(details["controller"]),

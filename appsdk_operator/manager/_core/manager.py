@@ -588,7 +588,7 @@ class Manager:
             return
         parts = runnable.controllers if isinstance(runnable, Operator) else (runnable,)
         for part in parts:
-            find = getattr(part, "object_of", None)
+            find: Callable[..., Any] | None = getattr(part, "object_of", None)
             observe = getattr(part, "observe_activity", None)
             if callable(find) and callable(observe):
                 observe(

@@ -54,14 +54,16 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "lag": st.sampled_from([1.0, 30.0]),
 }
 STEPS = st.one_of(
-    st.builds(
-        Step,
-        st.just(what),
-        st.sampled_from(["a", "b"]),
-        value,
-        st.sampled_from([0.0, 0.01, 1.0, 30.0]),
-    )
-    for what, value in VALUES.items()
+    [
+        st.builds(
+            Step,
+            st.just(what),
+            st.sampled_from(["a", "b"]),
+            value,
+            st.sampled_from([0.0, 0.01, 1.0, 30.0]),
+        )
+        for what, value in VALUES.items()
+    ]
 )
 
 
