@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,13 @@ from appsdk_operator import (
 from appsdk_operator.app import Permission
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.testing import install_crds
-from examples import app_hello, leader_election, replicaset_controller, sharded
+from examples import (
+    app_hello,
+    ephemeral_volume_claim,
+    leader_election,
+    replicaset_controller,
+    sharded,
+)
 from tests.privilege import (
     Example,
     RbacServer,
@@ -168,6 +175,75 @@ SHARDED = Example(
     tidy=remove_leases,
     own_namespace=NAMESPACE,
 )
+
+
+# -- claims of storage -----------------------------------------------------------------------------
+
+
+def prepare_storage(admin: Client) -> None:
+    """The CRD, and a class of storage whose claims may grow."""
+    install_crds(admin, ephemeral_volume_claim.app.crds())
+    metadata = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    grows = MutableObject.new(kinds.storage.v1.StorageClass, "grows", metadata=metadata)
+    grows["provisioner"], grows["allowVolumeExpansion"] = "example.com/none", True
+    admin.create(grows)
+
+
+def keep_a_claim(stage: Stage) -> None:
+    """A claim is made, bound as a cluster does it, and grows."""
+    kind, claims, admin = ephemeral_volume_claim.EVC, ephemeral_volume_claim.PVC, stage.admin
+    spec = ephemeral_volume_claim.Spec(size="1Gi")
+    draft = MutableObject.new(kind, stage.name, namespace=NAMESPACE, spec=spec)
+    draft.labels["app"] = "shop"
+    owner = admin.create(draft)
+    stage.until(lambda: labels_of_claim(stage) == {"app": "shop"})
+    volume = MergePatch({"spec": {"volumeName": f"volume-{stage.name}"}})
+    admin.patch(claims, stage.name, volume, namespace=NAMESPACE)
+    admin.status.patch(
+        claims, stage.name, MergePatch({"status": {"phase": "Bound"}}), namespace=NAMESPACE
+    )
+    larger = MergePatch({"spec": {"size": "2Gi"}})
+    admin.patch(kind, stage.name, larger, namespace=NAMESPACE)
+    stage.until(lambda: size_of_claim(stage) == "2Gi")
+    stage.until(lambda: admin.get(kind, owner.name, namespace=NAMESPACE).status is not None)
+    stage.until(lambda: any(event_of(each, stage.name) for each in admin.list(EVENT)))
+
+
+def claim_of(stage: Stage) -> Object | None:
+    with contextlib.suppress(NotFound):
+        return stage.admin.get(ephemeral_volume_claim.PVC, stage.name, namespace=NAMESPACE)
+    return None
+
+
+def labels_of_claim(stage: Stage) -> dict[str, str]:
+    claim = claim_of(stage)
+    return {} if claim is None else dict(claim.labels)
+
+
+def size_of_claim(stage: Stage) -> str:
+    claim = claim_of(stage)
+    return "" if claim is None else str(claim["spec"]["resources"]["requests"]["storage"])
+
+
+def remove_claim(stage: Stage) -> None:
+    patch = MergePatch({"metadata": {"finalizers": None}})
+    for kind in (ephemeral_volume_claim.EVC, ephemeral_volume_claim.PVC):
+        for write in (stage.admin.delete, functools.partial(stage.admin.patch, patch=patch)):
+            with contextlib.suppress(NotFound):
+                write(kind, stage.name, namespace=NAMESPACE)
+
+
+CLAIMS = Example(
+    name="ephemeral_volume_claim",
+    app=ephemeral_volume_claim.app,
+    prepare=prepare_storage,
+    operator=lambda config, _: ephemeral_volume_claim.app.manager(config),
+    story=keep_a_claim,
+    namespaces=(NAMESPACE,),
+    tidy=remove_claim,
+)
+
+
 # -- cron jobs -------------------------------------------------------------------------------------
 
 
@@ -266,6 +342,7 @@ EXAMPLES = [
     REPLICA_SETS,
     ELECTION,
     SHARDED,
+    CLAIMS,
     pytest.param(
         CRON_JOBS,
         marks=pytest.mark.skipif(
