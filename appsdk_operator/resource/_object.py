@@ -507,8 +507,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     def new(
         cls,
         kind: Kind[OtherSpecT, OtherStatusT],
-        name: str = "",
         /,
+        name: str = "",
         *,
         namespace: str = "",
         **fields: Any,

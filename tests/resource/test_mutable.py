@@ -100,6 +100,12 @@ def test_a_new_object_has_type_metadata_and_fields() -> None:
     assert MutableObject.new(WIDGET).data["metadata"] == {}
 
 
+def test_the_name_of_a_new_object_may_be_given_by_its_keyword() -> None:
+    named = MutableObject.new(WIDGET, name="web", namespace="default")
+    assert named == MutableObject.new(WIDGET, "web", namespace="default")
+    assert "name" not in named.data
+
+
 def test_fields_of_a_new_object_must_be_json() -> None:
     with pytest.raises(EncodeError, match=r"\$\.spec\.a\[0\] cannot be written as JSON"):
         MutableObject.new(WIDGET, "w", spec={"a": [object()]})
