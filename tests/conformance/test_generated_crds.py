@@ -144,6 +144,7 @@ def kinds(server: Server) -> Iterator[dict[str, Kind[Any, Any]]]:
     made = {
         "attrs": WIDGET,
         "null": NULLABLE,
+        "types": TYPES,
         **{name: _kind(name, view) for name, view in CLASSES.items()},
     }
     with Client(server.config()) as client:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, NewType, TypedDict, TypeVar
 
 import attrs
 import msgspec
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,8 @@ from hypothesis import strategies as st
 from appsdk_operator import DecodeError, Kind, MutableObject, Object
 from appsdk_operator.resource import FieldName, _renaming, _spec_types
 from tests.resource.test_renaming import Blue, Boxed, Disk, Port, Red, Row, Size, Tree, kind_of
+
+pydantic = pytest.importorskip("pydantic")
 
 T = TypeVar("T")
 Percent = NewType("Percent", int)

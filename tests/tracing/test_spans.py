@@ -490,7 +490,11 @@ def test_baggage_of_who_runs_stays(spans):
     assert request.headers["baggage"] == "team=red"
 
 
-@pytest.mark.parametrize("observers", [[object()], [Tracing], 5, [None]], ids=str)
+@pytest.mark.parametrize(
+    "observers",
+    [[object()], [Tracing], 5, [None]],
+    ids=["an object", "a class", "a number", "None"],
+)
 def test_what_is_no_observer_is_refused(observers: Any):
     app = App("tracing-operator")
     with pytest.raises(TypeError, match="observers"):
