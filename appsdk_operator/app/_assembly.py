@@ -30,7 +30,13 @@ from appsdk_operator.controllers import (
     as_reconciler,
     controller_for,
 )
-from appsdk_operator.manager import Manager, ManagerOptions, RunnableGroup, as_runnable
+from appsdk_operator.manager import (
+    CacheSetup,
+    Manager,
+    ManagerOptions,
+    RunnableGroup,
+    as_runnable,
+)
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     Family,
@@ -138,7 +144,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     owned_kinds(declared)
     if isinstance(server, ClientConfig):
         server = _with_name(server, name)
-    manager = Manager(server, assembly.options)
+    manager = Manager(server, _with_kinds(assembly.options, declared))
     manager.declared_by = assembly.app
     try:
         state = AppManager(name, manager)
@@ -155,6 +161,30 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
         manager.close()
         raise
     return manager, state
+
+
+def _with_kinds(options: ManagerOptions, declared: Declarations) -> ManagerOptions:
+    """The options with a cache that follows the kinds of all controllers from the start.
+
+    Webhooks are called on replicas whose controllers do not run, and tasks and timers beside
+    controllers that are about to start: they read what a controller reads, everywhere.
+    """
+    reads_beside = (
+        *declared.defaulters,
+        *declared.validators,
+        *declared.webhooks,
+        *declared.tasks,
+        *(each for each in declared.timers if each.kind is None or each.every_replica),
+    )
+    if not reads_beside:
+        return options
+    followed = [each.kind for each in declared.watching]
+    for each in declared.reconciling:
+        followed += [each.kind, *each.owns, *each.watches]
+    followed += [each.kind for each in declared.timers if each.kind is not None]
+    setup = options.cache or CacheSetup()
+    kinds = dict.fromkeys([*setup.kinds, *followed])
+    return attrs.evolve(options, cache=attrs.evolve(setup, kinds=tuple(kinds)))
 
 
 def _with_name(config: ClientConfig, name: str) -> ClientConfig:

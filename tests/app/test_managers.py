@@ -14,13 +14,15 @@ import pytest
 from appsdk_operator import kinds
 from appsdk_operator._version import __version__
 from appsdk_operator.app import App
+from appsdk_operator.cache import NotCachedError, NotSyncedError
 from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import Request
-from appsdk_operator.manager import Manager
+from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.watchers import SimpleWatcher
+from appsdk_operator.webhooks import WebhookServerOptions
 from tests.app.test_app import BUCKET, BucketSpec, nothing
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -354,3 +356,63 @@ def test_a_narrated_app_prints_each_call_with_its_writes(
     text = "\n".join(rows)
     assert re.search(r"make +CREATE +buckets \S+/a .* ok$", text, re.MULTILINE)
     assert "-> patch buckets.example.com" in text
+
+
+def lead_elsewhere(api: Client) -> None:
+    """A Lease that another replica holds."""
+    lease = MutableObject.new(kinds.coordination.v1.Lease, "bucket-operator", namespace="default")
+    lease["spec"] = {
+        "holderIdentity": "another",
+        "leaseDurationSeconds": 3600,
+        "acquireTime": "2024-01-01T00:00:00.000000Z",
+        "renewTime": "2024-01-01T00:00:00.000000Z",
+        "leaseTransitions": 0,
+    }
+    api.create(lease)
+
+
+def test_webhooks_of_a_replica_that_does_not_lead_read_what_its_controllers_would(
+    api: Client, config: ClientConfig
+) -> None:
+    lead_elsewhere(api)
+    app = App(
+        "bucket-operator",
+        leader_election=LeaderElection(id="bucket-operator", namespace="default"),
+        webhook_server=WebhookServerOptions(address=""),
+    )
+    app.watch(CONFIG_MAP, SimpleWatcher(add=nothing))
+    app.reconciler(BUCKET, owns=[kinds.core.v1.Secret])(nothing)
+    app.validate(BUCKET)(lambda bucket: None)
+    manager = made(app, config)
+    stop = StopSignal()
+    thread = threading.Thread(target=manager.run, args=(stop,))
+    thread.start()
+    try:
+        for kind in (CONFIG_MAP, BUCKET, kinds.core.v1.Secret):
+            eventually(lambda kind=kind: is_followed(manager, kind))
+        assert not manager.elected.is_set()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def is_followed(manager: Manager, kind: Any) -> bool:
+    try:
+        list(manager.client.list(kind))
+    except (NotCachedError, NotSyncedError):
+        return False
+    return True
+
+
+def test_the_task_of_an_app_reads_from_its_first_moment(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.reconciler(BUCKET)
+    def reconcile(request: Request) -> None: ...
+
+    @app.task
+    def count(stop: StopSignal) -> None:
+        calls.add(len(list(app.client.list(BUCKET))))
+
+    with running(made(app, config)):
+        calls.wait_for(0)

@@ -21,8 +21,6 @@ app = App(
     "tenants-operator",
     leader_election=True,
     cache=CacheSetup(
-        # Webhooks of all replicas read it, not only those of the leader.
-        kinds=[kinds.core.v1.Namespace],
         # A cluster may have very many of these: only those that the operator has made are kept.
         by_kind={
             kinds.core.v1.Namespace: _MADE,
