@@ -221,8 +221,8 @@ class CallRecord:
         """The monotonic time of its start, by the controller's clock."""
         self.target: int = target
         """Equal for all calls of one watcher of the controller, whichever callback they are of."""
-        self.headers: Mapping[str, str] = {} if headers is None else headers
-        """The headers of the review, for webhooks; empty for others."""
+        self.headers: Mapping[str, str] | None = headers
+        """The headers of the review, for webhooks; None for others."""
         self.seconds: float | None = None
         """How long it took; None while it runs."""
         self.outcome: CallOutcome = "running"

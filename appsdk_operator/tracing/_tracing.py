@@ -83,7 +83,7 @@ class Tracing:
     def call_began(self, call: CallRecord) -> None:
         """Begin the span of a call, within which its requests and the user's own spans are."""
         if call.role == "webhook":
-            context = propagate.extract(call.headers)
+            context = propagate.extract(call.headers or {})
             span = self._tracer.start_span(
                 call.callback, context, kind=SpanKind.SERVER, attributes=_of_call(call)
             )

@@ -232,7 +232,7 @@ def test_the_app_greets_and_parts() -> None:
             kubeconfig = ""
             for line in process.stdout:
                 kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
-                if "hello works" in line:
+                if "hello has started" in line:
                     break
             with Client(ClientConfig.from_kubeconfig(kubeconfig)) as client:
                 new = MutableObject.new(greeting, "a", namespace="default", spec={"name": "you"})
