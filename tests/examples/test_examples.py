@@ -263,4 +263,4 @@ def test_the_table_of_examples_is_complete() -> None:
     started = r"^\$ (?:python|appsdk-operator run) examples/(\w+\.py)(?: --dev)?$"
     assert set(re.findall(started, text, re.MULTILINE)) == programs
     assert set(re.findall(r"^\$ python -m examples\.(\w+)$", text, re.MULTILINE)) == packages
-    assert set(re.findall(r"^\$ \(cd examples/(\w+) &&", text, re.MULTILINE)) == projects
+    assert set(re.findall(r"^\$ cd examples/(\w+)$", text, re.MULTILINE)) == projects
