@@ -9,18 +9,22 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.client import Client
 from appsdk_operator.controllers import (
     Controller,
     ControllerOptions,
     FunctionSource,
     Request,
     RequestQueue,
+    TerminalError,
     controller_for,
 )
-from appsdk_operator.manager import Manager, ProfileServerOptions
+from appsdk_operator.manager import LeaderElection, Manager, ProfileServerOptions, Shards
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import MemoryServer
+from appsdk_operator.serving import SelfSigned
+from appsdk_operator.testing import APIServer, MemoryServer
+from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
 from tests.manager.manager_parts import Run
 
 CHROMIUM = shutil.which("chromium")
@@ -55,7 +59,11 @@ def operator() -> Iterator[tuple[str, Any]]:
         elif request.name.startswith("bad"):
             raise ValueError(EVIL)
 
+    def later(request: Request) -> None:
+        raise TerminalError(request.name)
+
     def start(queue: RequestQueue[Request], _: StopSignal) -> None:
+        queue.add(Request("default", EVIL))
         for number in range(10_000):
             queue.add(Request("default", f"later-{number}"), after=3600.0, reason=EVIL)
 
@@ -65,7 +73,7 @@ def operator() -> Iterator[tuple[str, Any]]:
         workers = ControllerOptions(max_concurrent_reconciles=2)
         build = controller_for(manager).for_(CONFIG_MAP).named("page-sites")
         build.with_options(workers).complete(reconcile)
-        many: Controller[Request] = Controller("page-later", lambda _: None)
+        many: Controller[Request] = Controller("page-later", later)
         many.watch(FunctionSource(start))
         manager.add(many)
         run = Run(manager)
@@ -126,6 +134,44 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     page.wait_for_selector("#story >> text=ValueError")
     assert "team=front" in page.inner_text("#object")
     assert page.locator("main img").count() == 0
+
+
+def test_names_stay_text_too(page: Any, operator: tuple[str, Any]) -> None:
+    # No server takes such a name; what else a source makes requests of may have one.
+    page.goto(operator[0])
+    page.locator("#failures a", has_text="<img src=x").first.click()
+    page.wait_for_selector("#story >> text=TerminalError")
+    assert f"default/{EVIL}" in page.title()
+    assert page.locator("main img").count() == page.locator("main script").count() == 0
+
+
+def test_each_panel_shows_the_parts_of_an_operator(page: Any) -> None:
+    with APIServer() as server, Client(server.client_config()) as client:
+        manager = Manager(
+            server.client_config(),
+            name="whole",
+            metrics=Metrics(),
+            leader_election=LeaderElection(id="whole", namespace="default"),
+            profile_server=ProfileServerOptions(address="127.0.0.1:0"),
+            webhook_server=WebhookServerOptions(address="127.0.0.1:0", certificates=SelfSigned()),
+        )
+        webhook_for(manager, CONFIG_MAP).validate(create=lambda _: None).complete()
+        controller_for(manager).for_(CONFIG_MAP).named("whole-maps").complete(lambda _: None)
+        manager.add(Shards(client, LeaderElection(id="parts", namespace="default"), 2))
+        run = Run(manager)
+        assert manager.elected.wait(20)
+        page.goto(f"http://{manager.addresses['profile']}/debug/")
+        page.wait_for_selector("#process >> text=2 of 2 (0, 1), 1 replica")
+        create(client, "seen")
+        page.wait_for_selector("#objects >> text=default/seen")
+        assert "this one" in page.inner_text("#process")
+        assert "Certificate of webhooks\nexpires in 364 d" in page.inner_text("#process")
+        assert "/validate--v1-configmap" in page.inner_text("#webhooks")
+        assert "whole-maps" in page.inner_text("#controllers")
+        assert "configmaps" in page.inner_text("#kinds")
+        page.click("#objects a >> text=default/seen")
+        page.wait_for_selector("#story >> text=done")
+        assert run.end() == []
 
 
 def test_it_is_whole_without_javascript_and_in_the_dark(
