@@ -413,12 +413,15 @@ def test_nothing_can_run_when_nothing_may_run_at_once() -> None:
 
 
 def refuse_secrets(request: HTTPRequest) -> HTTPResponse:
-    """Deny config maps with a key ``secret``, in an admission review."""
+    """Deny config maps with a key ``secret``, in an admission review.
+
+    The texts have no word that is the token of another test's client: errors show none of those.
+    """
     review = json.loads(request.body)["request"]
 
     async def verdict() -> dict[str, Any]:
         if "secret" in (review["object"].get("data") or {}):
-            return {"allowed": False, "status": {"code": 403, "message": "no secrets here"}}
+            return {"allowed": False, "status": {"code": 403, "message": "no hidden keys here"}}
         return {"allowed": True}
 
     answer = {
@@ -524,7 +527,7 @@ CONFIGURATION = MutableObject(
         "metadata": {"name": "frameworks"},
         "webhooks": [
             {
-                "name": "secrets.frameworks.example.com",
+                "name": "keys.frameworks.example.com",
                 "clientConfig": {
                     "service": {"namespace": "default", "name": "x", "path": "/hooks/validate"}
                 },
@@ -560,7 +563,7 @@ def test_an_api_server_asks_webhooks_in_an_application_of_a_framework(
             install_webhooks(client, [CONFIGURATION], webhook_url=url, webhook_ca=certificate.pem)
             for number in range(5):
                 client.create(config_map(f"fine-{number}", "public"))
-                with pytest.raises(Forbidden, match="denied the request: no secrets here"):
+                with pytest.raises(Forbidden, match="denied the request: no hidden keys here"):
                     client.create(config_map("wrong", "secret"))
         # The rest of the application answers, too.
         context = ssl.create_default_context(cadata=certificate.pem.decode())
