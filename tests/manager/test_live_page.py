@@ -369,6 +369,8 @@ def test_the_state_and_the_story_of_a_running_operator(operator: Any) -> None:
     assert planned["object"] == "default/bad"
     assert planned["error"] == "ValueError: no template"
     assert {group["type"] for group in found["failures"]} == {"ValueError", "TerminalError"}
+    # The event of its own write may come a moment later.
+    eventually(lambda: manager.debug_story("default", "good")["copies"][0]["labels"] != {})
     known = manager.debug_story("default", "good")
     (copy,) = known["copies"]
     assert copy["labels"] == {"seen": "yes"}
