@@ -11,6 +11,7 @@ import msgspec
 
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import safe_text
 
 __all__ = [
     "EventReason",
@@ -18,7 +19,6 @@ __all__ = [
     "RetryReason",
     "compact_reason",
     "first_cause",
-    "safe_text",
 ]
 
 _LONGEST = 200
@@ -69,14 +69,6 @@ class RequeueReason(msgspec.Struct, frozen=True, gc=False, weakref=False):
 
     def __str__(self) -> str:
         return f"requeued after {self.seconds:g} s"
-
-
-def safe_text(reason: Any) -> str:
-    """``reason`` as text, also if its ``__str__`` raises."""
-    try:
-        return str(reason)
-    except Exception as error:
-        return f"<{type(reason).__name__} whose text failed: {type(error).__name__}>"
 
 
 def first_cause(reasons: tuple[Any, ...]) -> Any:

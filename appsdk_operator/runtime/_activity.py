@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._held_workers import RunningCall
 from appsdk_operator.runtime._logging import get_logger
+from appsdk_operator.runtime._texts import safe_text
 from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
 
 __all__ = [
@@ -701,10 +702,7 @@ def _shown(method: Callable[[Any], None], record: object) -> None:
 
 
 def _short(value: object) -> str:
-    try:
-        text = str(value)
-    except Exception as error:
-        text = f"<{type(value).__name__} whose text failed: {type(error).__name__}>"
+    text = safe_text(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
 
 

@@ -17,6 +17,7 @@ from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
 from appsdk_operator.runtime._queue_state import QueueItem, QueueState
 from appsdk_operator.runtime._rate_limiters import ItemExponential, RateLimiter
+from appsdk_operator.runtime._texts import safe_text
 
 __all__ = ["WorkQueue"]
 
@@ -350,7 +351,7 @@ class WorkQueue(Generic[K]):
                 "place": place,
                 "priority": priority,
                 "due_in": max(0.0, due - now) if place == "waiting" else 0.0,
-                "reasons": [_text(reason) for reason in reasons],
+                "reasons": [safe_text(reason) for reason in reasons],
             }
             for key, place, priority, due, reasons in entries
         ]
@@ -471,13 +472,6 @@ class WorkQueue(Generic[K]):
                 Sample(_LONGEST, labels, max(running, default=0.0)),
                 Sample(_OLDEST, labels, max(0.0, now - oldest)),
             ]
-
-
-def _text(reason: Any) -> str:
-    try:
-        return str(reason)
-    except Exception as error:
-        return f"<{type(reason).__name__} whose text failed: {type(error).__name__}>"
 
 
 _TOO_MANY = "exceeded_cardinality_limit"

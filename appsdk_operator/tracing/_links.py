@@ -9,7 +9,7 @@ from typing import Final, final
 
 from opentelemetry.trace import Link, SpanContext
 
-from appsdk_operator.runtime import CallRecord, Clock, RequestRecord
+from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, safe_text
 
 __all__ = ["Links"]
 
@@ -87,7 +87,7 @@ class Links:
                     write[0],
                     {
                         "appsdk.link": "this operator's last write of the object",
-                        "appsdk.reason": str(reason),
+                        "appsdk.reason": safe_text(reason),
                     },
                 )
 

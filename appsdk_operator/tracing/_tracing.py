@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final, final
 
-from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, system_clock
+from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, safe_text, system_clock
 from appsdk_operator.tracing._packages import opentelemetry
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _of_call(call: CallRecord) -> dict[str, Any]:
         "appsdk.role": call.role,
         "appsdk.action": call.action,
         "appsdk.attempt": call.attempt,
-        "appsdk.reasons": [_text(reason) for reason in call.reasons],
+        "appsdk.reasons": [safe_text(reason) for reason in call.reasons],
         "code.function.name": call.callback,
     }
 
@@ -194,10 +194,3 @@ def _of_request(request: RequestRecord) -> dict[str, Any]:
     if request.tries:
         attributes["http.request.resend_count"] = request.tries
     return attributes
-
-
-def _text(reason: object) -> str:
-    try:
-        return str(reason)
-    except Exception as error:
-        return f"<{type(reason).__name__} whose text failed: {type(error).__name__}>"

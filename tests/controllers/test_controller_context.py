@@ -20,9 +20,9 @@ from appsdk_operator.controllers import (
     RetryAfter,
     reconcile_context,
 )
-from appsdk_operator.controllers._reasons import compact_reason, safe_text
+from appsdk_operator.controllers._reasons import compact_reason
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import StopSignal, safe_text
 from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Rig
 

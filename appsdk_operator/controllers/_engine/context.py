@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
-from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import (
     CallRecord,
@@ -20,6 +19,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     callback_name,
     get_logger,
+    safe_text,
 )
 
 __all__ = ["ReconcileContext", "call_describer", "current", "log_fields", "reconcile_context"]

@@ -14,7 +14,6 @@ from appsdk_operator.controllers._engine.context import call_describer
 from appsdk_operator.controllers._engine.run import ControllerRun
 from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
 from appsdk_operator.controllers._protocols import Source
-from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
 from appsdk_operator.resource import Kind, Object
@@ -32,6 +31,7 @@ from appsdk_operator.runtime import (
     as_exception,
     check_stop,
     get_logger,
+    safe_text,
     system_clock,
     weak_method,
 )

@@ -9,7 +9,6 @@ from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
 from appsdk_operator.controllers._engine.runner import ReconcileRunner, SourceQueue
 from appsdk_operator.controllers._options import ResolvedOptions
-from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.controllers._sources.starts import SourceStarts
 from appsdk_operator.runtime import (
     ActivityLog,
@@ -19,6 +18,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     WorkQueue,
+    safe_text,
 )
 
 __all__ = ["ControllerRun"]

@@ -27,7 +27,6 @@ from appsdk_operator.controllers._reasons import (
     RetryReason,
     compact_reason,
     first_cause,
-    safe_text,
 )
 from appsdk_operator.controllers._reconcile import Result, TerminalError
 from appsdk_operator.controllers._wrong_outcome import wrong_outcome
@@ -47,6 +46,7 @@ from appsdk_operator.runtime import (
     error_text,
     failed_function,
     get_logger,
+    safe_text,
     settle,
 )
 

@@ -21,7 +21,6 @@ from appsdk_operator.cache import (
 from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
-from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Backoff,
@@ -32,6 +31,7 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     random_of,
+    safe_text,
     settle,
 )
 

@@ -15,13 +15,13 @@ from appsdk_operator.controllers._protocols import (
     Source,
     SyncingSource,
 )
-from appsdk_operator.controllers._reasons import safe_text
 from appsdk_operator.runtime import (
     Clock,
     StopSignal,
     ThreadGroup,
     as_exception,
     get_logger,
+    safe_text,
     system_clock,
 )
 
