@@ -17,10 +17,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import click
 
 from appsdk_operator.app import (
@@ -34,7 +34,7 @@ from appsdk_operator.client import Client, ClientConfig, contexts_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup
 from appsdk_operator.serving import is_off
 
-__all__ = ["develop", "run_in_dev", "with_debug_address"]
+__all__ = ["debug_listener", "develop", "run_in_dev"]
 
 _EMBEDDED: Final = "embedded"
 _CLUSTER: Final = "cluster"
@@ -43,8 +43,6 @@ _GRACE: Final = 10.0
 _OWN_GRACE: Final = 5.0
 """Seconds of these in which its callbacks have to end."""
 _DEBUG_PORT: Final = 6060
-_LOOK: Final = 200
-"""Milliseconds between two looks at whether the operator still runs."""
 
 
 def develop(target: str, options: RunOptions) -> int:
@@ -57,11 +55,19 @@ def develop(target: str, options: RunOptions) -> int:
         click.ClickException: a package is missing.
     """
     stopped = threading.Event()
-    options = with_debug_address(options)
-    with _signals(stopped.set), _server(options) as (where, environment):
-        child = _Child(target, where, {**environment, **_environment(options)})
-        if not is_off(options.debug_address or ""):
-            _say(f"see what the operator does: http://{options.debug_address}/debug/")
+    with (
+        _signals(stopped.set),
+        debug_listener(options) as listener,
+        _server(options) as (where, environment),
+    ):
+        address = options.debug_address or ""
+        environment = {**environment, **_environment(options)}
+        if listener is not None:
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            environment[ENVIRONMENT["debug_address"]] = f"fd:{listener.fileno()}"
+        child = _Child(target, where, environment, listener)
+        if not is_off(address):
+            _say(f"see what the operator does: http://{address}/debug/")
         try:
             _watch(child, target, stopped)
         finally:
@@ -69,18 +75,23 @@ def develop(target: str, options: RunOptions) -> int:
     return ExitStatus.STOPPED
 
 
-def with_debug_address(options: RunOptions) -> RunOptions:
-    """The options with an address for the debug server, which stays over restarts."""
-    if options.debug_address is not None:
-        return options
-    for port in (_DEBUG_PORT, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as found:
-                address = f"127.0.0.1:{found.getsockname()[1]}"
-        except OSError:
-            continue
-        return attrs.evolve(options, debug_address=address)
-    return options
+@contextlib.contextmanager
+def debug_listener(options: RunOptions) -> Iterator[socket.socket | None]:
+    """The socket of the debug server, where the options do not say its address.
+
+    It is held over restarts: nobody else gets its port, and a page that is loaded meanwhile waits.
+    """
+    listener = None
+    if options.debug_address is None:
+        for port in (_DEBUG_PORT, 0):
+            with contextlib.suppress(OSError):
+                listener = socket.create_server(("127.0.0.1", port))
+                break
+    try:
+        yield listener
+    finally:
+        if listener is not None:
+            listener.close()
 
 
 @contextlib.contextmanager
@@ -138,35 +149,44 @@ def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
     place = target.partition(":")[0]
     if place.endswith(".py"):
         folders.add(Path(place).absolute().parent)
+    # Without a time-out, at which watchfiles may drop a change that comes in the same moment.
     for changes in watch(
         *sorted(folders),
         watch_filter=PythonFilter(),
         stop_event=stopped,
-        rust_timeout=_LOOK,
-        yield_on_timeout=True,
+        rust_timeout=0,
         debounce=400,
     ):
         if stopped.is_set():
             return
-        if changes:
-            names = sorted({os.path.relpath(path) for _, path in changes})
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            _say(f"{names[0]}{more} has changed: starting again")
-            child.stop()
-            child.start()
-        else:
-            child.look()
+        names = sorted({os.path.relpath(path) for _, path in changes})
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        _say(f"{names[0]}{more} has changed: starting again")
+        child.stop()
+        child.start()
 
 
 class _Child:
-    """The process of the operator."""
+    """The process of the operator.
 
-    def __init__(self, target: str, where: str, environment: dict[str, str]) -> None:
+    For one thread, which starts and stops it; another one follows each process to its end.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        where: str,
+        environment: dict[str, str],
+        listener: socket.socket | None,
+    ) -> None:
         self._target = target
+        self._inherited = [] if listener is None else [listener.fileno()]
         self._where = where
         self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
+        self._stopping = False
+        self._threads = ThreadGroup("dev")
 
     def start(self) -> None:
         """Start it."""
@@ -186,7 +206,7 @@ class _Child:
                     f"{ours}:{self._where}",
                 ],
                 env=self._environment,
-                pass_fds=[ours],
+                pass_fds=[ours, *self._inherited],
             )
         except BaseException:
             os.close(theirs)
@@ -195,38 +215,33 @@ class _Child:
             signal.signal(signal.SIGINT, before)
             os.close(ours)
         self._pipe = theirs
+        self._stopping = False
+        self._threads.start("operator", partial(self._follow, self._process))
 
-    def look(self) -> None:
-        """Say so once if it has ended by itself."""
-        if self._process is not None and self._process.poll() is not None:
+    def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        """Say so if it ends by itself."""
+        status = process.wait()
+        if not self._stopping:
             _say(
-                f"the operator has ended with status {self._process.returncode}: it starts again "
-                "with the next change of a Python file"
+                f"the operator has ended with status {status}: it starts again with the next "
+                "change of a Python file"
             )
-            self._forget()
 
     def stop(self) -> None:
         """Stop it, by force if it takes too long."""
         if self._process is None:
             return
         process = self._process
-        self._close()
+        self._stopping = True
+        os.close(self._pipe)
         try:
             process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             _say(f"the operator has not ended {_GRACE:g} s after its stop: ending it by force")
             process.kill()
             process.wait()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._close()
+        self._threads.join()
         self._process = None
-
-    def _close(self) -> None:
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
 
 
 def _say(text: str) -> None:

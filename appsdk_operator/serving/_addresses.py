@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _BACKLOG: Final = 128
+_INHERITED: Final = "fd:"
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _REMEDIES: Final = {
     errno.EADDRINUSE: "another server listens there already: choose another port, or 0 for any",
@@ -41,12 +42,19 @@ def is_off(address: str) -> bool:
 def parse_address(address: str, option: str = "address") -> tuple[str, int]:
     """Host and port of ``host:port``, ``[IPv6]:port``, or ``:port`` for all addresses.
 
+    ``fd:7`` is the address of a socket that the process was started with, as file descriptor 7, and
+    that listens already.
+
     Raises:
-        ValueError: it has another form.
+        ValueError: it has another form, or there is no such socket.
 
     >>> parse_address("[::1]:8080")
     ('::1', 8080)
     """
+    if address.startswith(_INHERITED):
+        with _inherited(address, option) as found:
+            name = found.getsockname()
+            return str(name[0]), int(name[1])
     host, colon, port = address.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     plain = host[1:-1] if is_bracketed else host
@@ -57,6 +65,24 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
             "of this machine's addresses; port 0 is any free one"
         )
     return plain, int(port)
+
+
+def _inherited(address: str, option: str) -> socket.socket:
+    """A socket of its own for the one that ``fd:N`` names."""
+    number = address.removeprefix(_INHERITED)
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    try:
+        found = socket.socket(fileno=os.dup(int(number) if is_number else -1))
+    except OSError as error:
+        raise ValueError(
+            f"{option}={address!r} is no socket of this process: give the number of a file "
+            f"descriptor that it inherits, or host:port ({error.strerror})"
+        ) from error
+    is_tcp = found.family in (socket.AF_INET, socket.AF_INET6)
+    if not is_tcp or not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        found.close()
+        raise ValueError(f"{option}={address!r} is no TCP socket that listens")
+    return found
 
 
 def check_address(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -81,8 +107,10 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
 
     Raises:
         OSError: it cannot be bound; the text names the address and what to do.
-        ValueError: it is no address.
+        ValueError: it is no address, or no inherited socket.
     """
+    if address.startswith(_INHERITED):
+        return _inherited(address, option)
     host, port = parse_address(address, option)
     try:
         if not host and socket.has_dualstack_ipv6():

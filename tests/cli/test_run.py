@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +30,11 @@ BUCKET = Kind(group="example.com", version="v1", kind="Bucket")
 
 @app.on_add(BUCKET)
 def made(bucket):
-    print("made", bucket.name, flush=True)
+    print(f"made {bucket.name}", flush=True)
 
 @app.on_sync(BUCKET)
 def kept(bucket):
-    print("kept", bucket.name, flush=True)
+    print(f"kept {bucket.name}", flush=True)
 
 @app.validate(BUCKET)
 def check(bucket):
@@ -55,6 +56,7 @@ class Program:
         assert self.process.stdout is not None
         missing = set(texts)
         for line in self.process.stdout:
+            sys.stdout.write(line)  # for the report of a test that waits in vain
             self.lines.append(line)
             missing -= {text for text in missing if text in line}
             if not missing:
@@ -94,6 +96,7 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
     with started(tmp_path, "buckets:app", "--dev") as program:
         line = program.wait_for("KUBECONFIG=")
         config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
+        page = program.wait_for("see what the operator does").split()[-1]
         program.wait_for("bucket-operator has started")
         with Client(config) as client:
             client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
@@ -102,8 +105,10 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
             program.wait_for("has changed: starting again")
             program.wait_for("buckets cannot be imported")
             program.wait_for("ended with status 2")
-            file.write_text(OPERATOR.replace('"kept"', '"still there:"'))
+            file.write_text(OPERATOR.replace('"kept ', '"still there: '))
             program.wait_for("still there: a", "bucket-operator has started")
+            with urllib.request.urlopen(page) as answer:  # the port is the same after restarts
+                assert "bucket-operator" in answer.read().decode()
             with pytest.raises(Exception, match="no such name"):
                 client.create(MutableObject.new(BUCKET, "bad", namespace="default", spec={}))
         assert program.end() == 0
@@ -158,8 +163,12 @@ def test_in_development_a_cluster_that_is_not_for_it_is_left_alone(tmp_path: Pat
             assert not list(client.list(kinds.apiextensions.v1.CustomResourceDefinition))
 
 
-def test_dev_serves_the_debug_page_on_loopback_unless_told_otherwise() -> None:
-    host, _, port = str(_dev.with_debug_address(RunOptions()).debug_address).rpartition(":")
-    assert (host, int(port) > 0) == ("127.0.0.1", True)
+def test_dev_holds_the_port_of_its_debug_page_unless_told_where_to_serve_it() -> None:
+    with _dev.debug_listener(RunOptions()) as one, _dev.debug_listener(RunOptions()) as other:
+        assert one is not None
+        assert other is not None
+        assert one.getsockname() != other.getsockname()
+        assert {one.getsockname()[0], other.getsockname()[0]} == {"127.0.0.1"}
     for given in ("0", "127.0.0.1:7070"):
-        assert _dev.with_debug_address(RunOptions(debug_address=given)).debug_address == given
+        with _dev.debug_listener(RunOptions(debug_address=given)) as none:
+            assert none is None

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
-from appsdk_operator.serving._addresses import parse_address
+from appsdk_operator.serving._addresses import listen, parse_address
 from appsdk_operator.serving._messages import Headers
 from appsdk_operator.serving._request_parser import RequestParser, RequestRefused
 from tests.manager.http_requests import parse_all, parse_head
@@ -650,3 +650,24 @@ def test_a_head_that_is_accepted_is_read_as_h11_reads_it(
     assert head.expects_continue == peer.they_are_waiting_for_100_continue
     framed = peer.next_event()
     assert isinstance(framed, h11.EndOfMessage) is not head.has_body
+
+
+def test_a_server_takes_a_socket_that_the_process_was_started_with() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as inherited:
+        address = f"fd:{inherited.fileno()}"
+        assert parse_address(address) == inherited.getsockname()
+        with listen(address, "metrics server") as listener:
+            assert listener.getsockname() == inherited.getsockname()
+        with socket.create_connection(inherited.getsockname()):
+            pass  # it still listens
+
+
+def test_an_inherited_socket_that_cannot_serve_is_refused() -> None:
+    first, second = socket.socketpair()
+    with first, second, socket.socket() as silent:
+        for number in (first.fileno(), silent.fileno()):
+            with pytest.raises(ValueError, match="is no TCP socket that listens"):
+                parse_address(f"fd:{number}")
+        for address in ("fd:999999", "fd:", "fd:-1", "fd:x", f"fd:{10**12}"):
+            with pytest.raises(ValueError, match="is no socket of this process"):
+                parse_address(address)

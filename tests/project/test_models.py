@@ -7,11 +7,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import (
@@ -399,8 +400,11 @@ def ruff(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.programs
 @settings(max_examples=8, deadline=None)
 @example(doc="", value="00000000\x1f\x1f\x1f⺀⼀", name="", style="attrs")
+@example(doc="", value="0000000\u0cc2", name="", style="attrs")
 @given(EVIL, EVIL, EVIL, st.sampled_from(STYLES))
 def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) -> None:
+    # How wide ruff takes a letter that is too new for this Python's Unicode is not known here.
+    assume("Cn" not in {unicodedata.category(letter) for letter in value + name})
     schema = {
         "type": "object",
         "description": doc,

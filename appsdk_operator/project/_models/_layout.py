@@ -38,6 +38,37 @@ WIDTH: Final = 88
 """The longest line, but for texts that cannot be broken; the default of ruff and black."""
 DOC_WIDTH: Final = WIDTH - 4
 
+# Letters that ruff counts otherwise than the Unicode data of Python say, with their columns.
+_EXCEPTIONS: Final = (
+    (
+        0,
+        re.compile(
+            "[\u09be\u09d7\u0b3e\u0b57\u0bbe\u0bd7\u0cc0\u0cc2\u0cc7-\u0cc8\u0cca-\u0ccb\u0cd5-\u0cd6\u0d3e\u0d4e"
+            "\u0d57\u0dcf\u0ddf\u1160-\u11ff\u1b35\u1b3b\u1b3d\u1b43\u3164\ua8fa\ud7b0-"
+            "\ud7fb\uff9e-\uffa0\U000111c2-\U000111c3\U0001133e\U00011357\U000114b0"
+            "\U000114bd\U000115af\U00011930\U0001193f\U00011941\U00011a84-\U00011a89"
+            "\U00011d46]"
+        ),
+    ),
+    (
+        1,
+        re.compile(
+            "[\u0600-\u0604\u06dd\u2d7f\U000110bd\U000110cd\U0001171e\U00013430-\U00013438]"
+        ),
+    ),
+    (
+        2,
+        re.compile(
+            "[\u17a4\u2630-\u2637\u268a-\u268f\u4dc0-\u4dff\U0001d300-\U0001d356\U0001d360-"
+            "\U0001d376]"
+        ),
+    ),
+    (
+        3,
+        re.compile("[\u17d8]"),
+    ),
+)
+
 # What an editor would not show as it is: control characters, and those that reorder text.
 _UNSEEN: Final = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f"
@@ -131,9 +162,13 @@ def columns(text: str) -> int:
 
 
 def _columns_of(letter: str) -> int:
-    if unicodedata.combining(letter) or unicodedata.category(letter) in {"Mn", "Me", "Cf"}:
-        return 0
-    if "\u1160" <= letter <= "\u11ff":  # parts of a Korean syllable after its first
+    for columns_of_these, letters in _EXCEPTIONS:
+        if letters.match(letter):
+            return columns_of_these
+    category = unicodedata.category(letter)
+    if category == "Cn":  # not in this Python's Unicode, whose widths of these are no help
+        return 2 if "\U00020000" <= letter <= "\U0003fffd" else 1
+    if unicodedata.combining(letter) or category in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in {"W", "F"} else 1
 
