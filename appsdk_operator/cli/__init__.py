@@ -8,7 +8,8 @@ for arguments that it does not understand, 130 after Ctrl-C. A command that has 
 help.
 
 It needs the extra ``cli``: ``pip install 'appsdk-operator[cli]'``; for ``apiserver``, ``version``
-and ``completion`` the extra ``testing`` is enough. Nothing else of the kit imports its packages.
+and ``completion`` the extra ``testing`` is enough, for ``run`` without ``--dev`` the extra ``run``.
+Nothing else of the kit imports its packages.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from appsdk_operator import __version__, cli
 from appsdk_operator.apiserver import command as apiserver
+from appsdk_operator.app import ExitStatus
 from appsdk_operator.cli import _frame
 
 
@@ -221,6 +222,23 @@ def test_the_package_and_a_command_import_no_more_than_they_need() -> None:
     ran = "from appsdk_operator import cli; cli.main(['version']); "
     shown = "import sys; print(*(m for m in {!r} if m in sys.modules))"
     assert python(ran + shown.format(others)) == __version__
+
+
+def test_an_operator_in_a_container_runs_without_the_packages_for_developers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "small.py").write_text("from appsdk_operator import App\napp = App('small')\n")
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('jinja2', 'textual', 'watchfiles')));"
+        "from appsdk_operator import cli;"
+        "sys.exit(cli.main(['run', 'small:app', '--kubeconfig', 'nowhere']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == ExitStatus.NOT_STARTED, done.stderr
+    assert "small was not started" in done.stderr
+    assert "nowhere" in done.stderr
 
 
 def test_python_m_is_the_same_command() -> None:

@@ -27,13 +27,14 @@ SKIPPED = ("python3 -m venv", ". ../greeter/.venv/bin/activate", "pip install", 
 class Terminal:
     """A command that runs, and what it has printed."""
 
-    def __init__(self, command: str, folder: Path) -> None:
+    def __init__(self, command: str, folder: Path, **more: str) -> None:
         scripts = Path(sys.executable).parent
         environment = {name: v for name, v in os.environ.items() if name != "KUBECONFIG"}
         environment |= {
             "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
             "HOME": str(folder),
+            **more,
         }
         self.command = command
         self.lines: list[str] = []
@@ -101,11 +102,13 @@ def settled(line: str) -> str:
 
 @pytest.fixture
 def type_in(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
-    """Type a command into a terminal of its own."""
+    """Type a command into a terminal of its own, after an export that was printed before."""
     terminals: list[Terminal] = []
 
     def start(command: str) -> Terminal:
-        terminals.append(Terminal(command, tmp_path))
+        printed = "\n".join(line for terminal in terminals for line in terminal.lines)
+        exports = re.findall(r"export (KUBECONFIG)=(\S+)", printed)
+        terminals.append(Terminal(command, tmp_path, **dict(exports)))
         return terminals[-1]
 
     yield start
@@ -117,7 +120,8 @@ def stays(command: str, folder: Path) -> bool:
     """Whether a command runs until Ctrl-C: the API server, and programs that run an operator."""
     scripts = [folder / word for word in command.split() if word.endswith(".py")]
     texts = [script.read_text() for script in scripts if script.exists()]
-    return "apiserver" in command or any("handle_signals=True" in text for text in texts)
+    is_server = not {"apiserver", "--dev"}.isdisjoint(command.split())
+    return is_server or any("handle_signals=True" in text for text in texts)
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ def test_prometheus_speaks_to_the_metrics_server_as_the_app_wants() -> None:
 def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     text = manifests(full(), ManifestOptions(target="buckets:app"))["Dockerfile"]
     build, final = re.split(r"^FROM .*\n", text, flags=re.MULTILINE)[1:]
-    assert "pip install --no-compile --target /app . 'appsdk-operator[cli]'" in build
+    assert "pip install --no-compile --target /app . 'appsdk-operator[run]'" in build
     assert "RUN" not in final
     assert "USER 65532:65532" in final
     for name in ("ENTRYPOINT", "CMD"):
@@ -316,9 +316,9 @@ def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
 
 def test_the_image_has_what_makes_certificates_where_they_are_made() -> None:
     options = ManifestOptions(certificates="managed")
-    assert "'appsdk-operator[cli,webhooks]'" in manifests(full(), options)["Dockerfile"]
+    assert "'appsdk-operator[run,webhooks]'" in manifests(full(), options)["Dockerfile"]
     signed = App("small", metrics_server=MetricsServerOptions(tls=TLSOptions()))
-    assert "'appsdk-operator[cli,webhooks]'" in manifests(signed)["Dockerfile"]
+    assert "'appsdk-operator[run,webhooks]'" in manifests(signed)["Dockerfile"]
 
 
 def test_a_file_is_copied_into_the_image_where_the_command_looks_for_it() -> None:

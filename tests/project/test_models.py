@@ -400,6 +400,7 @@ def ruff(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.programs
 @settings(max_examples=8, deadline=None)
 @example(doc="", value="00000000\x1f\x1f\x1f⺀⼀", name="", style="attrs")
+@example(doc='\\"', value="", name="", style="attrs")
 @example(doc="", value="0000000\u0cc2", name="", style="attrs")
 @given(EVIL, EVIL, EVIL, st.sampled_from(STYLES))
 def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) -> None:

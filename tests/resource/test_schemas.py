@@ -45,6 +45,25 @@ def schema_of(view: Any, rename: Any = None, **options: Any) -> dict[str, Any]:
     return spec
 
 
+@attrs.frozen
+class WithDoctest:
+    """A size.
+
+    In liters.
+
+        >>> WithDoctest(3).liters
+        3
+
+    For readers of the code.
+    """
+
+    liters: int = 1
+
+
+def test_a_description_ends_where_the_doctests_begin() -> None:
+    assert schema_of(WithDoctest)["description"] == "A size.\n\nIn liters."
+
+
 def test_an_attrs_class_is_a_schema() -> None:
     made = schema_of(AttrsSpec, "camel")
     assert made["description"] == "What a widget should be.\n\nAs text."

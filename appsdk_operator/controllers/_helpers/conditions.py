@@ -110,11 +110,11 @@ def _in_schema(validator: Callable[[object, object, _T], None]) -> Any:
 class Condition:
     """One entry of ``status.conditions``, validated as in the API's schema.
 
-    A status class may have several: ``conditions: tuple[Condition, ...] = ()``. The schema of the
-    CRD has the limits of ``metav1.Condition``, and each type once.
-
     >>> Condition("Ready", "False", "Waiting", "2 of 3 pods are up").status
     'False'
+
+    A status class may have several: ``conditions: tuple[Condition, ...] = ()``. The schema of the
+    CRD has the limits of ``metav1.Condition``, and each type once.
     """
 
     type: Annotated[

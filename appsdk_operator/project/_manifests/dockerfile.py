@@ -65,7 +65,7 @@ def _extras(deployed: Deployed) -> list[str]:
     """The extras of the kit that the container needs."""
     metrics = deployed.app.options.metrics_server
     is_signed = metrics is not None and metrics.tls is not None and metrics.tls.cert_file is None
-    return ["cli", "webhooks"] if deployed.certificates == "managed" or is_signed else ["cli"]
+    return ["run", "webhooks"] if deployed.certificates == "managed" or is_signed else ["run"]
 
 
 def dockerignore() -> str:

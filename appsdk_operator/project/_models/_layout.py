@@ -305,6 +305,10 @@ def _escaped_doc(line: str) -> str:
     return _UNSEEN.sub(_escape, escaped)
 
 
+# A quotation mark at the end that no backslash of its own escapes.
+_OPEN_QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"$')
+
+
 def docstring(text: str, indent: int = 4) -> str:
     """A docstring with a description: lines wrapped, nothing in it ends the text or is code.
 
@@ -317,9 +321,8 @@ def docstring(text: str, indent: int = 4) -> str:
     margin = " " * indent
     if lines[0].startswith('"'):
         lines[0] = "\\" + lines[0]
-    last = lines[-1]
-    if last.endswith('"') and not last.endswith('\\"'):
-        lines[-1] = last[:-1] + '\\"'
+    if _OPEN_QUOTE.search(lines[-1]):
+        lines[-1] = lines[-1][:-1] + '\\"'
     if len(lines) == 1:
         return f'{margin}"""{lines[0]}"""\n'
     body = "\n".join(f"{margin}{line}".rstrip() if i else line for i, line in enumerate(lines))

@@ -7,6 +7,7 @@ import enum
 import functools
 import inspect
 import itertools
+import re
 import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -15,14 +16,20 @@ from typing import Final
 __all__ = ["attribute_docstrings", "class_description"]
 
 
+_DOCTEST: Final = re.compile(r"^ *>>> ", re.MULTILINE)
+
+
 def class_description(cls: type) -> str:
-    """The docstring of a class; ``""`` if it has none of its own, or one that a library made."""
+    """The docstring of a class up to its first doctest, which is for readers of the code.
+
+    Empty if it has none of its own, or one that a library made.
+    """
     if issubclass(cls, enum.Enum):
         return ""
     text = cls.__dict__.get("__doc__")
     if not isinstance(text, str) or text.startswith(f"{cls.__name__}("):  # a dataclass's own
         return ""
-    return inspect.cleandoc(text)
+    return _DOCTEST.split(inspect.cleandoc(text), maxsplit=1)[0].rstrip()
 
 
 @functools.cache
