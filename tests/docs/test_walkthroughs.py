@@ -63,6 +63,8 @@ class Terminal:
                 line = self._queue.get(timeout=PATIENCE)
             except queue.Empty:
                 line = None
+            if line is None:
+                self._queue.put(None)
             assert line is not None, f"{self.command!r} did not print {wanted!r}: {self.lines}"
             self.lines.append(line)
             if settled(line) == settled(wanted):
