@@ -5,6 +5,7 @@ Hypothesis comes with the extra ``testing`` and is imported when a strategy is m
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import functools
 import re
@@ -192,7 +193,9 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
 
     for part in (schema, *schema.get("allOf", ())):
         if "enum" in part:
-            return st.sampled_from([value for value in part["enum"] if value is not None])
+            # Copies, which a test may change.
+            known = [value for value in part["enum"] if value is not None]
+            return st.sampled_from(known).map(copy.deepcopy)
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
         return st.one_of(st.integers(0, 100), _matching(r"[0-9]{1,2}%"))
     match schema.get("type"):
@@ -211,7 +214,9 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
             return st.booleans()
         case _:
             return (
-                _anything() if schema.get("x-kubernetes-preserve-unknown-fields") else st.just({})
+                _anything()
+                if schema.get("x-kubernetes-preserve-unknown-fields")
+                else st.builds(dict)
             )
 
 

@@ -46,7 +46,10 @@ LEAVES = (
     | st.text(max_size=5)
     | st.sampled_from(["a", "b"])
 )
-FEW = st.sampled_from([0, 1, 1.0, True, None, "a", {}, [], {"name": "a"}, {"name": "a", "x": 1}])
+# Copies: the edits below change values in place.
+FEW = st.sampled_from(
+    [0, 1, 1.0, True, None, "a", {}, [], {"name": "a"}, {"name": "a", "x": 1}]
+).map(copy.deepcopy)
 
 
 def values(leaves: st.SearchStrategy[Any] = LEAVES | FEW) -> st.SearchStrategy[Any]:

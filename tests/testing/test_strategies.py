@@ -124,3 +124,23 @@ def test_what_is_asked_for_is_the_spec_or_all_there_is() -> None:
     assert find(strategies.specs(Kind(group="a.b", version="v1", kind="Open")), lambda _: True) == {
         "size": 0
     }
+
+
+def test_a_value_that_a_test_changes_is_in_no_other_value() -> None:
+    schema = {
+        "type": "object",
+        "required": ["chosen", "any"],
+        "properties": {"chosen": {"type": "object", "enum": [{}]}, "any": {}},
+    }
+
+    @settings(max_examples=20, database=None)
+    @given(strategies.values(schema))
+    def change(value: Any) -> None:
+        assert value["chosen"] == {}
+        value["chosen"]["changed"] = True
+        if isinstance(value["any"], dict):
+            assert "changed" not in value["any"]
+            value["any"]["changed"] = True
+
+    change()
+    assert schema["properties"]["chosen"]["enum"] == [{}]  # type: ignore[index]
