@@ -13,16 +13,20 @@ CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/byteco
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench crds demo docs test check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
+.PHONY: bench crds demo docs test test-long check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
 demo: $(READY)
 	$(BIN)/python examples/issue_tracker.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
 
-# All tests; those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
+# Those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
 test: $(READY)
-	$(CACHED) $(BIN)/python $(PYTEST) $(ARGS)
+	$(CACHED) $(BIN)/python $(PYTEST) -m 'not long' $(ARGS)
+
+# The others: whole projects with their own checks, examples from end to end, minutes of load.
+test-long: $(READY)
+	$(CACHED) $(BIN)/python $(PYTEST) -m long $(ARGS)
 
 # `make -j 2 -O check` runs two of them at a time.
 CHECKS := check-format check-lint check-mypy check-pyright check-user-types check-imports

@@ -45,6 +45,7 @@ def failures(found: list[Entry]) -> list[str]:
 
 
 @pytest.mark.programs
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "job"), DONE)
 def test_a_python_peer_does_its_jobs(name: str, job: str) -> None:
     found = entries(name, job)
@@ -68,6 +69,7 @@ print(len(all_contestants()), *clients.intersection(sys.modules))
 
 
 @pytest.mark.programs
+@pytest.mark.long
 @pytest.mark.parametrize("label", ["appsdk", "appsdk typed", "controller-runtime", "kopf"])
 def test_everybody_answers_the_reviews_of_webhooks(label: str) -> None:
     cases = [

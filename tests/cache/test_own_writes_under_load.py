@@ -168,6 +168,7 @@ def meddle(live: Client, chance: random.Random) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("meddles", [False, True])
 def test_reads_hold_what_they_promise_whatever_happens_at_once(

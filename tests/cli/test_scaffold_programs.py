@@ -18,7 +18,7 @@ from appsdk_operator.controllers import wait_for
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import system_clock
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.programs, pytest.mark.long, pytest.mark.timeout(400)]
 
 SCRIPTS = Path(sys.executable).parent
 BUCKET = Kind(group="storage.example.com", version="v1alpha1", kind="Bucket")

@@ -107,6 +107,7 @@ def converge(world: World, kind: Kind, *recorders: Recorder) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.long
 def test_nothing_is_lost_when_the_server_is_killed_under_load(mortal_world: World) -> None:
     world = mortal_world
     steady = Recorder()
@@ -123,6 +124,7 @@ def test_nothing_is_lost_when_the_server_is_killed_under_load(mortal_world: Worl
 
 
 @pytest.mark.stress
+@pytest.mark.long
 def test_nothing_is_lost_when_history_expires_under_load(world: World) -> None:
     steady = Recorder()
     failing = Recorder(sometimes(random.Random(3), 0.2))
@@ -137,6 +139,7 @@ def test_nothing_is_lost_when_history_expires_under_load(world: World) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.long
 def test_nothing_is_lost_when_connections_are_cut_stalled_and_slow(world: World) -> None:
     steady = Recorder()
     failing = Recorder(sometimes(random.Random(5), 0.2))

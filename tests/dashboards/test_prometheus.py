@@ -43,6 +43,7 @@ FREE = "127.0.0.1:0"
 
 
 @pytest.mark.programs
+@pytest.mark.long
 def test_on_a_real_prometheus_every_panel_has_data_and_each_alert_fires_where_it_should_alone(
     prometheus: str, tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from appsdk_operator import cli
 from tests.docs.conftest import Block, Edit, taken_apart
 from tests.docs.test_walkthroughs import Terminal, settled
 
-pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.programs, pytest.mark.long, pytest.mark.timeout(600)]
 
 PAGES = sorted((Path(__file__).parents[2] / "docs/tutorial").glob("*.md"))
 LEFT_OUT = ("python3 -m venv", ". ../tutorial", "pip ", "cd ../tutorial", "docker ")

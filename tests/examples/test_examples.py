@@ -144,6 +144,7 @@ def test_an_example_tells_its_story(name: str) -> None:
     assert run(name) == STORIES[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*STORIES, *OTHERS])
 def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
     name: str, tmp_path: Path
@@ -157,6 +158,7 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
 
 
 @pytest.mark.real
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*STORIES, *OTHERS])
 def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real: Path) -> None:
     story = run(name, "--kubeconfig", str(real))

@@ -48,12 +48,14 @@ def its_tests(*options: str) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.long
 def test_its_tests_pass() -> None:
     its_tests()
 
 
 @pytest.mark.real
 @pytest.mark.programs
+@pytest.mark.long
 def test_its_tests_pass_on_a_real_control_plane() -> None:
     if not {"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"} & os.environ.keys():
         pytest.skip("KUBEBUILDER_ASSETS is not set")

@@ -426,6 +426,7 @@ def test_ruff_has_nothing_to_say(doc: str, value: str, name: str, style: Any) ->
 
 
 @pytest.mark.programs
+@pytest.mark.long
 def test_type_checkers_accept_the_modules_of_all_styles(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     folder.mkdir()

@@ -7,6 +7,7 @@ import pytest
 from tests.webhooks import rotation_load
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.real,
     pytest.mark.programs,
     pytest.mark.timeout(240),
