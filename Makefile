@@ -112,21 +112,20 @@ test-lowest:
 
 .venv-bench/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install --quiet --upgrade 'pip>=25.1'
-	.venv-bench/bin/pip install --quiet -e '.[testing]' --group bench
+	.venv-bench/bin/pip install --quiet uv
+	.venv-bench/bin/uv pip install --quiet --python .venv-bench -e '.[testing]' --group bench
 	touch $@
 
 .venv-docs/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-docs/bin/pip install --quiet uv
 	.venv-docs/bin/uv pip install --quiet --python .venv-docs -e '.[testing,cli,tracing]' --group docs
 	touch $@
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet -e '.[testing,cli,tracing]' --group dev
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(VENV) -e '.[testing,cli,tracing]' --group dev
 	touch $@
 
 clean:

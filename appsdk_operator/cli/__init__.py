@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(
             "the command line needs click: install the extra 'cli', for example with "
-            "pip install 'appsdk-operator[cli]', or '.[cli]' in a checkout",
+            "pip install 'appsdk-operator[cli]', or '.[cli]' in a checkout (for run --dev "
+            "'testing' as well; for run in a container 'run' is enough)",
             file=sys.stderr,
         )
         return 1

@@ -102,7 +102,7 @@ def _server(options: RunOptions) -> Iterator[tuple[str, dict[str, str]]]:
         return
     try:
         from appsdk_operator.testing import APIServer
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise click.ClickException(
             f"--dev needs {error.name} for its API server: install the extra 'testing', for "
             "example with pip install 'appsdk-operator[cli,testing]'; or name a cluster with "
@@ -224,7 +224,7 @@ class _Child:
         if not self._stopping:
             _say(
                 f"the operator has ended with status {status}: it starts again with the next "
-                "change of a Python file"
+                "change of a Python file, and its page waits until then"
             )
 
     def stop(self) -> None:
@@ -248,11 +248,11 @@ def _say(text: str) -> None:
     click.secho(f"dev: {text}", err=True, fg="cyan")
 
 
-def run_in_dev(app: App, options: RunOptions, link: str) -> int:
-    """Run the App as the child process.
+def run_in_dev(load: Callable[[], App], options: RunOptions, link: str) -> int:
+    """Run an App as the child process.
 
     Args:
-        app: the App.
+        load: imports it. A stop ends the process at once as long as that takes.
         options: what the parent was told.
         link: the file descriptor of the pipe to the parent, and where the cluster is.
 
@@ -261,7 +261,16 @@ def run_in_dev(app: App, options: RunOptions, link: str) -> int:
     """
     descriptor, _, where = link.partition(":")
     stop = StopSignal()
-    with _stopped_at_end_of(int(descriptor), stop):
+    is_loaded = threading.Event()
+
+    def end() -> None:
+        if not is_loaded.is_set():
+            os._exit(ExitStatus.STOPPED)
+        stop.set()
+
+    with _at_end_of(int(descriptor), end):
+        app = load()
+        is_loaded.set()
         return run_program(
             app,
             options,
@@ -297,8 +306,8 @@ def _prepare(app: App, options: RunOptions, where: str, config: ClientConfig, ch
 
 
 @contextlib.contextmanager
-def _stopped_at_end_of(descriptor: int, stop: StopSignal) -> Iterator[None]:
-    """Set ``stop`` when the other end of the pipe is closed."""
+def _at_end_of(descriptor: int, end: Callable[[], None]) -> Iterator[None]:
+    """Call ``end`` when the other end of the pipe is closed."""
     ours, theirs = os.pipe()
     threads = ThreadGroup("dev")
 
@@ -306,8 +315,9 @@ def _stopped_at_end_of(descriptor: int, stop: StopSignal) -> Iterator[None]:
         with selectors.DefaultSelector() as selector:
             for each in (descriptor, ours):
                 selector.register(each, selectors.EVENT_READ)
-            selector.select()
-        stop.set()
+            ready = [key.fd for key, _ in selector.select()]
+        if descriptor in ready:
+            end()
 
     threads.start("parent", follow)
     try:

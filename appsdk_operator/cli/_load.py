@@ -118,13 +118,14 @@ def _failed(name: str, error: Exception) -> click.ClickException:
     """The error of a module that cannot be imported, with the line of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
+    where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
         where = f"{error.filename}:{error.lineno}: "
-    else:
-        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-    return click.ClickException(
-        f"{name} cannot be imported: {where}{type(error).__name__}: {error}"
-    )
+        *source, _ = traceback.format_exception_only(error)
+        lines = [f"{type(error).__name__}: {error.msg}", *"".join(source[1:]).splitlines()]
+        what = "\n".join(lines)
+    return click.ClickException(f"{name} cannot be imported: {where}{what}")
 
 
 def _named(module: ModuleType, place: str, name: str) -> App:

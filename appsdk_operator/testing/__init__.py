@@ -107,7 +107,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         except ModuleNotFoundError as error:
             if error.name in _EXTRA:
                 raise ImportError(
-                    f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'"
+                    f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'",
+                    name=error.name,
                 ) from error
             raise
 

@@ -123,6 +123,45 @@ def test_a_killed_parent_takes_the_operator_along(tmp_path: Path) -> None:
         assert program.end(signal.SIGKILL) == -signal.SIGKILL
 
 
+def test_in_development_a_program_that_still_loads_is_replaced_and_ended_at_once(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "buckets.py"
+    file.write_text("print('it loads', flush=True)\nimport time\ntime.sleep(600)\n")
+    with started(tmp_path, "buckets.py", "--dev") as program:
+        program.wait_for("it loads")
+        file.write_text(EMPTY + "print('loaded anew', flush=True)\nimport time\ntime.sleep(600)\n")
+        program.wait_for("loaded anew")
+        assert program.end() == 0
+    assert not any("by force" in line for line in program.lines)
+
+
+def test_in_development_a_syntax_error_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "buckets.py").write_text("app = 1\ndef broken(:\n    pass\n")
+    with started(tmp_path, "buckets.py", "--dev") as program:
+        program.wait_for("ended with status 2")
+        assert program.end() == 0
+    text = "".join(program.lines)
+    assert f"cannot be imported: {tmp_path / 'buckets.py'}:2: SyntaxError: invalid syntax\n" in text
+    assert "    def broken(:\n               ^\n" in text
+
+
+def test_development_without_the_packages_of_a_server_says_which_extra_has_them(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "buckets.py").write_text(EMPTY)
+    code = (
+        "import sys; sys.modules['cryptography'] = None;"
+        "from appsdk_operator import cli; sys.exit(cli.main(['run', 'buckets.py', '--dev']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "--dev needs cryptography for its API server: install the extra 'testing'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_it_runs_on_the_cluster_of_a_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "buckets.py").write_text(EMPTY)
     with APIServer() as server:

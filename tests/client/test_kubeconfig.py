@@ -106,7 +106,9 @@ def test_the_first_configuration_that_is_there_is_used(monkeypatch, tmp_path, po
 
 
 def test_no_configuration_at_all_is_an_error_that_lists_the_ways(tmp_path):
-    with pytest.raises(ConfigError, match=r"give a path, set \$KUBECONFIG, run in a pod"):
+    with pytest.raises(
+        ConfigError, match=r"give the path of a kubeconfig, set \$KUBECONFIG, run in a pod"
+    ):
         ClientConfig.load()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._cluster import cluster_options
+
+if TYPE_CHECKING:
+    from appsdk_operator.app import App
 
 
 class NotStartedError(click.ClickException):
@@ -151,13 +154,16 @@ def command(
     from appsdk_operator.app import run_program, start_logging
     from appsdk_operator.cli import _load
 
-    try:
-        app = _load.load_app(target)
-    except click.ClickException as error:
-        raise NotStartedError(error.format_message()) from error
-    start_logging(app.name, run_options)
+    def load() -> App:
+        try:
+            app = _load.load_app(target)
+        except click.ClickException as error:
+            raise NotStartedError(error.format_message()) from error
+        start_logging(app.name, run_options)
+        return app
+
     if in_dev is not None:
         from appsdk_operator.cli import _dev
 
-        return _dev.run_in_dev(app, run_options, in_dev)
-    return run_program(app, run_options)
+        return _dev.run_in_dev(load, run_options, in_dev)
+    return run_program(load(), run_options)

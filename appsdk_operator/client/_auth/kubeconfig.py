@@ -59,8 +59,9 @@ def load(
     if _home_file().is_file():
         return from_kubeconfig(make, None, context, exec_timeout)
     raise ConfigError(
-        "there is no configuration of an API server: give a path, set $KUBECONFIG, run in a pod "
-        f"with a service account, or put a kubeconfig at {_home_file()}"
+        "there is no configuration of an API server: give the path of a kubeconfig, set "
+        "$KUBECONFIG, run in a pod with a service account, or put a kubeconfig at "
+        f"{_home_file()}"
     )
 
 

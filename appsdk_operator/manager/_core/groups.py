@@ -338,7 +338,7 @@ class Group:
             names = ", ".join(_unready(member) for member in waiting)
             report_at += _REPORT_EVERY
             _log.warning(
-                "still waiting for %s (group %s) to be ready after %g s",
+                "still waiting for %s (group %s) to be ready after %.0f s",
                 names,
                 self.name,
                 now - began,

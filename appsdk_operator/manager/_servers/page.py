@@ -290,7 +290,7 @@ def _controller(one: Mapping[str, Any], state: Mapping[str, Any], number: int) -
             _planned("Given up: nothing but a change or a resync repeats these.", one["given_up"])
         )
     if one["recent"]:
-        summary = _tag("summary", f"The last {len(one['recent'])} calls of {one['name']}")
+        summary = _tag("summary", f"Last calls of {one['name']}: {len(one['recent'])}")
         calls = _calls(one["recent"], state, "Newest first.")
         parts.append(_tag("details", _join([summary, calls]), id=f"recent-{number}"))
     return _tag("div", _join(parts), class_="controller")
@@ -515,7 +515,7 @@ def _story_calls(story: Mapping[str, Any]) -> _Html:
         text = "No call for it is recorded. The calls for the last 500 objects are kept."
         return _panel("Story", "", _empty(text))
     table = _calls(calls, story, "The last calls for it, newest first.", is_of_one=True)
-    return _panel("Story", f"{len(calls)} calls", table)
+    return _panel("Story", "1 call" if len(calls) == 1 else f"{len(calls)} calls", table)
 
 
 _PANELS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Mapping[str, Any]], _Html]]]]] = {
