@@ -29,6 +29,7 @@ from appsdk_operator.webhooks import (
     webhook_for,
 )
 from tests.webhooks.admission_parts import WIDGET, patched, review
+from tests.webhooks.certificate_parts import eventually
 
 TIMEOUT = 60.0
 SEVEN_MIB = 7 * 1024 * 1024
@@ -390,7 +391,8 @@ def test_idle_connections_keep_nobody_out(certificate: SelfSigned) -> None:
             clients.enter_context(target.connect())
             if number % 10 == 0:
                 assert target.post(GOOD).response["allowed"]
-        assert threading.active_count() <= threads + 16
+        # A thread whose connection was closed for a newer one ends a moment later.
+        eventually(lambda: threading.active_count() <= threads + 16)
 
 
 # -- Memory ----------------------------------------------------------------------------------
