@@ -78,7 +78,7 @@ def fresh(folder: Path, distribution: Path) -> Path:
     """A fresh environment with nothing but a distribution, and what runs the tests; its bin."""
     venv.create(folder, with_pip=True)
     scripts = folder / "bin"
-    run(scripts / "pip", "install", "--quiet", f"{distribution}[testing]", *RUNNERS)
+    run(scripts / "pip", "install", "--quiet", f"{distribution}[cli,testing]", *RUNNERS)
     return scripts
 
 
