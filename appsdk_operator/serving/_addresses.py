@@ -72,7 +72,12 @@ def _inherited(address: str, option: str) -> socket.socket:
     number = address.removeprefix(_INHERITED)
     is_number = number.isascii() and number.isdigit() and len(number) < 10
     try:
-        found = socket.socket(fileno=os.dup(int(number) if is_number else -1))
+        descriptor = os.dup(int(number) if is_number else -1)
+        try:
+            found = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
     except OSError as error:
         raise ValueError(
             f"{option}={address!r} is no socket of this process: give the number of a file "

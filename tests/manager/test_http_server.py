@@ -6,9 +6,11 @@ import contextlib
 import http.client
 import itertools
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -671,3 +673,17 @@ def test_an_inherited_socket_that_cannot_serve_is_refused() -> None:
         for address in ("fd:999999", "fd:", "fd:-1", "fd:x", f"fd:{10**12}"):
             with pytest.raises(ValueError, match="is no socket of this process"):
                 parse_address(address)
+
+
+def test_a_file_that_is_no_socket_is_refused_without_a_descriptor_left(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+
+        def next_descriptor() -> int:
+            free = os.dup(file.fileno())
+            os.close(free)
+            return free
+
+        before = next_descriptor()
+        with pytest.raises(ValueError, match="is no socket of this process"):
+            parse_address(f"fd:{file.fileno()}")
+        assert next_descriptor() == before
