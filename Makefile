@@ -110,22 +110,13 @@ test-lowest:
 	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
 	.venv-lowest/bin/python $(PYTEST) $(ARGS)
 
-.venv-bench/.ready: pyproject.toml
-	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install --quiet uv
-	.venv-bench/bin/uv pip install --quiet --python .venv-bench -e '.[testing]' --group bench
-	touch $@
-
-.venv-docs/.ready: pyproject.toml
-	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/pip install --quiet uv
-	.venv-docs/bin/uv pip install --quiet --python .venv-docs -e '.[testing,cli,tracing]' --group docs
-	touch $@
-
-$(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python $(VENV) -e '.[testing,cli,tracing]' --group dev
+$(READY): INSTALLED = -e '.[testing,cli,tracing]' --group dev
+.venv-bench/.ready: INSTALLED = -e '.[testing]' --group bench
+.venv-docs/.ready: INSTALLED = -e '.[testing,cli,tracing]' --group docs
+$(READY) .venv-bench/.ready .venv-docs/.ready: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet uv
+	$(@D)/bin/uv pip install --quiet --python $(@D) $(INSTALLED)
 	touch $@
 
 clean:
