@@ -909,7 +909,7 @@ class App:
         if isinstance(owner, Manager) and owner in known:
             return owner
         running = [manager for manager, state in known.items() if state.is_running]
-        waiting = [manager for manager, state in known.items() if not state.has_run]
+        waiting = [manager for manager, state in known.items() if state.is_waiting]
         found = running or waiting
         if len(found) == 1:
             return found[0]
@@ -918,9 +918,10 @@ class App:
                 f"app.{what} belongs to a manager, and none of {self._name} runs: read it in the "
                 "app's functions, after app.manager(…), or while app.run() runs"
             )
+        state = "run" if running else "were made"
         raise RuntimeError(
-            f"app.{what} belongs to a manager, and {len(found)} of {self._name} run: read it in "
-            "the app's functions, or use manager.client"
+            f"app.{what} belongs to a manager, and {len(found)} of {self._name} {state}: read it "
+            "in the app's functions, or use manager.client"
         )
 
     def _assembled(

@@ -102,20 +102,25 @@ class AppManager:
 
     def __init__(self, name: str, manager: Manager) -> None:
         self.name = f"{name}/app"
-        self.has_run = False
+        self.is_waiting = True
+        """Whether the manager may still run: it neither has, nor is it closed."""
         self.is_running = False
         self._app_name = name
         self._metrics = manager.metrics
 
     def run(self, stop: StopSignal) -> None:
         """Publish the app's name, until ``stop`` is set."""
-        self.has_run = self.is_running = True
+        self.is_waiting, self.is_running = False, True
         source = self._metrics.add_source(self._samples)
         try:
             stop.wait()
         finally:
             self.is_running = False
             source()
+
+    def close(self) -> None:
+        """The manager was closed and will not run."""
+        self.is_waiting = False
 
     def _samples(self) -> Iterable[Sample]:
         yield Sample(_INFO, (self._app_name,), 1)

@@ -235,15 +235,28 @@ def test_the_client_is_that_of_the_manager_in_whose_callback_it_is_read(
         seen.add((6, app.client))
 
     one, other = made(app, config), made(app, config)
-    with pytest.raises(RuntimeError, match="2 of bucket-operator run"):
+    with pytest.raises(RuntimeError, match="2 of bucket-operator were made"):
         _ = app.client
     with running(one), running(other):
+        with pytest.raises(RuntimeError, match="2 of bucket-operator run"):
+            _ = app.client
         api.create(bucket("a"))
         for number in range(1, 7):
             for manager in (one, other):
                 seen.wait_for((number, manager.client))
     with running(made(app, config)) as third:
         assert app.client is third.client
+
+
+def test_a_closed_manager_that_somebody_still_holds_is_not_meant(config: ClientConfig) -> None:
+    app = App("bucket-operator")
+    app.on_add(BUCKET)(nothing)
+    with made(app, config) as never_run:
+        assert app.client is never_run.client
+    with pytest.raises(RuntimeError, match="none of bucket-operator runs"):
+        _ = app.client
+    with made(app, config) as other:
+        assert app.client is other.client
 
 
 def test_a_timer_calls_for_each_object_until_it_is_gone(api: Client, config: ClientConfig) -> None:
