@@ -22,6 +22,12 @@ app = App("bucket-operator")
 def make(bucket):
     pass
 """
+WEBHOOK = """
+
+@app.validate(Kind(group="example.com", version="v1", kind="Bucket"))
+def refuse(bucket):
+    pass
+"""
 SECRETS = Permission(groups=[""], resources=["secrets"], verbs=["get"], reasons=["test_it"])
 
 
@@ -81,6 +87,17 @@ def test_strict_refuses_what_nothing_needs(
     assert cli.main(["rbac", "check", "buckets.py"]) == 0
     assert cli.main(["rbac", "check", "buckets.py", "--strict"]) == 1
     assert "unused:  get on secrets, by ClusterRole" in capsys.readouterr().out
+
+
+def test_what_the_manifests_add_is_needed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "buckets.py").write_text(PROGRAM + WEBHOOK)
+    (folder / "rbac-record.yaml").write_text(dump_permissions([]))
+    options = ["--certificates", "managed", "--leader-election"]
+    assert cli.main(["manifests", "buckets.py", "-o", "deploy", *options]) == 0
+    assert cli.main(["rbac", "check", "buckets.py", "--strict"]) == 0
+    said = capsys.readouterr().out
+    assert "declared: the leader election of bucket-operator" in said
+    assert "declared: its Secret has the certificates of the webhooks" in said
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,20 @@ def test_managed_certificates_may_do_what_they_say_they_need() -> None:
     assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
 
 
+def test_managed_certificates_of_an_app_that_reads_secrets_of_its_own_may_be_kept() -> None:
+    app = full()
+    app.uses(kinds.core.v1.Secret, verbs=["get"])
+    found = objects(manifests(app, ManifestOptions(certificates="managed")))
+    rules = found["Role", "bucket-operator", "bucket-operator"]["rules"]
+    assert any(rule.get("resourceNames") == ["bucket-operator-webhooks-tls"] for rule in rules)
+    (patched,) = (
+        rule
+        for rule in found["ClusterRole", "", "bucket-operator"]["rules"]
+        if rule["resources"] == ["validatingwebhookconfigurations"]
+    )
+    assert patched["resourceNames"] == ["bucket-operator"]
+
+
 def test_an_app_with_managed_certificates_needs_no_cert_manager() -> None:
     certificates = ManagedCertificates("hooks", "hooks-tls", namespace="buckets")
     app = full(webhook_server=WebhookServerOptions(certificates=certificates))

@@ -15,7 +15,7 @@ from appsdk_operator.cli import _frame
 from appsdk_operator.cli._load import target_argument
 from appsdk_operator.cli._output import Output, output_options
 from appsdk_operator.cli._permissions import in_words
-from appsdk_operator.project import RECORD_FILE, Grants, load_permissions, roles
+from appsdk_operator.project import RECORD_FILE, Grants, added_permissions, load_permissions, roles
 
 if TYPE_CHECKING:
     from appsdk_operator.app import App, Permission
@@ -149,16 +149,20 @@ def check(app: App, paths: tuple[str, ...], record: str, strict: bool) -> int:
         grants = Grants.load(*paths, account=app.name)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    declared = app.permissions()
-    # What is declared for the own namespace is recorded in that of a test.
-    besides = roles(app, namespace=app.name, recorded=recorded).besides
+    try:
+        declared = app.permissions()
+        # What is declared for the own namespace is recorded in that of a test.
+        besides = roles(app, namespace=app.name, recorded=recorded).besides
+        explained = [*declared, *added_permissions(app)]
+    except (TypeError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
     missing = grants.missing([*declared, *besides], namespaces=app.namespaces)
     unused = grants.unused(recorded)
-    needless = grants.unused([*declared, *recorded])
+    needless = grants.unused([*explained, *recorded])
     for each in missing:
         click.echo(f"missing: {in_words(each)}: {'; '.join(each.reasons)}")
     for each in unused:
-        why = _reasons(each, declared)
+        why = _reasons(each, explained)
         click.echo(f"unused:  {in_words(each)}, by {', '.join(each.reasons)}{why}")
     if not missing:
         click.echo("the roles allow all that is declared and was recorded")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from appsdk_operator.app import Permission
+from appsdk_operator.app import App, Permission
+from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.tree import Commented, Node
 from appsdk_operator.project._manifests.values import Deployed, Values
 from appsdk_operator.project._rbac.roles import roles
 from appsdk_operator.resource import Kind, kinds
 
-__all__ = ["account", "role_objects"]
+__all__ = ["account", "added_permissions", "role_objects"]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HOOKS: Final = kinds.admissionregistration.v1
@@ -38,7 +39,7 @@ def account(deployed: Deployed, values: Values) -> dict[str, Node]:
 def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
     """Roles, each with its binding; the reasons of each rule are comments."""
     made = roles(
-        _permissions(deployed),
+        [*deployed.app.permissions(), *_added(deployed)],
         name=deployed.name,
         namespace=deployed.namespace,
         namespaces=deployed.app.namespaces,
@@ -80,13 +81,22 @@ def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
     return found
 
 
-def _permissions(deployed: Deployed) -> list[Permission]:
-    """Those of the App, and of what the options add to it."""
-    own = deployed.app.permissions()
-    found = [*own]
+def added_permissions(app: App) -> list[Permission]:
+    """What the options of the manifests of an App may add to those that it declares.
+
+    Raises:
+        ValueError: as :meth:`App.crds`.
+    """
+    return _added(
+        Deployed(app=app, options=ManifestOptions(leader_election=True, certificates="managed"))
+    )
+
+
+def _added(deployed: Deployed) -> list[Permission]:
+    found: list[Permission] = []
     if deployed.is_elected and deployed.app.options.leader_election is None:
         found += _of_election(deployed.name)
-    if deployed.certificates == "managed" and not any("secrets" in e.resources for e in own):
+    if deployed.certificates == "managed" and not deployed.declares_certificates:
         found += _of_certificates(deployed)
     return found
 

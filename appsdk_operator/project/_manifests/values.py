@@ -125,12 +125,13 @@ class Deployed:
             return ""
         if self.options.certificates:
             return self.options.certificates
+        return "managed" if self.declares_certificates else "cert-manager"
+
+    @property
+    def declares_certificates(self) -> bool:
+        """Whether the App says that it makes the certificates, and so what it needs for them."""
         server = self.app.options.webhook_server
-        if isinstance(server, WebhookServerOptions) and isinstance(
-            server.certificates, ManagedCertificates
-        ):
-            return "managed"
-        return "cert-manager"
+        return isinstance(getattr(server, "certificates", None), ManagedCertificates)
 
     @property
     def has_server_options(self) -> bool:
