@@ -32,6 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests of the real lane where no control plane is provided."""
+    has_programs = os.environ.get("KUBEBUILDER_ASSETS") or (
+        os.environ.get("TEST_ASSET_ETCD") and os.environ.get("TEST_ASSET_KUBE_APISERVER")
+    )
+    if not has_programs and item.get_closest_marker("real"):
+        pytest.skip("KUBEBUILDER_ASSETS is not set, see make control-plane")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -11,13 +11,11 @@ import functools
 import itertools
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final, cast
 
 import attrs
-import pytest
 
 from appsdk_operator import App, Client, ClientConfig, Manager, MutableObject, kinds
 from appsdk_operator.app import Permission
@@ -33,14 +31,9 @@ __all__ = [
     "check_roles",
     "control_plane_server",
     "embedded_server",
-    "needs_control_plane",
     "recorded",
 ]
 
-needs_control_plane: Final = pytest.mark.skipif(
-    not {"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"} & os.environ.keys(),
-    reason="KUBEBUILDER_ASSETS is not set",
-)
 OWN_NAMESPACE: Final = "operators"
 REVIEW: Final = kinds.authorization.v1.SelfSubjectAccessReview
 PATIENCE: Final = 30.0

@@ -6,7 +6,6 @@ No storage controller runs on either server, so the tests bind the claims themse
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,6 @@ CRD = kinds.apiextensions.v1.CustomResourceDefinition
 EVENT = kinds.events.v1.Event
 STORAGE_CLASS = kinds.storage.v1.StorageClass
 OPERATOR, NAMESPACE = "ephemeral-volumes", "default"
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 
 
 @attrs.frozen
@@ -57,8 +53,6 @@ class Lane:
 def configs(request: pytest.FixtureRequest) -> Iterator[tuple[ClientConfig, ClientConfig, bool]]:
     """The administrator and the operator of a server, and whether it collects garbage."""
     is_real = request.param == "real"
-    if is_real and not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     account = f"system:serviceaccount:{OPERATOR}:{OPERATOR}"
     server: Any = ControlPlane() if is_real else APIServer(rbac=True)
     with server:

@@ -168,8 +168,6 @@ def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a real control plane."""
-    if not {"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"} & os.environ.keys():
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     kubeconfig = tmp_path_factory.mktemp("real") / "kubeconfig"
     with ControlPlane() as plane:
         plane.write_kubeconfig(kubeconfig)

@@ -57,8 +57,6 @@ def test_its_tests_pass() -> None:
 @pytest.mark.programs
 @pytest.mark.long
 def test_its_tests_pass_on_a_real_control_plane() -> None:
-    if not {"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"} & os.environ.keys():
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     its_tests("--kube=control-plane", "--deselect=tests/test_promise.py")  # it needs no server
 
 

@@ -28,7 +28,6 @@ from appsdk_operator.testing import ControlPlane, ControlPlaneError
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
-HAS_PROGRAMS = any(os.environ.get(variable) for variable in VARIABLES)
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> bool:
@@ -226,8 +225,6 @@ def test_what_needs_a_running_server_says_so() -> None:
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     with ControlPlane(audit=True) as plane:
         yield plane
 
@@ -349,8 +346,6 @@ def watch_once(client: Client, resource_version: str) -> None:
 @pytest.mark.real
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_no_process_and_no_file_outlives_a_test_process_that_is_killed(tmp_path: Path) -> None:
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     program = (
         "import signal, threading\n"
         "from appsdk_operator.testing._control_plane.control_plane import ControlPlane\n"
@@ -376,8 +371,6 @@ def test_no_process_and_no_file_outlives_a_test_process_that_is_killed(tmp_path:
 
 @pytest.mark.real
 def test_stop_is_quick_and_leaves_nothing_also_with_a_watch_open() -> None:
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     clock = RealClock()
     plane = ControlPlane().start()
     folder = plane._dir

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,6 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import APIServer, ControlPlane, install_crds, install_webhooks
 
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 CA = Authority(RealClock().time()).certificate
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -80,8 +76,6 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         with APIServer() as server, Client(server.client_config()) as client:
             yield client
         return
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     with ControlPlane() as plane, Client(plane.client_config()) as client:
         yield client
 

@@ -37,7 +37,6 @@ from tests.privilege import (
     check_roles,
     control_plane_server,
     embedded_server,
-    needs_control_plane,
     recorded,
 )
 
@@ -397,7 +396,6 @@ def test_with_less_than_its_role_an_example_is_refused_what_the_error_names(
 
 @pytest.mark.real
 @pytest.mark.long
-@needs_control_plane
 @each_example
 def test_so_it_is_on_a_real_server(
     example: Example,

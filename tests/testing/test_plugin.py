@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 import textwrap
@@ -24,9 +23,6 @@ pytest_plugins = ["pytester"]
 
 MODULE = "appsdk_operator.testing._pytest.plugin"
 ENTRY = "appsdk_operator"
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 
 Run = Callable[..., pytest.RunResult]
 
@@ -445,8 +441,6 @@ def test_each_process_of_a_parallel_run_has_an_embedded_server_of_its_own(
 def test_the_processes_of_a_parallel_run_share_one_control_plane_and_tell_what_it_saw(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         test_other="""
@@ -663,13 +657,9 @@ WEBHOOKS = """
 """
 
 
-REAL = [
-    pytest.mark.real,
-    pytest.mark.skipif(not HAS_PROGRAMS, reason="KUBEBUILDER_ASSETS is not set"),
-]
-
-
-@pytest.mark.parametrize("server", ["embedded", pytest.param("control-plane", marks=REAL)])
+@pytest.mark.parametrize(
+    "server", ["embedded", pytest.param("control-plane", marks=pytest.mark.real)]
+)
 def test_webhooks_are_installed_on_any_server_and_removed(run: Run, server: str) -> None:
     run(WEBHOOKS, f"--appsdk-kube={server}").assert_outcomes(passed=5)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -15,9 +14,6 @@ from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy, FaultRule, FaultSchedule
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 
 Answer = Callable[[bytes], bytes]
 
@@ -227,8 +223,6 @@ def test_a_server_that_is_not_there_is_a_connection_that_ends(free_port: int) ->
 
 @pytest.mark.real
 def test_a_schedule_applies_to_the_requests_to_a_real_server() -> None:
-    if not HAS_PROGRAMS:
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
     faults = FaultSchedule(
         [
             FaultRule.lose(verb="create", kind="ConfigMap", times=1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from appsdk_operator.project import load_permissions
 pytest_plugins = ["pytester"]
 
 MODULE = "appsdk_operator.testing._pytest.plugin"
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 SUITE = """
     from appsdk_operator import MutableObject, kinds
     from appsdk_operator.app import App
@@ -75,10 +71,7 @@ def rules(path: Path) -> dict[str, Permission]:
         ("-p", "xdist.plugin", "-n2"),
         pytest.param(
             ("--kube=control-plane",),
-            marks=[
-                pytest.mark.real,
-                pytest.mark.skipif(not HAS_PROGRAMS, reason="KUBEBUILDER_ASSETS is not set"),
-            ],
+            marks=pytest.mark.real,
         ),
     ],
     ids=["one-process", "xdist", "control-plane"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,6 @@ from appsdk_operator.webhooks import (
     webhook_for,
 )
 
-HAS_PROGRAMS = any(
-    os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER")
-)
 CONFIG_MAP = kinds.core.v1.ConfigMap
 MUTATING = kinds.admissionregistration.v1.MutatingWebhookConfiguration
 VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
@@ -42,10 +38,7 @@ VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
         "embedded",
         pytest.param(
             "real",
-            marks=[
-                pytest.mark.real,
-                pytest.mark.skipif(not HAS_PROGRAMS, reason="KUBEBUILDER_ASSETS is not set"),
-            ],
+            marks=pytest.mark.real,
         ),
     ],
 )

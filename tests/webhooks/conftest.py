@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.webhooks.conversion_parts import Lane, lane_of, server_of
-
-
-@pytest.fixture(scope="session")
-def assets() -> None:
-    """Skip a test of a real control plane where there is none."""
-    names = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
-    if not any(os.environ.get(name) for name in names):
-        pytest.skip("KUBEBUILDER_ASSETS is not set")
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +18,7 @@ def embedded_server() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def real_server(assets: None) -> Iterator[Any]:
+def real_server() -> Iterator[Any]:
     """A real control plane."""
     with server_of("real") as server:
         yield server

@@ -329,8 +329,6 @@ def some_rules(draw: st.DrawFn) -> list[WebhookRule]:
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def config(request: pytest.FixtureRequest) -> Iterator[ClientConfig]:
-    if request.param == "real":
-        request.getfixturevalue("assets")
     server: Any = APIServer() if request.param == "embedded" else ControlPlane()
     with server:
         yield server.client_config()

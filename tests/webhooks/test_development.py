@@ -51,8 +51,6 @@ class Cluster:
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def shared(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if request.param == "real":
-        request.getfixturevalue("assets")
     path: Path = tmp_path_factory.mktemp("development") / "kubeconfig"
     server: Any = APIServer(tls=True) if request.param == "embedded" else ControlPlane()
     with server:

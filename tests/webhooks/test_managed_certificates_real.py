@@ -39,7 +39,7 @@ from tests.webhooks.certificate_parts import (
     webhook,
 )
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("assets")]
+pytestmark = pytest.mark.real
 _REFUSED = r"certificate required|bad certificate|EOF|reset|broken pipe"
 INJECTED = [
     (Validating, "widgets"),
@@ -60,9 +60,7 @@ class Plane:
 
 
 @pytest.fixture(scope="module")
-def control(
-    assets: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[ControlPlane, Path]]:
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, Path]]:
     folder = tmp_path_factory.mktemp("apiserver")
     authority = Authority(system_clock.time())
     certificate, key = authority.client("kube-apiserver", ["system:masters"])

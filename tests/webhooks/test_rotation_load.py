@@ -11,7 +11,6 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.programs,
     pytest.mark.timeout(240),
-    pytest.mark.usefixtures("assets"),
 ]
 
 

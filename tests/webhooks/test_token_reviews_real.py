@@ -23,7 +23,7 @@ from appsdk_operator.webhooks import (
     UserInfo,
 )
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("assets")]
+pytestmark = pytest.mark.real
 
 
 @attrs.define
@@ -52,7 +52,7 @@ class Login:
 
 
 @pytest.fixture(scope="module", params=["v1", "v1beta1"])
-def login(request: Any, assets: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
+def login(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
     folder: Path = tmp_path_factory.mktemp("login")
     # The server outlives a test, the API server's connections to it should not.
     limits = HTTPLimits(idle_timeout=0.05)
