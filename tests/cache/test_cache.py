@@ -363,6 +363,20 @@ def test_a_handler_has_synced_when_it_has_handled_every_namespace(start):
     assert registration.has_synced
 
 
+def test_a_removed_handler_has_synced_if_it_had(start):
+    server = Server(A, OTHER)
+    server.hold(THING, "y")
+    cache = start(server, THING, namespaces=["x", "y"])
+    early, late = (cache.add_event_handler(THING, BatchRecorder()) for _ in range(2))
+    early.remove()
+    server.release()
+    assert late.wait_for_sync(StopSignal(), PATIENCE)
+    late.remove()
+    late.remove()
+    assert (early.has_synced, late.has_synced) == (False, True)
+    assert not any(each.wait_for_sync(StopSignal(), PATIENCE) for each in (early, late))
+
+
 def test_a_removed_handler_hears_no_more_and_removal_is_harmless_twice(start):
     server = Server(A)
     cache = start(server, THING)

@@ -272,6 +272,12 @@ def test_the_end_of_the_controller_ends_a_wait_for_a_cache(world):
     assert outcome == [False]
 
 
+def test_a_wait_for_a_cache_that_begins_after_the_end_says_so_as_well(world):
+    world.controller.add_cache(world.cache, CONFIG_MAP)
+    world.controller.close()
+    assert not world.controller.wait_for_sync(StopSignal(), 20)
+
+
 def test_the_cache_goes_on_when_the_controller_has_stopped(world):
     world.controller.add_cache(world.cache, CONFIG_MAP)
     world.start(world.cache)

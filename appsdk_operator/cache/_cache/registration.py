@@ -41,7 +41,7 @@ class CacheRegistration:
         """The kind whose events it gets."""
         self._sink = handler
         self._clock = clock
-        self._is_over = self._has_ended = False
+        self._is_over = self._has_ended = self._had_synced = False
         self._changed = changed
         self.awaits_full_objects = False
         """For the cache: whether it gets no events until an upgrade to full objects is done."""
@@ -67,7 +67,12 @@ class CacheRegistration:
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has handled the initial objects of every followed namespace."""
+        """Whether the handler has handled the initial objects of every followed namespace.
+
+        After its end, or that of the cache: whether it had.
+        """
+        if self._is_over:
+            return self._had_synced
         registrations = self._registrations.values()
         return not self.awaits_full_objects and all(each.has_synced for each in registrations)
 
@@ -186,6 +191,7 @@ class CacheRegistration:
 
     def stop(self) -> None:
         """Unfollow every informer; a call in progress continues."""
+        self._had_synced = self.has_synced
         self._is_over = True
         self.end()
         for informer in self._registrations:
