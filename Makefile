@@ -8,7 +8,7 @@ WORKERS ?= 4
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # Where PYTHONDONTWRITEBYTECODE is set, each worker and each program that a test starts would compile
 # all tests and the whole package anew, which is a tenth of the run.
-CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
+CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
 
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
@@ -103,12 +103,13 @@ hunt: $(READY)
 	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.
+test-lowest: VENV = .venv-lowest
 test-lowest:
-	$(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct -e '.[testing,cli,tracing]'
-	.venv-lowest/bin/pip install --quiet pytest-timeout pytest-xdist
-	.venv-lowest/bin/python $(PYTEST) $(ARGS)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet uv
+	$(VENV)/bin/uv pip install --quiet --python $(VENV) --resolution lowest-direct -e '.[testing,cli,tracing]'
+	$(VENV)/bin/pip install --quiet pytest-timeout pytest-xdist
+	$(CACHED) $(VENV)/bin/python $(PYTEST) $(ARGS)
 
 $(READY): INSTALLED = -e '.[testing,cli,tracing]' --group dev
 .venv-bench/.ready: INSTALLED = -e '.[testing]' --group bench

@@ -62,6 +62,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         # Not frozen: Hypothesis looks for who refers to what it is given.
+        # A full collection takes half a second of a test.
+        gc.set_threshold(700, 10, 100)
         gc.enable()
 
 
