@@ -76,6 +76,16 @@ def test_what_was_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "# bucket-operator" in (tmp_path / "README.md.new").read_text()
 
 
+def test_a_scope_without_a_kind_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["init", "b", "--group", "a.example.com", "--cluster-scoped"]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words)
+    assert "that --kind names: give one" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -136,6 +146,17 @@ def test_add_has_a_webhook_and_a_controller_too(folder: Path) -> None:
     )
 
 
+def test_a_kind_may_be_in_no_namespace(folder: Path) -> None:
+    assert cli.main(["add", "kind", "Region", "--cluster-scoped"]) == 0
+    for part in ("webhook", "controller"):
+        assert cli.main(["add", part, "Region"]) == 0
+    made = [path for path in files(folder) if "region" in path]
+    assert len(made) == 6
+    assert "scope=Scope.CLUSTER," in (folder / "bucket_operator/region.py").read_text()
+    assert not [path for path in made if "namespace=" in (folder / path).read_text()]
+    assert "Scope" not in (folder / "bucket_operator/bucket.py").read_text()
+
+
 def test_the_order_of_additions_makes_no_difference(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +180,7 @@ def test_the_order_of_additions_makes_no_difference(
         (["kind", "Bucket"], "has a kind of Bucket already"),
         (["webhook", "Volume"], "add kind Volume"),
         (["controller", "Volume"], "neither the project nor Kubernetes has a kind Volume"),
+        (["webhook", "Bucket", "--cluster-scoped"], "has the scope of its kind"),
         (["controller", "TokenReview"], "neither the project nor Kubernetes"),
     ],
 )

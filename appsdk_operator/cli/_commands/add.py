@@ -14,6 +14,7 @@ from appsdk_operator.cli import _frame
     "add",
     examples=(
         "appsdk-operator add kind Volume --version v1",
+        "appsdk-operator add kind Region --cluster-scoped",
         "appsdk-operator add webhook Bucket",
         "appsdk-operator add controller Deployment",
     ),
@@ -21,7 +22,8 @@ from appsdk_operator.cli import _frame
 @click.argument("part", type=click.Choice(["kind", "webhook", "controller"]))
 @click.argument("kind")
 @click.option("--version", default="v1alpha1", help="Version of a new kind.")
-def command(part: Any, kind: str, version: str) -> int:
+@click.option("--cluster-scoped", is_flag=True, help="Objects of a new kind are in no namespace.")
+def command(part: Any, kind: str, version: str, cluster_scoped: bool) -> int:
     """Add a kind, a webhook or a controller for KIND to the project in the current folder.
 
     \b
@@ -34,4 +36,7 @@ def command(part: Any, kind: str, version: str) -> int:
     """
     from appsdk_operator.cli._scaffold.project import change
 
-    return change(Path(), lambda answers: answers.added(kind, part, version))
+    return change(
+        Path(),
+        lambda answers: answers.added(kind, part, version, is_cluster_scoped=cluster_scoped),
+    )

@@ -20,12 +20,19 @@ from appsdk_operator.cli import _frame
 @click.option("--group", required=True, help="API group of its kinds, such as storage.example.com.")
 @click.option("--kind", help="A first kind, such as Bucket; 'add kind' adds others.")
 @click.option("--version", default="v1alpha1", help="Version of that kind.")
+@click.option("--cluster-scoped", is_flag=True, help="Objects of that kind are in no namespace.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the project; default: its name.")
 @click.option(
     "--deploy/--no-deploy", default=True, help="Whether to make deploy, with 'manifests'."
 )
 def command(
-    name: str, group: str, kind: str | None, version: str, output: str | None, deploy: bool
+    name: str,
+    group: str,
+    kind: str | None,
+    version: str,
+    cluster_scoped: bool,
+    output: str | None,
+    deploy: bool,
 ) -> int:
     """Make the project of an operator in the folder NAME.
 
@@ -38,6 +45,8 @@ def command(
     from appsdk_operator.cli._scaffold.answers import Answers
     from appsdk_operator.cli._scaffold.project import checked, make_manifests, write
 
+    if cluster_scoped and kind is None:
+        raise click.UsageError("--cluster-scoped is for the kind that --kind names: give one")
     folder = Path(output or name)
     if checked(Answers.load, folder) is not None:
         raise click.ClickException(
@@ -45,7 +54,9 @@ def command(
         )
     answers = checked(Answers, name, group)
     if kind is not None and answers is not None:
-        answers = checked(answers.added, kind, "kind", version)
+        answers = checked(
+            lambda: answers.added(kind, "kind", version, is_cluster_scoped=cluster_scoped)
+        )
     assert answers is not None
     status = write(folder, answers)
     if deploy:

@@ -47,6 +47,8 @@ class Resource:
     """What the project has of it."""
     builtin: str = ""
     """Where a kind of Kubernetes is in :mod:`appsdk_operator.kinds`: ``apps.v1.Deployment``."""
+    is_cluster_scoped: bool = False
+    """Whether objects of a new kind are in no namespace."""
 
     def has(self, part: Part) -> bool:
         """Whether the project has this of it."""
@@ -104,19 +106,29 @@ class Answers:
         """What the project has of a kind."""
         return next((each for each in self.resources if each.kind == kind), None)
 
-    def added(self, kind: str, part: Part, version: str = "v1alpha1") -> Self:
+    def added(
+        self,
+        kind: str,
+        part: Part,
+        version: str = "v1alpha1",
+        *,
+        is_cluster_scoped: bool = False,
+    ) -> Self:
         """The answers of the same project with one part more.
 
         Raises:
             ValueError: the project has it already, or has not what it needs.
         """
+        if is_cluster_scoped and part != "kind":
+            raise ValueError(f"a {part} has the scope of its kind: leave out --cluster-scoped")
         present = self.resource(kind)
         if present is not None and present.has(part):
             raise ValueError(f"the project has a {part} of {kind} already")
         if part == "kind":
             if present is not None:
                 raise ValueError(f"{kind} is a kind of Kubernetes: give another name")
-            return attrs.evolve(self, resources=(*self.resources, Resource(kind, version, (part,))))
+            new = Resource(kind, version, (part,), is_cluster_scoped=is_cluster_scoped)
+            return attrs.evolve(self, resources=(*self.resources, new))
         if present is None and part == "controller":
             builtin = _builtin(kind)
             present = Resource(kind, builtin.split(".")[1], (), builtin)

@@ -126,6 +126,10 @@ def _values(resource: Resource) -> dict[str, Any]:
         "module": resource.module,
         "constant": resource.constant,
         "is_own": is_own,
+        "is_cluster_scoped": resource.is_cluster_scoped,
+        # In tests: without a namespace that goes with it, an object has a name of its own.
+        "object_name": "kube_namespace" if resource.is_cluster_scoped else '"a"',
+        "place": "" if resource.is_cluster_scoped else "namespace=kube_namespace, ",
         "builtin": resource.builtin,
         "controller": f"{resource.module.replace('_', '-')}-controller",
         "controller_module": f"{resource.module}_controller",
