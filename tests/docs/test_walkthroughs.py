@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 80.0
 # What the reader did before the tests were run.
 SKIPPED = ("python3 -m venv", ". ../", "pip install", "cd ", "make ")
 
