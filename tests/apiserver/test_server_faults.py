@@ -253,8 +253,8 @@ def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_tls_is_verified_by_the_authority_of_the_server(connect: Any, tmp_path: Path) -> None:
-    with APIServer(tls=True, token="secret") as server:
-        api = connect(server, "secret")
+    with APIServer(tls=True, token="let-me-in") as server:
+        api = connect(server, "let-me-in")
         api.map("a")
         stream = api.watch(api.maps)
         assert stream.events(1) == [("ADDED", "a")]
@@ -264,7 +264,7 @@ def test_tls_is_verified_by_the_authority_of_the_server(connect: Any, tmp_path: 
         loaded = yaml.safe_load(config.read_text())
         assert loaded == server.kubeconfig()
         assert loaded["clusters"][0]["cluster"]["server"] == server.url
-        assert loaded["users"][0]["user"] == {"token": "secret"}
+        assert loaded["users"][0]["user"] == {"token": "let-me-in"}
     stream.close()
 
 

@@ -25,7 +25,7 @@ Kubectl = Callable[..., str]
 @pytest.fixture
 def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
     """Run kubectl against a server with TLS and a token; what it printed."""
-    with APIServer(tls=True, token="secret") as server:
+    with APIServer(tls=True, token="let-me-in") as server:
         config = tmp_path / "config"
         server.write_kubeconfig(config)
         (tmp_path / "crd.yaml").write_text(yaml.safe_dump(widget_crd))

@@ -95,7 +95,7 @@ def _references(node: Any) -> set[str]:
 @pytest.fixture
 def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
     """Run kubectl; what it printed, or complained of when it ``fails``."""
-    with APIServer(tls=True, token="secret", crds=[widget_crd]) as server:
+    with APIServer(tls=True, token="let-me-in", crds=[widget_crd]) as server:
         config = tmp_path / "config"
         server.write_kubeconfig(config)
 

@@ -71,10 +71,10 @@ class Embedded:
     name = "embedded"
 
     def __init__(self) -> None:
-        self.server = APIServer(token="secret", bookmark_interval=0.5)
+        self.server = APIServer(token="let-me-in", bookmark_interval=0.5)
 
     def config(self, **options: Any) -> ClientConfig:
-        own = {"server": self.server.url, "token": "secret"}
+        own = {"server": self.server.url, "token": "let-me-in"}
         return ClientConfig(**{**own, **options})
 
     def kill(self) -> None:

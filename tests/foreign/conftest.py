@@ -143,7 +143,7 @@ def server() -> Iterator[APIServer]:
         definition("example.com", "widgets", "Widget"),
         definition("kopf.dev", "kopfexamples", "KopfExample"),
     ]
-    with APIServer(tls=True, token="secret", crds=crds) as server:
+    with APIServer(tls=True, token="let-me-in", crds=crds) as server:
         yield server
 
 

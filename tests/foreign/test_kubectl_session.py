@@ -103,7 +103,7 @@ def server() -> Iterator[APIServer]:
     }
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["description"] = "What it is like."
     crd["spec"]["names"] |= {"shortNames": ["wd"], "categories": ["all"]}
-    with APIServer(tls=True, token="secret", crds=[crd]) as server:
+    with APIServer(tls=True, token="let-me-in", crds=[crd]) as server:
         yield server
 
 

@@ -36,7 +36,7 @@ from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.webhooks import WebhookServerOptions
 
-NOWHERE = ClientConfig(server="http://127.0.0.1:1", token="secret")
+NOWHERE = ClientConfig(server="http://127.0.0.1:1", token="let-me-in")
 ELECTION = LeaderElection(id="test", namespace="default")
 CONFIG_MAP = kinds.core.v1.ConfigMap
 

@@ -45,13 +45,13 @@ from tests.manager.manager_parts import (
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[APIServer]:
-    with APIServer(token="secret") as server:
+    with APIServer(token="let-me-in") as server:
         yield server
 
 
 @pytest.fixture
 def config(server: APIServer) -> ClientConfig:
-    return ClientConfig(server=server.url, token="secret")
+    return ClientConfig(server=server.url, token="let-me-in")
 
 
 @pytest.fixture

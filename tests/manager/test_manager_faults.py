@@ -28,7 +28,7 @@ from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer
 
 TIMEOUT = 20.0
-NOWHERE = ClientConfig(server="http://127.0.0.1:1", token="secret")
+NOWHERE = ClientConfig(server="http://127.0.0.1:1", token="let-me-in")
 CONFIG_MAP = kinds.core.v1.ConfigMap
 EVENT = kinds.events.v1.Event
 

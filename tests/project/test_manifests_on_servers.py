@@ -209,7 +209,9 @@ def lane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lane]:
     path = tmp_path_factory.mktemp("kubectl") / "kubeconfig"
-    server: Any = ControlPlane() if request.param == "real" else APIServer(tls=True, token="secret")
+    server: Any = (
+        ControlPlane() if request.param == "real" else APIServer(tls=True, token="let-me-in")
+    )
     with server:
         server.write_kubeconfig(path)
         config = ClientConfig.load(path)

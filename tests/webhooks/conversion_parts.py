@@ -134,7 +134,7 @@ def certificates() -> SelfSigned:
 
 def server_of(name: Literal["embedded", "real"]) -> Any:
     """An API server that is to be started."""
-    return ControlPlane() if name == "real" else APIServer(tls=True, token="secret")
+    return ControlPlane() if name == "real" else APIServer(tls=True, token="let-me-in")
 
 
 @contextlib.contextmanager
@@ -147,7 +147,7 @@ def lane_of(server: Any) -> Iterator[Lane]:
     config = (
         server.client_config()
         if is_real
-        else ClientConfig(server=server.url, token="secret", ca_data=server.ca_data)
+        else ClientConfig(server=server.url, token="let-me-in", ca_data=server.ca_data)
     )
     with running(hooks), Client(config, metrics=Metrics()) as client:
         yield Lane("real" if is_real else "embedded", server, webhook, hooks, client)
