@@ -918,9 +918,9 @@ class App:
                 f"app.{what} belongs to a manager, and none of {self._name} runs: read it in the "
                 "app's functions, after app.manager(…), or while app.run() runs"
             )
-        state = "run" if running else "were made"
+        how = "run" if running else "were made"
         raise RuntimeError(
-            f"app.{what} belongs to a manager, and {len(found)} of {self._name} {state}: read it "
+            f"app.{what} belongs to a manager, and {len(found)} of {self._name} {how}: read it "
             "in the app's functions, or use manager.client"
         )
 

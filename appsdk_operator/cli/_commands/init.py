@@ -54,9 +54,7 @@ def command(
         )
     answers = checked(Answers, name, group)
     if kind is not None and answers is not None:
-        answers = checked(
-            lambda: answers.added(kind, "kind", version, is_cluster_scoped=cluster_scoped)
-        )
+        answers = checked(answers.added, kind, "kind", version, is_cluster_scoped=cluster_scoped)
     assert answers is not None
     status = write(folder, answers)
     if deploy:

@@ -32,10 +32,12 @@ def answers_of(folder: Path) -> Answers:
     return found
 
 
-def checked(function: Callable[..., Answers | None], *args: object) -> Answers | None:
+def checked(
+    function: Callable[..., Answers | None], *args: object, **options: object
+) -> Answers | None:
     """The result of a function; a name that cannot be used is an error of the command."""
     try:
-        return function(*args)
+        return function(*args, **options)
     except (TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
