@@ -95,6 +95,23 @@ def test_a_cut_resets_every_connection_and_new_ones_work(proxy: FaultProxy) -> N
     assert proxy.accepted == 3
 
 
+def test_a_connection_that_is_cut_as_it_is_taken_is_reset_as_well(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notify = proxy._notify
+
+    def cut_first() -> None:
+        # Its task has been made, and has not begun: so a cut from another thread may find it.
+        for task in proxy._pairs:
+            task.cancel()
+        notify()
+
+    monkeypatch.setattr(proxy, "_notify", cut_first)
+    with connected(proxy) as connection, pytest.raises(ConnectionError):
+        echoed(connection)
+    assert proxy.wait_for(lambda proxy: proxy.connections == 0)
+
+
 def test_new_connections_are_refused_while_open_ones_go_on(proxy: FaultProxy) -> None:
     with connected(proxy) as before:
         assert echoed(before) == b"hello"

@@ -78,9 +78,13 @@ class HTTPRelay:
             reader = ClosableReader()
 
             def begin(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = loop.create_task(self._serve_client(MessageStream(reader, writer)))
+                client = MessageStream(reader, writer)
+                connection = _RelayedConnection(self, client)
+                task = loop.create_task(self._serve_client(client, connection))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+                # Not by the task itself, which does nothing when it is cancelled before it begins.
+                task.add_done_callback(lambda _: connection.close())
 
             return asyncio.StreamReaderProtocol(reader, begin, loop=loop)
 
@@ -110,18 +114,14 @@ class HTTPRelay:
         """The ``Authorization`` value for requests without credentials; None for none."""
         return self._credentials.authorization()
 
-    async def _serve_client(self, client: MessageStream) -> None:
-        connection = _RelayedConnection(self, client)
+    async def _serve_client(self, client: MessageStream, connection: _RelayedConnection) -> None:
         errors = (ConnectionCut, OSError, ValueError, ssl.SSLError)
-        try:
-            with contextlib.suppress(*errors):
-                while await connection.exchange():
-                    pass
-                with contextlib.suppress(OSError):
-                    await client.writer.drain()
-                    client.writer.close()
-        finally:
-            connection.close()
+        with contextlib.suppress(*errors):
+            while await connection.exchange():
+                pass
+            with contextlib.suppress(OSError):
+                await client.writer.drain()
+                client.writer.close()
 
 
 @final

@@ -101,7 +101,7 @@ class FaultProxy:
         self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
-        self._pairs: dict[asyncio.Task[None], ConnectionPair] = {}
+        self._pairs: dict[asyncio.Task[bool], ConnectionPair] = {}
         self._faults = NetworkFaults()
         self._accepted = 0
         self._relay: HTTPRelay | None = None
@@ -451,6 +451,7 @@ class FaultProxy:
 
     def _listen(self, listener: socket.socket) -> None:
         self._listener = asyncio.get_running_loop().create_task(self._accept(listener))
+        self._listener.add_done_callback(lambda _: listener.close())
 
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
@@ -460,27 +461,26 @@ class FaultProxy:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         assert self._address is not None
-        with listener:
-            while True:
-                try:
-                    client, _ = await loop.sock_accept(listener)
-                except ConnectionError:  # closed again already
-                    continue
-                pair = ConnectionPair(client, self._address)
-                task = loop.create_task(self._forward_connection(pair))
-                self._pairs[task] = pair
-                self._accepted += 1
-                self._notify()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except ConnectionError:  # closed again already
+                continue
+            pair = ConnectionPair(client, self._address)
+            task = loop.create_task(self._forward_connection(pair))
+            self._pairs[task] = pair
+            # Not by the task itself, which does nothing at all when it is cut before it begins.
+            task.add_done_callback(self._end)
+            self._accepted += 1
+            self._notify()
 
     async def _cut_all(self) -> int:
         tasks = list(self._pairs)
         await cancel_all(*tasks)
         return len(tasks)
 
-    async def _forward_connection(self, pair: ConnectionPair) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        # A graceful end is forwarded; anything else resets both sides.
+    async def _forward_connection(self, pair: ConnectionPair) -> bool:
+        """Forward in both directions; whether both have ended gracefully."""
         is_graceful = False
         try:
             await pair.connect()
@@ -490,9 +490,15 @@ class FaultProxy:
             is_graceful = True
         except* OSError:
             pass
+        return is_graceful
+
+    def _end(self, task: asyncio.Task[bool]) -> None:
+        """Close a connection: a graceful end is forwarded, anything else resets both sides."""
+        is_graceful = False
+        try:
+            is_graceful = not task.cancelled() and task.result()
         finally:
-            pair.close(reset=not is_graceful)
-            del self._pairs[task]
+            self._pairs.pop(task).close(reset=not is_graceful)
             self._notify()
 
     async def _pump(

@@ -59,7 +59,7 @@ class ConnectionPair:
         yield self.server
 
 
-async def cancel_all(*tasks: asyncio.Task[None]) -> None:
+async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
