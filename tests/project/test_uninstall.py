@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from appsdk_operator import Client, Kind, MutableObject, NotFound, Object, kinds
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.app import App
-from appsdk_operator.client import ClientConfig
+from appsdk_operator.client import ClientConfig, InternalError
 from appsdk_operator.controllers import take_finalizer_off, until, wait_for
 from appsdk_operator.project import (
     ManifestOptions,
@@ -22,7 +23,7 @@ from appsdk_operator.project import (
     uninstall,
 )
 from appsdk_operator.resource import custom_resource_definition
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import ControlPlane, install_crds
 from appsdk_operator.watchers import OpinionatedWatcher
 from tests.project.operators import BUCKET, REGION, full, nothing, small
@@ -94,6 +95,11 @@ def bucket(client: Client, name: str, *finalizers: str) -> Object[Any, Any]:
     """A bucket whose deletion waits for finalizers."""
     draft = MutableObject.new(BUCKET, name, namespace="default", spec={"size": 1})
     draft["metadata"]["finalizers"] = list(finalizers)
+    # A real API server takes a moment to see that a webhook is gone.
+    for _ in range(200):
+        with contextlib.suppress(InternalError):
+            return client.create(draft)
+        StopSignal().wait(0.05)
     return client.create(draft)
 
 
