@@ -348,7 +348,7 @@ def test_a_lock_is_a_test_of_the_version_that_was_read() -> None:
 
 # -- Bounds ----------------------------------------------------------------------------------
 
-MANY = 40_000
+MANY = 100_000
 """Items for which a quadratic algorithm would outlast the time-out of a test."""
 
 
