@@ -78,9 +78,8 @@ class HTTPRelay:
             reader = ClosableReader()
 
             def begin(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                client = MessageStream(reader, writer)
-                connection = _RelayedConnection(self, client)
-                task = loop.create_task(self._serve_client(client, connection))
+                connection = _RelayedConnection(self, MessageStream(reader, writer))
+                task = loop.create_task(connection.serve())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 # Not by the task itself, which does nothing when it is cancelled before it begins.
@@ -114,15 +113,6 @@ class HTTPRelay:
         """The ``Authorization`` value for requests without credentials; None for none."""
         return self._credentials.authorization()
 
-    async def _serve_client(self, client: MessageStream, connection: _RelayedConnection) -> None:
-        errors = (ConnectionCut, OSError, ValueError, ssl.SSLError)
-        with contextlib.suppress(*errors):
-            while await connection.exchange():
-                pass
-            with contextlib.suppress(OSError):
-                await client.writer.drain()
-                client.writer.close()
-
 
 @final
 class _RelayedConnection:
@@ -133,6 +123,15 @@ class _RelayedConnection:
         self._client = client
         self._writer = client.writer
         self._server: MessageStream | None = None
+
+    async def serve(self) -> None:
+        """Relay requests until one side closes, or a rule cuts."""
+        with contextlib.suppress(ConnectionCut, OSError, ValueError, ssl.SSLError):
+            while await self.exchange():
+                pass
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
+                self._writer.close()
 
     def close(self) -> None:
         """Cut both sides."""
