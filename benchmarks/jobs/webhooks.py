@@ -127,7 +127,9 @@ JOB = Job(
         "stay open, the next one when the answer has come. `reviews per CPU second` counts the CPU "
         "time of the server's process alone, not that of who sends. `floor handler` is a "
         "handler of Go's net/http that reads the review and always answers the same: the most that "
-        "the sender can do."
+        "the sender can do. Of the time that ours takes to validate, a quarter is the review "
+        "itself; HTTP and TLS take the rest, and with 32 connections its threads take turns at "
+        "Python's interpreter lock."
     ),
     columns=(
         Column(
