@@ -51,6 +51,10 @@ def test_an_expression_is_compiled_once_and_evaluated_often() -> None:
         ("1 // a comment\n + 1", 2),
         ("[1, 2, 3, 4].map(x, x % 2 == 0, x)", [2, 4]),
         ("type([]) == list && type(null) == null_type", True),
+        ("quantity('1.5Gi').compareTo(quantity('1536Mi'))", 0),
+        ("quantity('1e-10').compareTo(quantity('1n'))", 0),
+        ("['1E', '1e3', '.5'].all(x, isQuantity(x))", True),
+        ("['1e', '1..5', '1mi', ''].exists(x, isQuantity(x))", False),
     ],
 )
 def test_expressions_have_values(expression: str, expected: Any) -> None:

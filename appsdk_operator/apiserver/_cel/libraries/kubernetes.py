@@ -23,6 +23,7 @@ from appsdk_operator.apiserver._cel.values import (
     int64,
 )
 from appsdk_operator.apiserver._values.go_text import parse_integer
+from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 
 __all__ = ["KUBERNETES_FUNCTIONS"]
 
@@ -166,21 +167,6 @@ _OPTIONALS: Final[list[Row]] = [
 
 # -- quantities ----------------------------------------------------------------------------
 
-_SUFFIXES: Final = {
-    "": 1,
-    "n": "1e-9",
-    "u": "1e-6",
-    "m": "1e-3",
-    "k": "1e3",
-    "M": "1e6",
-    "G": "1e9",
-    "T": "1e12",
-    "P": "1e15",
-    "E": "1e18",
-    **{name: 1024**power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
-}
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?")
-
 
 @final
 @functools.total_ordering
@@ -198,16 +184,10 @@ class Quantity:
         Raises:
             CelError: it is not a quantity.
         """
-        found = _QUANTITY.fullmatch(text)
-        if found is None:
-            raise CelError(
-                "quantities must match the regular expression "
-                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            )
-        suffix = found[2] or ""
-        if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix not in _SUFFIXES:
-            return cls(decimal.Decimal(found[1] + suffix))
-        return cls(decimal.Decimal(found[1]) * decimal.Decimal(_SUFFIXES[suffix]))
+        try:
+            return cls(amount(text))
+        except QuantityError as error:
+            raise CelError(str(error)) from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.amount == other.amount
