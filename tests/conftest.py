@@ -140,8 +140,16 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture
+def refusing_port() -> Iterator[int]:
+    """A loopback port that refuses connections: it is taken, and nobody listens on it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])
+
+
+@pytest.fixture
 def free_port() -> int:
-    """A loopback port that was free a moment ago."""
+    """A loopback port that was free a moment ago; another process may take it at any time."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

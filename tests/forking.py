@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
 
+# The filters of warnings are the process', not the thread's.
+_filters = threading.Lock()
 
-def in_child(use: Callable[[], object], *, seconds: int = 10) -> str:
+
+def in_child(use: Callable[[], object], *, seconds: int = 60) -> str:
     """What ``use`` returns in a child, as text; its traceback when it raises.
 
     A child that hangs is killed after ``seconds`` and gives an empty text.
     """
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
+    with _filters, warnings.catch_warnings():
         # That a process with threads forks is what is tested.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()

@@ -86,7 +86,7 @@ def test_children_and_parent_at_once_each_get_what_they_asked_for(shared):
         thread.start()
     assert read("parent")
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert results == {"child0": "True", "child1": "True", "child2": "True"}
 
 
@@ -135,14 +135,14 @@ def test_locks_that_are_held_at_the_fork_do_not_stop_the_child(serve, connect, t
         for lock in locks:
             lock.acquire()
         held.set()
-        done.wait(10)
+        done.wait(60)
         for lock in locks:
             lock.release()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
-    assert in_child(lambda: get(client, "b"), seconds=5) == "b"
+    assert held.wait(10)
+    assert in_child(lambda: get(client, "b"), seconds=30) == "b"
     done.set()
     thread.join(10)
 

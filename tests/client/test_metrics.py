@@ -14,7 +14,7 @@ def get(client):
     return client.get(WIDGET, "a", namespace="x")
 
 
-def test_requests_are_counted_by_code_method_and_host(serve, connect, free_port):
+def test_requests_are_counted_by_code_method_and_host(serve, connect, refusing_port):
     metrics = Metrics()
     server = serve(answer(widget()), failure(404))
     client = connect(server, metrics=metrics)
@@ -22,7 +22,7 @@ def test_requests_are_counted_by_code_method_and_host(serve, connect, free_port)
     with pytest.raises(c.NotFound):
         get(client)
     with pytest.raises(c.ConnectFailed):
-        get(connect(f"http://127.0.0.1:{free_port}", metrics=metrics, max_retries=0))
+        get(connect(f"http://127.0.0.1:{refusing_port}", metrics=metrics, max_retries=0))
 
     def count(code, port):
         labels = {"code": code, "method": "GET", "host": f"127.0.0.1:{port}"}
@@ -30,7 +30,7 @@ def test_requests_are_counted_by_code_method_and_host(serve, connect, free_port)
 
     assert count("200", server.port) == 1
     assert count("404", server.port) == 1
-    assert count("<error>", free_port) == 1
+    assert count("<error>", refusing_port) == 1
     assert "rest_client_request_duration_seconds" not in metrics.render()
 
 
@@ -46,14 +46,14 @@ def test_the_other_series_are_there_when_asked_for(serve, connect):
     assert sample("rest_client_request_retries_total", {**labels, "code": "503"}) == 1
 
 
-def test_requests_are_counted_by_kind_too_as_grafana_app_sdk_does(serve, connect, free_port):
+def test_requests_are_counted_by_kind_too_as_grafana_app_sdk_does(serve, connect, refusing_port):
     metrics = Metrics()
     client = connect(serve(answer(widget()), failure(404)), metrics=metrics)
     get(client)
     with pytest.raises(c.NotFound):
         client.subresource("status").get(WIDGET, "a", namespace="x")
     with pytest.raises(c.ConnectFailed):
-        get(connect(f"http://127.0.0.1:{free_port}", metrics=metrics, max_retries=0))
+        get(connect(f"http://127.0.0.1:{refusing_port}", metrics=metrics, max_retries=0))
 
     def count(name, code, subresource):
         labels = {"verb": "GET", "kind": "widgets", "subresource": subresource}

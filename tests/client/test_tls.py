@@ -19,6 +19,13 @@ def get(client):
     return client.get(WIDGET, "a", namespace="x")
 
 
+def rewrite(path, content):
+    """Write a file, with another time than before also where the clock of files is coarse."""
+    before = path.stat().st_mtime_ns
+    path.write_bytes(content)
+    os.utime(path, ns=(before + 1_000_000, before + 1_000_000))
+
+
 def test_a_server_of_the_given_ca_is_trusted(serve, connect, authority, tmp_path):
     server = serve(answer(widget()), context=authority.server_context())
     assert get(connect(server, ca_data=authority.ca.cert)).name == "a"
@@ -178,11 +185,11 @@ def test_rotated_files_are_picked_up_and_half_rotated_ones_are_not(
     client = connect(server, ca_data=authority.ca.cert, cert_file=cert, key_file=key)
     get(client)
     fresh = make_pair("john", issuer=authority.ca)
-    cert.write_bytes(fresh.cert)
+    rewrite(cert, fresh.cert)
     with caplog.at_level(logging.WARNING, "appsdk_operator.client"):
         get(client)
     assert "keeping the former TLS certificates" in caplog.text
-    key.write_bytes(fresh.key)
+    rewrite(key, fresh.key)
     get(client)
     cert.unlink()
     get(client)
@@ -197,8 +204,8 @@ def test_idle_connections_of_a_former_certificate_are_not_used_again(
     client = connect(server, ca_data=authority.ca.cert, cert_file=cert, key_file=key)
     get(client)
     fresh = make_pair("john", issuer=authority.ca)
-    cert.write_bytes(fresh.cert)
-    key.write_bytes(fresh.key)
+    rewrite(cert, fresh.cert)
+    rewrite(key, fresh.key)
     get(client)
     assert server.connections == 2
 
@@ -379,16 +386,16 @@ def test_a_proxy_that_refuses_is_named(serve, connect, reply, text):
 
 
 @pytest.mark.usefixtures("through")
-def test_a_proxy_that_hangs_up_or_is_not_there_is_named(serve, connect, free_port):
+def test_a_proxy_that_hangs_up_or_is_not_there_is_named(serve, connect, refusing_port):
     def hang_up(sock, request):
         return False
 
-    for port in (serve(hang_up).port, free_port):
+    for port in (serve(hang_up).port, refusing_port):
         client = connect("https://api.test", proxy_url=f"http://127.0.0.1:{port}", max_retries=0)
         with pytest.raises(c.ProxyFailed, match=f"the proxy http://127.0.0.1:{port}"):
             get(client)
 
 
-def test_loopback_is_reached_without_the_proxy(serve, connect, free_port):
+def test_loopback_is_reached_without_the_proxy(serve, connect, refusing_port):
     server = serve(answer(widget()))
-    assert get(connect(server, proxy_url=f"http://127.0.0.1:{free_port}")).name == "a"
+    assert get(connect(server, proxy_url=f"http://127.0.0.1:{refusing_port}")).name == "a"

@@ -206,16 +206,16 @@ def test_an_answer_to_a_body_that_was_not_read_is_still_taken(connect):
     sock.close()
 
 
-def test_nobody_listening_is_an_error_that_says_nothing_was_sent(connect, free_port):
-    client = connect(f"http://127.0.0.1:{free_port}", max_retries=1)
+def test_nobody_listening_is_an_error_that_says_nothing_was_sent(connect, refusing_port):
+    client = connect(f"http://127.0.0.1:{refusing_port}", max_retries=1)
     with pytest.raises(c.ConnectFailed, match="Connection refused; check the address") as caught:
         get(client)
     assert not caught.value.sent
     assert caught.value.__notes__ == ["tried 2 times"]
 
 
-def test_a_create_is_tried_again_when_nobody_was_listening(serve, connect, free_port):
-    client = connect(f"http://127.0.0.1:{free_port}", max_retries=1)
+def test_a_create_is_tried_again_when_nobody_was_listening(serve, connect, refusing_port):
+    client = connect(f"http://127.0.0.1:{refusing_port}", max_retries=1)
     with pytest.raises(c.ConnectFailed) as caught:
         client.request("POST", "/x")
     assert caught.value.__notes__ == ["tried 2 times"]

@@ -142,15 +142,16 @@ def test_a_refused_token_is_read_anew_before_the_watch_fails(serve, connect):
         assert len(server.requests) == 2
 
 
-def test_a_watch_that_cannot_connect_is_an_error_at_once(connect, free_port):
+def test_a_watch_that_cannot_connect_is_an_error_at_once(connect, refusing_port):
     with pytest.raises(c.ConnectFailed) as caught:
-        connect(f"http://127.0.0.1:{free_port}").watch(WIDGET)
+        connect(f"http://127.0.0.1:{refusing_port}").watch(WIDGET)
     assert not hasattr(caught.value, "__notes__")
 
 
 def test_a_silent_watch_is_taken_for_dead(serve, connect):
     server = serve(answer(b""))
-    server.replies = [streaming(server, CHUNKED, chunk(event()))]
+    # In one piece: a server that is kept from the processor between two would be silent as well.
+    server.replies = [streaming(server, CHUNKED + chunk(event()))]
     with connect(server).watch(WIDGET, silence_limit=0.05) as stream:
         assert len(next(stream)) == 1
         with pytest.raises(c.WatchSilent, match=r"nothing for 0\.05 s"):
@@ -161,7 +162,7 @@ def test_a_silent_watch_is_taken_for_dead(serve, connect):
 
 def test_half_a_line_counts_as_a_sign_of_life_but_is_dropped(serve, connect):
     server = serve(answer(b""))
-    server.replies = [streaming(server, CHUNKED, chunk(b'{"type"'))]
+    server.replies = [streaming(server, CHUNKED + chunk(b'{"type"'))]
     with connect(server).watch(WIDGET, silence_limit=0.05) as stream:
         with pytest.raises(c.WatchSilent):
             next(stream)

@@ -18,7 +18,7 @@ import pytest
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.testing import APIServer
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 PROGRAMS = Path(__file__).parent / "programs"
 CLIENT_GO = Path(__file__).parents[2] / "hack" / "clientgo"
 

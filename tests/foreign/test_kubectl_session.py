@@ -288,10 +288,10 @@ def test_changing_things(kubectl: Kubectl) -> None:
     assert kubectl.yaml("get wd a")["spec"] == {"size": 6}
     assert "error" in kubectl("scale deployment web --current-replicas=9 --replicas=1", code=1)
     kubectl("scale deployment web --replicas=7")
-    kubectl("wait wd/a --for=jsonpath={.spec.size}=6 --timeout=5s")
+    kubectl("wait wd/a --for=jsonpath={.spec.size}=6 --timeout=30s")
     condition = '{"status":{"conditions":[{"type":"Available","status":"True"}]}}'
     kubectl(f"patch deployment web --subresource=status -p {condition}")
-    kubectl("wait deployment/web --for=condition=Available --timeout=5s")
+    kubectl("wait deployment/web --for=condition=Available --timeout=30s")
     assert "timed out" in kubectl("wait wd/a --for=condition=Ready --timeout=1s", code=1)
 
 
@@ -313,12 +313,12 @@ def test_deleting_with_each_cascade(kubectl: Kubectl, cascade: str) -> None:
     kubectl("create -f -", widget())
     kubectl("create -f -", owned("dependent", kubectl.yaml("get wd a")))
     kubectl(f"delete wd a --cascade={cascade}")
-    kubectl("wait --for=delete wd/a --timeout=5s")
+    kubectl("wait --for=delete wd/a --timeout=30s")
     if cascade == "orphan":
         left = kubectl.yaml("get configmap dependent")
         assert "ownerReferences" not in left["metadata"]
     else:
-        kubectl("wait --for=delete configmap/dependent --timeout=5s")
+        kubectl("wait --for=delete configmap/dependent --timeout=30s")
         assert "NotFound" in kubectl("get configmap dependent", code=1)
 
 
@@ -333,9 +333,9 @@ def test_deleting_many_and_whole_namespaces(kubectl: Kubectl) -> None:
     kubectl("delete pod pod --grace-period=0 --force")
     kubectl("create namespace team")
     kubectl("create configmap cm -n team")
-    kubectl("delete namespace team --timeout=10s")
+    kubectl("delete namespace team --timeout=30s")
     assert "NotFound" in kubectl("get namespace team", code=1)
-    kubectl("delete crd widgets.example.com --timeout=10s")
+    kubectl("delete crd widgets.example.com --timeout=30s")
     assert "could not find the requested resource" in kubectl("get widgets", code=1)
 
 

@@ -145,13 +145,13 @@ def served(certificates: ManagedCertificates, **options: Any) -> Iterator[HTTPSe
     server = hooks_server(certificates, **options)
     with ExitStack() as exits:
         stop = exits.enter_context(running(server))
-        assert certificates.wait_until_ready(stop, 20.0), certificates.health().text
+        assert certificates.wait_until_ready(stop, 60.0), certificates.health().text
         yield server
 
 
 def eventually(predicate: Callable[[], object]) -> None:
     """Wait for what nothing announces."""
-    pause, deadline = StopSignal(), system_clock.monotonic() + 20.0
+    pause, deadline = StopSignal(), system_clock.monotonic() + 60.0
     while not predicate():
         assert system_clock.monotonic() < deadline, "still not true"
         pause.wait(0.005)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import attrs
 
 from appsdk_operator import Client
 from appsdk_operator.apiserver import APIServer
-from appsdk_operator.client import ClientConfig
+from appsdk_operator.client import ApiError, ClientConfig, Conflict, TransportError
 from appsdk_operator.resource import (
     ConversionError,
     Kind,
@@ -25,6 +25,7 @@ from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import ControlPlane, install_crds, running
 from appsdk_operator.webhooks import ConversionWebhook, SelfSigned, WebhookServer
+from tests.webhooks.certificate_parts import eventually
 
 CRD = apiextensions.v1.CustomResourceDefinition
 _numbers = itertools.count(1)
@@ -111,19 +112,55 @@ class Lane:
     webhook: ConversionWebhook
     hooks: WebhookServer
     client: Client
+    metrics: Metrics
+    """Those of the webhooks."""
 
     def install(self, widgets: Widgets, **options: Any) -> MutableObject:
-        """Have the server serve the kind, and the webhook convert it."""
+        """Have the server serve the kind, store it as told, and the webhook convert it."""
         if widgets.versions not in self.webhook.versions:
             self.webhook.add(widgets.versions)
         crd = widgets.crd(**options)
         pem = certificates().pem
-        install_crds(self.client, [crd], webhook_url=self.hooks.url, webhook_ca=pem)
+        url = self.hooks.url
+        install_crds(self.client, [crd], webhook_url=url, webhook_ca=pem, timeout=30.0)
+        if self.name == "real":
+            # Its storage is replaced some moments after its CRD.
+            eventually(lambda: self._is_stored_in(options.get("storage", widgets.v1)))
         return crd
+
+    def _is_stored_in(self, kind: Kind) -> bool:
+        """Whether an object of that version is stored without a conversion."""
+        draft = widget(kind, "probe", {"v1alpha1": {"size": "1"}}.get(kind.version, {}))
+        before = self._conversions
+        try:
+            self.client.create(draft, dry_run=True)
+        except (ApiError, TransportError):
+            return False
+        return self._conversions == before
+
+    @property
+    def _conversions(self) -> float:
+        name = "controller_runtime_webhook_requests_total"
+        counts = (self.metrics.value(name, webhook="/convert", code=c) for c in ("200", "500"))
+        return sum(count or 0.0 for count in counts)
 
     def crd(self, widgets: Widgets) -> Object:
         """The CRD as the server has it."""
         return self.client.get(CRD, widgets.v1.qualified_name)
+
+    def change_crd(self, widgets: Widgets, change: Callable[[MutableObject], None]) -> None:
+        """Change the CRD, whose conditions a real server may write at the same moment."""
+
+        def is_written() -> bool:
+            draft = self.crd(widgets).mutable_copy()
+            change(draft)
+            try:
+                self.client.update(draft)
+            except Conflict:
+                return False
+            return True
+
+        eventually(is_written)
 
 
 @functools.cache
@@ -141,7 +178,8 @@ def server_of(name: Literal["embedded", "real"]) -> Any:
 def lane_of(server: Any) -> Iterator[Lane]:
     """A running server with a webhook and a client, which end before it."""
     is_real = isinstance(server, ControlPlane)
-    hooks = WebhookServer("127.0.0.1:0", certificates=certificates(), metrics=Metrics())
+    metrics = Metrics()
+    hooks = WebhookServer("127.0.0.1:0", certificates=certificates(), metrics=metrics)
     webhook = ConversionWebhook()
     hooks.add("/convert", webhook)
     config = (
@@ -150,7 +188,8 @@ def lane_of(server: Any) -> Iterator[Lane]:
         else ClientConfig(server=server.url, token="let-me-in", ca_data=server.ca_data)
     )
     with running(hooks), Client(config, metrics=Metrics()) as client:
-        yield Lane("real" if is_real else "embedded", server, webhook, hooks, client)
+        name: Literal["embedded", "real"] = "real" if is_real else "embedded"
+        yield Lane(name, server, webhook, hooks, client, metrics)
 
 
 def widget(kind: Kind, name: str, spec: Any, **metadata: Any) -> MutableObject:

@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import pytest
@@ -24,7 +24,7 @@ from appsdk_operator.resource import (
     custom_resource_definition,
     field,
 )
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import Clock, ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.serving import HTTPLimits, SelfSigned
 from appsdk_operator.testing import install_crds, running
 from appsdk_operator.webhooks import (
@@ -43,6 +43,7 @@ from appsdk_operator.webhooks import (
 )
 from tests.apiserver.kubectl_tools import run_kubectl
 from tests.manager.manager_parts import get
+from tests.webhooks.certificate_parts import eventually
 from tests.webhooks.conversion_parts import Lane, Spec, Widgets, widget
 
 TIMEOUT = 30.0
@@ -72,7 +73,7 @@ def kind(lane: Lane) -> Kind[Part, Any]:
     )
     for version in crd["spec"]["versions"]:
         version["subresources"] = {"status": {}}
-    install_crds(lane.client, [crd])
+    install_crds(lane.client, [crd], timeout=TIMEOUT)
     return made
 
 
@@ -101,22 +102,29 @@ def _settle(lane: Lane, server: WebhookServer) -> None:
     """Wait until the API server, which reads configurations now and then, knows these."""
     if lane.name == "embedded":
         return
-    seen = threading.Event()
-    probe = server.webhooks.get("/probe")
-    assert isinstance(probe, Admission)
-    probe.handler.seen = seen  # type: ignore[attr-defined]
-    stop = StopSignal()
-    for _ in range(200):
+    seen = {}
+    for path in PROBES.values():
+        probe = server.webhooks.get(path)
+        assert isinstance(probe, Admission)
+        seen[path] = probe.handler.seen = threading.Event()  # type: ignore[attr-defined]
+
+    def is_known() -> bool:
         draft = MutableObject.new(CONFIG_MAP, namespace="default")
         draft["metadata"]["generateName"] = "probe-"
         lane.client.create(draft, dry_run=True)
-        if seen.is_set():
-            return
-        stop.wait(0.05)
-    raise AssertionError("the API server never asked")
+        return all(event.is_set() for event in seen.values())
+
+    eventually(is_known)
 
 
 CONFIG_MAP: Kind = Kind(group="", version="v1", kind="ConfigMap")
+
+
+PROBES: dict[Literal["mutating", "validating"], str] = {
+    "mutating": "/probe-mutating",
+    "validating": "/probe-validating",
+}
+"""One in each configuration: a server may know of the one before it knows of the other."""
 
 
 class Probe:
@@ -130,21 +138,22 @@ class Probe:
         return AdmissionResponse.allowed()
 
 
-def new_server() -> WebhookServer:
-    """A server with a webhook by which a test sees that the API server knows it."""
+def new_server(clock: Clock = system_clock) -> WebhookServer:
+    """A server with webhooks by which a test sees that the API server knows them."""
     server = WebhookServer(
-        "127.0.0.1:0", certificates=CERTIFICATES, limits=LIMITS, metrics=Metrics()
+        "127.0.0.1:0", certificates=CERTIFICATES, limits=LIMITS, clock=clock, metrics=Metrics()
     )
-    rule = WebhookRule(
-        type="validating",
-        path="/probe",
-        kinds=(CONFIG_MAP,),
-        operations=("CREATE",),
-        failure_policy="Ignore",
-        # The names of webhooks are sorted, and this one comes last.
-        name="zz-probe.example.com",
-    )
-    server.add("/probe", Admission(Probe()), rule=rule)
+    for kind, path in PROBES.items():
+        rule = WebhookRule(
+            type=kind,
+            path=path,
+            kinds=(CONFIG_MAP,),
+            operations=("CREATE",),
+            failure_policy="Ignore",
+            # The names of webhooks are sorted, and this one comes last.
+            name="zz-probe.example.com",
+        )
+        server.add(path, Admission(Probe()), rule=rule)
     return server
 
 
@@ -290,14 +299,16 @@ def test_a_failed_handler_denies_whatever_the_failure_policy_is(
 def test_a_late_handler_leaves_it_to_the_failure_policy(
     lane: Lane, kind: Kind[Part, Any], serve: Callable[[WebhookServer], None], policy: Any
 ) -> None:
-    ended = threading.Event()
+    # The server's own time, so that its answer does not race with the end of the API server's wait.
+    clock, ended = ManualClock(), threading.Event()
 
     def dawdle(new: Object) -> None:
+        clock.advance(28.5)
         ended.wait(TIMEOUT)
 
-    server = new_server()
+    server = new_server(clock)
     webhook_for(server, kind).validate(
-        create=dawdle, failure_policy=policy, timeout_seconds=1
+        create=dawdle, failure_policy=policy, timeout_seconds=30
     ).complete()
     serve(server)
     try:
@@ -308,7 +319,7 @@ def test_a_late_handler_leaves_it_to_the_failure_policy(
             lane.client.create(gadget(kind))
         text = caught.value.message
         assert "failed calling webhook" in text
-        assert "dawdle did not answer within 0.9 s" in text
+        assert "dawdle did not answer within 28.5 s" in text
     finally:
         ended.set()
 
@@ -366,12 +377,15 @@ def test_a_conversion_webhook_readiness_and_an_index_do_not_wait_for_each_other(
     with manager:
         webhook_for(manager, widgets.v1).convert(widgets.versions).complete()
         # Not install_crds, which waits until the server lists the kind: nobody answers yet.
-        crd = lane.crd(widgets).mutable_copy()
-        crd["spec"]["conversion"]["webhook"]["clientConfig"] = {
+        where = {
             "url": f"https://{manager.addresses['webhooks']}/convert",
             "caBundle": base64.b64encode(CERTIFICATES.pem).decode(),
         }
-        lane.client.update(crd)
+
+        def move(crd: MutableObject) -> None:
+            crd["spec"]["conversion"]["webhook"]["clientConfig"] = where
+
+        lane.change_crd(widgets, move)
         manager.add_ready_check("started", manager.webhook_server.health)
         for informer in manager.cache.informers(widgets.v2):
             informer.add_index("width", lambda obj: [str(obj["spec"]["width"])])

@@ -14,10 +14,11 @@ import pytest
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import ApiError, Client, ClientConfig
 from appsdk_operator.resource import MutableObject, Object, kinds
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import install_webhooks, remove_webhooks, running
 from appsdk_operator.webhooks import Webhooks, webhook_for
 from tests.apiserver.kubectl_tools import run_kubectl
+from tests.webhooks.certificate_parts import eventually
 from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, certificates, widget
 
 VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
@@ -88,7 +89,6 @@ def test_lists_convert_objects_of_all_stored_versions(lane: Lane) -> None:
     client = lane.client
     for number, stored in enumerate((widgets.v1alpha1, widgets.v2, widgets.v1)):
         lane.install(widgets, storage=stored)
-        _settle(lane, widgets, stored.version)
         for each in range(4):
             size = 10 * number + each
             client.create(widget(widgets.v1, f"w-{size:02}", Spec(size, note=f"n{size}")))
@@ -122,7 +122,8 @@ def test_what_cannot_be_converted_for_an_admission_webhook_is_an_internal_error(
         "admissionReviewVersions": ["v1"],
     }
     draft = MutableObject.new(VALIDATING, widgets.group, webhooks=[webhook])
-    installed = install_webhooks(lane.client, [draft], webhook_url="https://127.0.0.1:1")
+    url = "https://127.0.0.1:1"
+    installed = install_webhooks(lane.client, [draft], webhook_url=url, timeout=30.0)
     try:
         with pytest.raises(ApiError) as caught:
             lane.client.create(widget(widgets.v1alpha1, "bad", {"size": "many"}))
@@ -132,18 +133,6 @@ def test_what_cannot_be_converted_for_an_admission_webhook_is_an_internal_error(
     assert caught.value.message.startswith(
         f"Internal error occurred: conversion webhook for {widgets.group}/v1alpha1, Kind=Widget "
     )
-
-
-def _settle(lane: Lane, widgets: Widgets, version: str) -> None:
-    """Wait until the server stores objects in a version."""
-    stop = StopSignal()
-    for _ in range(200):
-        if version in lane.crd(widgets)["status"]["storedVersions"]:
-            break
-        stop.wait(0.05)
-    if lane.name == "real":
-        # Its storage is replaced a moment later, and nothing says when.
-        stop.wait(1.0)
 
 
 def test_informers_follow_each_version(lane: Lane, widgets: Widgets) -> None:
@@ -158,13 +147,9 @@ def test_informers_follow_each_version(lane: Lane, widgets: Widgets) -> None:
         draft = client.get(widgets.v2, "a", namespace="default").mutable_copy()
         draft["spec"]["width"] = 7
         last = client.update(draft)
-        stop = StopSignal()
-        seen: list[list[Any]] = []
-        for _ in range(400):
-            seen = [_specs(informer) for informer in informers]
-            if all(len(one) == 2 for one in seen) and _at(informers, last):
-                break
-            stop.wait(0.025)
+        eventually(lambda: all(len(each.store.list()) == 2 for each in informers))
+        eventually(lambda: _at(informers, last))
+        seen = [_specs(informer) for informer in informers]
     assert seen == [
         [{"size": 7, "note": ""}, {"size": 2, "note": "x"}],
         [{"size": "7"}, {"size": "2"}],
@@ -177,7 +162,7 @@ def _specs(informer: Informer) -> list[Any]:
 
 
 def _at(informers: list[Informer], last: Object) -> bool:
-    found = [informer.store.get("default", last.name) for informer in informers]
+    found = [informer.store.get(last.name, "default") for informer in informers]
     return all(obj is not None and obj.resource_version == last.resource_version for obj in found)
 
 

@@ -157,7 +157,7 @@ def test_webhooks_that_are_added_later_are_installed(cluster: Cluster, client: C
             client.create(secret, dry_run=True)
             return bool(seen)
 
-        assert any(is_asked() or pause.wait(0.05) for _ in range(300))
+        assert any(is_asked() or pause.wait(0.05) for _ in range(600))
         assert len(installed(client)) == 2
     assert installed(client) == []
 

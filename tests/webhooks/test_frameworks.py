@@ -41,7 +41,7 @@ from appsdk_operator.webhooks import (
 )
 
 LIMIT = 1000
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 @attrs.define
@@ -466,7 +466,7 @@ def uvicorn_server(app: Any, certificate: Certificate) -> Iterator[str]:
     thread.start()
     try:
         pause = threading.Event()
-        assert any(server.started or pause.wait(0.02) for _ in range(500))
+        assert any(server.started or pause.wait(0.02) for _ in range(1500))
         yield f"https://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -33,6 +33,7 @@ from appsdk_operator.webhooks import (
     webhook_for,
 )
 from tests.webhooks.admission_parts import WIDGET, review
+from tests.webhooks.certificate_parts import eventually
 
 LOCAL = "127.0.0.1:0"
 TIMEOUT = 20.0
@@ -188,7 +189,9 @@ def test_it_is_ready_only_with_its_certificate(make: Any, certificate: SelfSigne
     server = make(certificates=source)
     with running(server, wait=False):
         assert not server.wait_until_ready(StopSignal(), 0.05)
-        assert server.health() == Health(False, "no Secret webhooks/tls yet")
+        # Its thread may have begun only now.
+        eventually(lambda: server.health() == Health(False, "no Secret webhooks/tls yet"))
+        assert not server.wait_until_ready(StopSignal(), 0.05)
         source.has_one.set()
         assert server.wait_until_ready(StopSignal(), TIMEOUT)
         assert server.health().is_ready
@@ -204,8 +207,8 @@ def test_a_certificate_that_is_not_trusted_yet_is_waited_for(
     source = Untrusted(certificate)
     server = make(certificates=source)
     with running(server, wait=False):
+        eventually(lambda: server.health() == Health(False, "no Secret webhooks/tls yet"))
         assert not server.wait_until_ready(StopSignal(), 0.05)
-        assert not server.health().is_ready
         source.has_one.set()
         assert server.wait_until_ready(StopSignal(), TIMEOUT)
 
@@ -227,8 +230,8 @@ def test_an_unreachable_server_is_unready(make: Any, certificate: SelfSigned) ->
 
     server = make(certificates=Broken(certificate))
     with running(server, wait=False):
+        eventually(lambda: server.health().text.startswith("the webhook server is not reachable: "))
         assert not server.wait_until_ready(StopSignal(), 0.05)
-        assert server.health().text.startswith("the webhook server is not reachable: ")
 
 
 def test_clients_may_need_a_certificate(make: Any, tmp_path: Path) -> None:

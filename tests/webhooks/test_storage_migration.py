@@ -18,9 +18,10 @@ from appsdk_operator.client import (
     MergePatch,
     NotFound,
 )
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, MutableObject
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.webhooks import MigrationError, MigrationProgress, migrate_stored_versions
+from tests.webhooks.certificate_parts import eventually
 from tests.webhooks.conversion_parts import CRD, Lane, Spec, Widgets, widget
 
 NOTE = "appsdk-operator.io/storage-migration"
@@ -71,20 +72,22 @@ class Stored:
         return InterceptedClient(self.lane.client, Hooks(**{"patch": patch, **hooks}))
 
     def migrate(self, client: ClientLike | None = None, **options: Any) -> MigrationProgress:
-        # A real server's storage is replaced some moments after its CRD.
-        options.setdefault("settle", 1.5 if self.lane.name == "real" else 0.0)
+        # The lane has waited for it.
+        options.setdefault("settle", 0.0)
         options.setdefault("per_second", 1e6)
         return migrate_stored_versions(client or self.client(), self.widgets.v1, **options)
 
     def check_all_are_stored_in(self, kind: Kind) -> None:
         """Take away all other versions, and the webhook; then read."""
-        crd = self.lane.crd(self.widgets).mutable_copy()
-        crd["spec"]["conversion"] = {"strategy": "None"}
-        crd["spec"]["versions"] = [
-            version for version in crd["spec"]["versions"] if version["name"] == kind.version
-        ]
-        crd["status"]["storedVersions"] = [kind.version]
-        self.lane.client.update(crd)
+
+        def narrow(crd: MutableObject) -> None:
+            crd["spec"]["conversion"] = {"strategy": "None"}
+            crd["spec"]["versions"] = [
+                version for version in crd["spec"]["versions"] if version["name"] == kind.version
+            ]
+            crd["status"]["storedVersions"] = [kind.version]
+
+        self.lane.change_crd(self.widgets, narrow)
         stop = StopSignal()
         stop.wait(0.0 if self.lane.name == "embedded" else 2.0)
         found = list(self.lane.client.list(kind, namespace="default"))
@@ -122,8 +125,9 @@ def test_without_it_the_former_version_is_still_stored(lane: Lane) -> None:
     crd["status"] = {**crd["status"], "storedVersions": ["v1"]}
     lane.client.status.update(crd)
     if lane.name == "real":
-        with pytest.raises(ApiError, match="request to convert CR from an invalid group/version"):
-            stored.check_all_are_stored_in(stored.widgets.v1)
+        text = "request to convert CR from an invalid group/version"
+        with pytest.raises(ApiError, match=text):
+            eventually(lambda: stored.check_all_are_stored_in(stored.widgets.v1))
         return
     # Without a conversion the embedded server shows what it has, as if it were of v1.
     stored.check_all_are_stored_in(stored.widgets.v1)

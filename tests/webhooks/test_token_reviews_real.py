@@ -121,5 +121,5 @@ def test_the_server_logs_why_a_token_was_refused(login: Login) -> None:
     pause = threading.Event()
     assert any(
         "it expired in 1999" in login.plane.log_tail(lines=400) or pause.wait(0.05)
-        for _ in range(100)
+        for _ in range(600)
     )

@@ -99,7 +99,7 @@ def dynamic_client() -> None:
     names = sorted(item.metadata.name for item in widgets.get(namespace="default").items)
     tell("dynamic", names)
     seen = []
-    for event in widgets.watch(namespace="default", timeout=1):
+    for event in widgets.watch(namespace="default", timeout=30):
         seen.append([event["type"], event["object"].metadata.name])
         if len(seen) == len(names):
             break
@@ -116,7 +116,7 @@ def watches() -> None:
         )
     seen = []
     for event in stream.stream(
-        core.list_namespaced_config_map, "default", resource_version=start, timeout_seconds=10
+        core.list_namespaced_config_map, "default", resource_version=start, timeout_seconds=30
     ):
         seen.append([event["type"], event["object"].metadata.name])
         if len(seen) == 2:
@@ -144,11 +144,11 @@ def informer() -> None:
         shared.add_event_handler(what, note(what))
     shared.start()
     with changed:
-        changed.wait_for(lambda: len(seen) >= 2, 20)
+        changed.wait_for(lambda: len(seen) >= 2, 30)
     core.patch_namespaced_config_map("x", "default", {"data": {"k": "v"}})
     core.delete_namespaced_config_map("y", "default")
     with changed:
-        changed.wait_for(lambda: len(seen) >= 4, 20)
+        changed.wait_for(lambda: len(seen) >= 4, 30)
     tell("informed", sorted(seen))
     shared.stop()
 
@@ -172,7 +172,7 @@ def election() -> None:
     )
     candidate = leaderelection.LeaderElection(options)
     threading.Thread(target=candidate.run, daemon=True).start()
-    if not is_done.wait(20):
+    if not is_done.wait(30):
         raise SystemExit("never led")
 
 

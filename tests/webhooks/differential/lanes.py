@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,12 +41,14 @@ def clear(server: Server) -> None:
     """Take away what a run leaves that another run on the same server would meet."""
     with Line(server) as line:
         path = f"{_DEFINITIONS}/subjects.webhooks.example.com"
-        for _ in range(200):
+        pause = threading.Event()
+        for _ in range(600):
             line.ask("DELETE", path).read()
             answer = line.ask("GET", path)
             answer.read()
             if answer.status == 404:
                 return
+            pause.wait(0.05)
     raise RuntimeError("the definition of subjects does not go away")
 
 
