@@ -14,6 +14,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.ports import reserved_port
+
 # The same examples in each run, so that one that fails says something of what was changed.
 # `make hunt` looks for others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -148,8 +150,7 @@ def refusing_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A loopback port that was free a moment ago; another process may take it at any time."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> Iterator[int]:
+    """A port of loopback that is the test's, and on which nobody listens."""
+    with reserved_port() as port:
+        yield port

@@ -37,6 +37,7 @@ from appsdk_operator.watchers import (
 from tests.dashboards.scraping import Prometheus, Target, eventually, pages, prometheus_of
 from tests.dashboards.test_alerts import NAMES, RULES
 from tests.dashboards.test_dashboards import BOARDS, panels
+from tests.ports import reserved_port
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 FREE = "127.0.0.1:0"
@@ -142,8 +143,6 @@ class Scenery:
         self.folder = folder
         self.down: set[str] = set()
         self.number = 0
-        # Its address is known before it runs: the API server is told where the Service leads to.
-        self.webhooks = "127.0.0.1:0"
 
     # Operators that are well.
 
@@ -153,7 +152,8 @@ class Scenery:
         from examples.cronjob.api import CronJob
         from tests.examples.cronjob.cron_tools import spec
 
-        webhooks = free_address()
+        # Known before it runs: the API server is told where the Service leads to.
+        webhooks = self.free_address()
         services = {f"{program.NAMESPACE}/{program.SERVICE}": f"https://{webhooks}"}
         # A request of each two for this object is sent again.
         busy = FaultRule.answer(429, name="busy", every=2, retry_after=0)
@@ -180,6 +180,9 @@ class Scenery:
         shaky = self.shaky(config)
         managers = {"cronjob": cronjob, "hello": greeter, "shaky": shaky}
         return [Target(job, each.addresses["metrics"]) for job, each in managers.items()]
+
+    def free_address(self) -> str:
+        return f"127.0.0.1:{self.stack.enter_context(reserved_port())}"
 
     def run(self, manager: Manager) -> None:
         self.stack.enter_context(running(manager, timeout=60.0))
@@ -320,7 +323,7 @@ class Scenery:
 
     def failing_requests(self) -> Sick:
         metrics = Metrics()
-        closed = ClientConfig(server=f"http://{free_address()}", max_retries=0)
+        closed = ClientConfig(server=f"http://{self.free_address()}", max_retries=0)
         client = self.stack.enter_context(Client(closed, metrics=metrics))
 
         def work() -> None:
@@ -415,14 +418,6 @@ def hello_app() -> tuple[App, Kind[Any, Any]]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.app, module.GREETING
-
-
-def free_address() -> str:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def write_certificate(cert: Path, key: Path, *, hours: int) -> None:

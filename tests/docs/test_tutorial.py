@@ -14,7 +14,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,12 +48,13 @@ class Reader:
         folder: Path,
         monkeypatch: pytest.MonkeyPatch,
         capture: pytest.CaptureFixture[str],
+        port: int,
     ) -> None:
         self.terminals: list[Terminal] = []
         self._monkeypatch = monkeypatch
         self._capture = capture
         self._kubeconfig = ""
-        self._port = str(free_port())
+        self._port = str(port)
         self._environment = {
             **{
                 name: v for name, v in os.environ.items() if not name.startswith(("KUBE", "PYTEST"))
@@ -161,13 +161,6 @@ def run_tests(arguments: list[str]) -> int:
         return int(pytest.main(["-q", "--basetemp=../of-tests", *without, *arguments]))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def edited(text: str, edit: Edit, new: str) -> str:
     """The text of a file after an edit."""
     lines = text.splitlines(keepends=True)
@@ -205,11 +198,14 @@ def compare(command: str, shown: list[str], printed: str, status: int) -> None:
 
 @pytest.fixture
 def reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    free_port: int,
 ) -> Any:
     if not shutil.which("kubectl"):
         pytest.skip("needs kubectl")
-    made = Reader(tmp_path, monkeypatch, capsys)
+    made = Reader(tmp_path, monkeypatch, capsys, free_port)
     with contextlib.ExitStack() as ends:
         yield made
         for terminal in made.terminals:
