@@ -21,6 +21,9 @@ __all__ = ["main", "serve"]
 
 _TOKEN: Final = "APPSDK_OPERATOR_APISERVER_TOKEN"  # noqa: S105 - the name of a variable
 _LONGEST_TOKEN: Final = 64 * 1024
+_SLICE: Final = 0.5
+"""The longest single wait, in seconds. A signal right before a wait does not interrupt it, so its
+handler runs only after the wait."""
 
 
 def main(
@@ -90,7 +93,8 @@ def serve(
             if until:
                 until(server)
             elif stop:
-                stop.wait()
+                while not stop.wait(_SLICE):
+                    pass
     finally:
         server.stop()
     return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import stat
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import yaml
 
 from appsdk_operator.apiserver import APIServer, command
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import ManualClock
+from appsdk_operator.runtime import ManualClock, RealClock, StopSignal
 from appsdk_operator.testing import FaultRule
 
 
@@ -328,6 +330,46 @@ def test_the_command_serves_until_it_is_told_to_stop(
     assert "http://127.0.0.1:" in capsys.readouterr().out
     assert command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
     assert "missing.yaml" in capsys.readouterr().err
+
+
+class _SignalDuringWait:
+    """A clock during whose waits another thread gets a signal, which does not interrupt them."""
+
+    def __init__(self) -> None:
+        self._waits = threading.Lock()
+        self._waits.acquire()
+        self.sender = threading.Thread(target=self._send)
+
+    def _send(self) -> None:
+        self._waits.acquire()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    def monotonic(self) -> float:
+        return RealClock().monotonic()
+
+    def time(self) -> float:
+        return RealClock().time()
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        if not self.sender.ident:
+            self.sender.start()
+            self._waits.release()
+        RealClock().wait(condition, timeout)
+
+
+def test_the_command_ends_by_a_signal_that_does_not_interrupt_its_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As one that comes when the wait has all but begun.
+    clock = _SignalDuringWait()
+    monkeypatch.setattr(command, "StopSignal", lambda: StopSignal(clock=clock))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10)  # the other threads run while this one waits
+    try:
+        assert command.main([]) == 0
+    finally:
+        sys.setswitchinterval(interval)
+        clock.sender.join()
 
 
 def test_what_is_nested_too_deeply_for_the_schema_is_refused(
