@@ -144,7 +144,6 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
     from watchfiles import PythonFilter, watch
 
-    child.start()
     folders = {Path.cwd()}
     place = target.partition(":")[0]
     if place.endswith(".py"):
@@ -153,7 +152,7 @@ def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
     for changes in watch(
         *sorted(folders),
         watch_filter=PythonFilter(),
-        stop_event=stopped,
+        stop_event=_Watched(stopped, child.start),
         rust_timeout=0,
         debounce=400,
     ):
@@ -164,6 +163,25 @@ def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
         _say(f"{names[0]}{more} has changed: starting again")
         child.stop()
         child.start()
+
+
+class _Watched:
+    """What watchfiles asks, again and again, whether it is to end its watch.
+
+    It asks from when it has the watch. Only then the operator starts: of a file that was saved
+    between its start and that of the watch, neither of the two would know.
+    """
+
+    def __init__(self, stopped: threading.Event, start: Callable[[], None]) -> None:
+        self._stopped = stopped
+        self._start: Callable[[], None] | None = start
+
+    def is_set(self) -> bool:
+        """Whether to end."""
+        start, self._start = self._start, None
+        if start is not None and not self._stopped.is_set():
+            start()
+        return self._stopped.is_set()
 
 
 class _Child:
@@ -191,8 +209,10 @@ class _Child:
     def start(self) -> None:
         """Start it."""
         ours, theirs = os.pipe()
-        # Ctrl-C in a terminal reaches the child as well, which is not to end by it while it loads.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Ctrl-C in a terminal reaches the child as well, which is not to end by it before it can
+        # ignore it. That the signal is blocked is inherited, and this process still gets it: at the
+        # end of the block, or in another thread.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # The child reads its end; the other one is never written to, but closed.
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this program itself
@@ -212,7 +232,7 @@ class _Child:
             os.close(theirs)
             raise
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(ours)
         self._pipe = theirs
         self._stopping = False
@@ -259,6 +279,9 @@ def run_in_dev(load: Callable[[], App], options: RunOptions, link: str) -> int:
     Returns:
         The status to exit with.
     """
+    # While it loads, Ctrl-C is the parent's, which ends this process by the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     descriptor, _, where = link.partition(":")
     stop = StopSignal()
     is_loaded = threading.Event()

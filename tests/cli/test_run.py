@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +72,10 @@ class Program:
 
 
 @contextmanager
-def started(folder: Path, *arguments: str, **environ: str) -> Iterator[Program]:
+def started(
+    folder: Path, *arguments: str, in_terminal: bool = False, **environ: str
+) -> Iterator[Program]:
+    """Run the command; in a terminal of its own signals are for it and for its children."""
     kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
     with subprocess.Popen(
         [sys.executable, "-m", "appsdk_operator", "run", *arguments],
@@ -80,6 +84,7 @@ def started(folder: Path, *arguments: str, **environ: str) -> Iterator[Program]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        process_group=0 if in_terminal else None,
     ) as process:
         program = Program(process)
         try:
@@ -134,6 +139,74 @@ def test_in_development_a_program_that_still_loads_is_replaced_and_ended_at_once
         program.wait_for("loaded anew")
         assert program.end() == 0
     assert not any("by force" in line for line in program.lines)
+
+
+def test_ctrl_c_in_a_terminal_ends_an_operator_that_still_loads_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    text = "print('it loads', flush=True)\nimport time\ntime.sleep(600)\n"
+    (tmp_path / "buckets.py").write_text(text)
+    with started(tmp_path, "buckets.py", "--dev", in_terminal=True) as program:
+        program.wait_for("it loads")
+        os.killpg(program.process.pid, signal.SIGINT)
+        out, _ = program.process.communicate(timeout=60)
+    assert program.process.returncode == 0, out
+    assert "Traceback" not in out
+
+
+def test_ctrl_c_while_the_operator_is_started_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The parent gets the signal at any moment, and the child not before it can ignore it."""
+    is_blocked = (
+        "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    )
+    stopped = threading.Event()
+    children: list[subprocess.Popen[bytes]] = []
+
+    class Popen(subprocess.Popen[bytes]):
+        def __init__(self, *_: object, **__: object) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            super().__init__([sys.executable, "-c", is_blocked], stdout=subprocess.PIPE)
+            children.append(self)
+
+    child = _dev._Child("buckets.py", "embedded", {}, None)
+    with _dev._signals(stopped.set):
+        with monkeypatch.context() as patched:
+            patched.setattr(subprocess, "Popen", Popen)
+            child.start()
+        # In slices: the signal of another thread does not interrupt the wait of this one, and
+        # without an interruption no handler runs.
+        assert any(stopped.wait(0.05) for _ in range(600))
+    (process,) = children
+    out, _ = process.communicate(timeout=60)
+    child.stop()
+    assert out == b"True\n"
+
+
+def test_a_file_that_is_saved_as_soon_as_the_operator_starts_starts_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stopped = threading.Event()
+    done: list[str] = []
+
+    class Child:
+        def start(self) -> None:
+            if "start" in done:
+                stopped.set()
+            done.append("start")
+            (tmp_path / "buckets.py").write_text(EMPTY)
+
+        def stop(self) -> None:
+            done.append("stop")
+
+    patience = threading.Timer(30.0, stopped.set)
+    patience.start()
+    _dev._watch(Child(), "buckets.py", stopped)  # type: ignore[arg-type]
+    patience.cancel()
+    patience.join()
+    assert done == ["start", "stop", "start"]
 
 
 def test_in_development_a_syntax_error_is_shown_with_its_line(tmp_path: Path) -> None:
