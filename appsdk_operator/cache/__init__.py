@@ -62,6 +62,7 @@ from appsdk_operator.cache._informer.foreign import ForeignStream as ForeignStre
 from appsdk_operator.cache._informer.handler_caller import ErrorHandler as ErrorHandler
 from appsdk_operator.cache._informer.health import Health as Health
 from appsdk_operator.cache._informer.informer import Informer as Informer
+from appsdk_operator.cache._informer.informer import InformerStopped as InformerStopped
 from appsdk_operator.cache._informer.informer import Registration as Registration
 from appsdk_operator.cache._informer.reflector import EventStream as EventStream
 from appsdk_operator.cache._informer.reflector import ListWatchClient as ListWatchClient

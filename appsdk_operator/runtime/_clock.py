@@ -147,7 +147,8 @@ class ManualClock:
         while True:
             with self._changed:
                 if not self._waiters or self._waiters[0][0] > target:
-                    self._now = target
+                    # What was woken may have moved it on already.
+                    self._now = max(self._now, target)
                     return
                 deadline, _, condition = heapq.heappop(self._waiters)
                 self._now = max(self._now, deadline)

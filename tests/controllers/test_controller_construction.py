@@ -134,7 +134,7 @@ def test_a_controller_that_never_ran_has_no_threads_and_no_metrics() -> None:
     rig = Rig(rate_limiter=make, max_concurrent_reconciles=4, reconcile_timeout=1.0)
     tap = SyncingTap()
     rig.controller.watch(tap)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads
     assert rig.metrics.render() == ""
     assert (limiters, tap.starts) == ([], 0)
     assert not rig.controller.has_synced

@@ -82,7 +82,7 @@ def test_a_source_that_comes_while_the_others_are_joined_is_refused() -> None:
 def test_a_controller_that_is_given_another_one_s_source_leaves_it_alone() -> None:
     metrics = Metrics()
     source: ChannelSource[Any] = ChannelSource(for_object(), metrics=metrics)
-    first, second = Rig(name="first"), Rig(name="second", stop_timeout=0.2)
+    first, second = Rig(name="first"), Rig(name="second", stop_timeout=PATIENCE / 2)
     first.controller.watch(source)
     first.start()
     eventually(lambda: first.controller._works)

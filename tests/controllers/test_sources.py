@@ -284,10 +284,13 @@ def test_a_kind_that_does_not_exist_yet_is_waited_for_with_a_hint_in_the_log(mak
         target=lambda: outcome.append(source.wait_for_sync(running.stop, 120.0))
     )
     waiter.start()
-    ticks = StopSignal()
-    while waiter.is_alive() and running.clock.monotonic() < 119:
+
+    def has_ended_or_both_wait():
+        return not waiter.is_alive() or len(running.clock._waiters) == 2
+
+    while running.clock.monotonic() < 119:
+        eventually(has_ended_or_both_wait)
         running.clock.advance(1.0)
-        ticks.wait(0.01)
     waiter.join(PATIENCE)
     assert outcome == [True]
     assert running.queue.names == ["x/a"]

@@ -21,8 +21,9 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers import WaitStopped, until, wait_for
 from appsdk_operator.resource import Kind, MutableObject, Scope, kinds
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer
+from tests.cache.conftest import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 POD = kinds.core.v1.Pod
@@ -169,13 +170,13 @@ def test_an_object_that_is_made_anew_is_another(client, reader):
 
 
 def test_others_of_the_kind_are_none_of_its_business(client, reader):
-    step = Step(
-        until.exists(),
-        lambda: client.create(MutableObject.new(CONFIG_MAP, "b", namespace="x")),
-    )
-    with pytest.raises(TimeoutError, match="it does not exist"):
-        wait(reader, step.until, timeout=0.3)
-    assert step.seen == [None]
+    def others_first():
+        client.create(MutableObject.new(CONFIG_MAP, "b", namespace="x"))
+        client.create(settings())
+
+    step = Step(until.exists(), others_first)
+    found = wait(reader, step.until)
+    assert step.seen == [None, found]
 
 
 def test_a_function_is_a_condition(client, reader):
@@ -214,9 +215,10 @@ def test_the_time_out_says_what_was_seen_last(client):
     made = client.create(pod)
     ready = until.condition_true("Ready")
     failed = until.field_equals("status.phase", "Failed")
-    options = {"namespace": "x", "timeout": 0.1}
+    clock = ManualClock()
+    step = Step(ready | failed, lambda: clock.advance(0.1))
     with pytest.raises(TimeoutError) as raised:
-        wait_for(client, POD, "p", ready | failed, **options)
+        wait_for(client, POD, "p", step.until, namespace="x", timeout=0.1, clock=clock)
     text = str(raised.value)
     assert "waited 0.1 s for Pod x/p until (condition Ready is True or status.phase is" in text
     assert "it has no condition Ready; status.phase is 'Pending'" in text
@@ -225,6 +227,7 @@ def test_the_time_out_says_what_was_seen_last(client):
     entry = {"type": "Ready", "status": "False", "reason": "Down", "message": "no disk"}
     draft["status"] = {"conditions": [entry]}
     client.status.update(draft)
+    options = {"namespace": "x", "timeout": 0}
     with pytest.raises(TimeoutError, match=r"condition Ready is False \(Down: no disk\)"):
         wait_for(client, POD, "p", ready, **options)
     assert wait_for(client, POD, "p", until.condition_false("Ready"), **options) is not None
@@ -300,8 +303,17 @@ def test_a_list_that_fails_for_now_is_made_again_and_named_at_the_end(client):
         raise ServiceUnavailable("etcd has no leader", status=503)
 
     broken = InterceptedClient(client, Hooks(list_page=list_page))
+    clock, threads = ManualClock(), ThreadGroup("test")
+
+    def pass_time():
+        for seconds in (1, 3600):
+            clock.block_until_waiting(2)  # for the end, and for the next list
+            clock.advance(seconds)
+
+    threads.start("time", pass_time)
     with pytest.raises(TimeoutError, match=r"could not be read yet: .*etcd has no leader"):
-        wait(broken, until.exists(), timeout=0.5)
+        wait(broken, until.exists(), clock=clock)
+    assert threads.join(FOREVER) == []
     assert len(calls) >= 2
     with pytest.raises(TimeoutError, match="etcd has no leader"):
         wait(broken, until.exists(), timeout=0)
@@ -394,11 +406,41 @@ def test_a_cache_that_ends_before_it_is_complete_ends_the_wait(client):
 
     waiter = threading.Thread(target=waiting)
     waiter.start()
+    # Until it waits, and does not find an informer that has stopped already.
+    eventually(lambda: informer._waiters.waiting)
     stop.set()
     leave.set()
     waiter.join(FOREVER)
     running.join(FOREVER)
     assert "gave up waiting for ConfigMap x/a until it exists" in caught[0]
+
+
+def test_a_copy_that_stopped_before_the_wait_is_looked_at_once(client, readers):
+    client.create(settings(data={"color": "blue"}))
+    stopped = [readers.make("cache"), readers.make("informer")]
+    for reader in stopped:
+        assert reader.wait_for_sync(readers.stop, FOREVER)
+    readers.close()
+    blue, red = (until.field_equals("data.color", colour) for colour in ("blue", "red"))
+    for reader in stopped:
+        assert wait(reader, blue, timeout=None) is not None
+        with pytest.raises(
+            TimeoutError, match=r"gave up .* rv=.*use a cache or informer that runs"
+        ):
+            wait(reader, red)
+
+
+@pytest.mark.parametrize("kind_of_reader", ["cache", "informer"])
+def test_a_copy_that_stopped_before_it_was_complete_shows_no_absence(
+    client, readers, kind_of_reader
+):
+    """As for a wait that began a moment before the stop."""
+    readers.stop.set()
+    reader = readers.make(kind_of_reader)
+    readers.close()
+    for condition in (until.exists(), until.deleted()):
+        with pytest.raises(TimeoutError, match=r"gave up .*could not be read yet.*that runs"):
+            wait(reader, condition, timeout=None)
 
 
 def test_an_informer_of_another_kind_is_refused(client):

@@ -112,6 +112,15 @@ def test_a_deadline_that_appears_while_advancing_is_met_on_the_way() -> None:
         thread.join()
 
 
+def test_a_waiter_that_moves_the_clock_on_is_not_undone() -> None:
+    clock, log = ManualClock(), []
+    slow = Recording("slow", log, lambda: clock.advance(25.0))
+    thread = waiting(clock, slow, 10.0)
+    clock.advance(10.0)
+    assert clock.monotonic() == 35.0
+    thread.join()
+
+
 def test_a_waiter_that_was_notified_early_leaves_no_deadline_behind() -> None:
     clock = ManualClock()
     condition = threading.Condition()

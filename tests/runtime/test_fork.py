@@ -73,7 +73,10 @@ def test_what_is_gone_is_not_kept():
         OneProcess("a", "b")
         fork_safe(threading.Lock())
     gc.collect()
-    assert (len(fork_module._methods._calls), len(fork_module._locks._calls)) == before
+    now = len(fork_module._methods._calls), len(fork_module._locks._calls)
+    # What other tests left may go meanwhile.
+    assert now[0] <= before[0]
+    assert now[1] <= before[1]
 
 
 def test_an_object_of_one_process_says_in_another_what_to_do():

@@ -40,7 +40,7 @@ def test_what_a_thread_raises_is_logged_with_its_name(caplog: pytest.LogCaptureF
 def test_join_names_the_threads_that_still_run() -> None:
     group, end = ThreadGroup("demo"), threading.Event()
     group.start("stuck", end.wait)  # type: ignore[arg-type]
-    group.start("quick", lambda: None)
+    group.start("quick", lambda: None).join()
     assert group.join(timeout=0.01) == ["demo/stuck"]
     end.set()
     assert group.join() == []

@@ -68,10 +68,14 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = ["Informer", "InformerAccess", "Registration", "access_to"]
+__all__ = ["Informer", "InformerAccess", "InformerStopped", "Registration", "access_to"]
 
 _LOG_PERIOD = 30.0
 """Seconds for which an unchanged problem is not logged again."""
+
+
+class InformerStopped(RuntimeError):  # noqa: N818 - often no error: its owner stopped it
+    """A handler was added to an informer that has stopped."""
 
 
 @final
@@ -701,7 +705,7 @@ class InformerAccess:
         registration = Registration(informer, sink, own, replay=self._replay, remove=self._remove)
         with self.lock:
             if self.has_stopped and sends_present and not self.is_frozen:
-                raise RuntimeError(
+                raise InformerStopped(
                     f"the informer of {informer.kind} has stopped: add handlers before, or make a "
                     "new informer"
                 )

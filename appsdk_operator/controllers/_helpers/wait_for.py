@@ -15,6 +15,8 @@ from appsdk_operator.cache import (
     CacheRegistration,
     Event,
     Informer,
+    InformerStopped,
+    NotSyncedError,
     Registration,
     ResourceAction,
 )
@@ -100,7 +102,7 @@ def wait_for(
             that returns whether it holds.
         namespace: its namespace; empty for cluster-scoped kinds.
         timeout: the longest wait in seconds; default 60; None: no limit, so only ``stop`` ends it,
-            also when the cache or informer no longer runs.
+            also when the cache or informer stops meanwhile.
         stop: ends the wait.
         clock: the clock for the wait.
 
@@ -108,8 +110,9 @@ def wait_for(
         The object in the state for which the condition holds; None if it holds for its absence.
 
     Raises:
-        TimeoutError: it did not hold in time, or the cache or informer ended before its copy was
-            complete; the text has the last state.
+        TimeoutError: it did not hold in time, or the cache or informer stopped before its copy was
+            complete, or before the wait began, and it does not hold for the copy; the text has the
+            last state.
         WaitStopped: ``stop`` was set.
         ApiError: the server refuses to list or watch, or does not know the kind.
         RequestStopped: the client was closed.
@@ -160,7 +163,8 @@ def wait_for(
     seen = until.describe(last[0]) if last else "it could not be read yet"
     what = f", which was {last[0]!r}" if last and last[0] is not None else ""
     why = f": {limit.last_error}" if limit.last_error is not None else ""
-    waited = "gave up waiting" if timeout is None else f"waited {timeout:g} s"
+    is_early = timeout is None or limit.has_no_events
+    waited = "gave up waiting" if is_early else f"waited {timeout:g} s"
     raise TimeoutError(
         f"{waited} for {kind.kind} {key} until {until.text}; last seen: {seen or 'no such state'}"
         f"{what}{why}"
@@ -179,6 +183,8 @@ class _WaitLimit:
         self.signal = StopSignal(clock=clock)
         self._detach = (stop or StopSignal()).on_set(self.signal.set)
         self.last_error: Exception | None = None
+        self.has_no_events = False
+        """Whether the local copy had stopped before the wait began, so that there was none."""
 
     def __enter__(self) -> _WaitLimit:
         return self
@@ -195,12 +201,12 @@ class _WaitLimit:
 
     def start(self) -> None:
         """Start the thread that sets the signal at the deadline."""
-        left = self.left()
-        if left is not None and not self.is_instant:
-            self._threads.start("limit", lambda: self._end(left))
+        if self._deadline is not None and not self.is_instant:
+            self._threads.start("limit", self._end)
 
-    def _end(self, left: float) -> None:
-        self.signal.wait(left)
+    def _end(self) -> None:
+        # What is left now, or a thread that begins late would be as late at the deadline.
+        self.signal.wait(self.left())
         self.signal.set()
 
     def left(self) -> float | None:
@@ -302,18 +308,30 @@ def _cached(
 ) -> Generator[Object | None, None, None]:
     """The states of an object until the limit, from a local copy and its events."""
     states = _StateQueue(kind, key)
-    # Registered before the first read, so that no event in between is missed.
-    registration: CacheRegistration | Registration
+    register: Callable[[], CacheRegistration | Registration]
     read: Callable[[], Object | None]
     if isinstance(reader, Cache):
-        registration = reader.add_event_handler(kind, states)
+        register = partial(reader.add_event_handler, kind, states)
         read = partial(reader.get, kind, key.name, namespace=key.namespace)
     else:
         if reader.kind != kind:
             raise ValueError(f"this is an informer of {reader.kind}: wait with one of {kind}")
-        registration = reader.add_event_handler(states)
+        register = partial(reader.add_event_handler, states)
         read = partial(_stored, reader, kind, key)
-
+    try:
+        # Before the first read, so that no event in between is missed.
+        registration = register()
+    except InformerStopped:
+        # A stop at any moment is the same to the caller, who cannot know which was first.
+        limit.has_no_events = True
+        limit.last_error = RuntimeError(
+            f"the local copy of {kind} follows the server no longer: use a cache or informer that "
+            "runs"
+        )
+        if isinstance(reader, Cache) or reader.has_synced:
+            with contextlib.suppress(NotSyncedError):
+                yield read()
+        return
     forget = limit.signal.on_set(states.wake)
     try:
         limit.start()
