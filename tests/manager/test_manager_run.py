@@ -137,6 +137,35 @@ class TestRun:
         assert manager.client.get(CONFIG_MAP, "one", namespace="default").name == "one"
         assert not run.end()
 
+    def test_a_lazy_cache_is_waited_for_until_it_runs(
+        self, make: Callable[..., Manager], start: Callable[..., Run], api: Client
+    ) -> None:
+        # It has no informer yet, and nothing to sync.
+        api.create(config_map("one"))
+        may_run = threading.Event()
+        manager = make(cache=CacheSetup(lazy=True))
+        run_cache = manager.cache.run
+
+        def late(*args: Any) -> None:
+            assert may_run.wait(TIMEOUT)
+            run_cache(*args)
+
+        manager.cache.run = late  # type: ignore[method-assign]
+        found: list[str] = []
+        manager.add(
+            Worker(
+                at_start=lambda: found.append(
+                    manager.client.get(CONFIG_MAP, "one", namespace="default").name
+                )
+            )
+        )
+        run = start(manager)
+        assert not manager.elected.wait(0.05)
+        may_run.set()
+        assert manager.elected.wait(TIMEOUT)
+        assert not run.end()
+        assert found == ["one"]
+
     def test_writes_are_signed_or_stored_nowhere_if_it_was_told_so(
         self, make: Callable[..., Manager], api: Client
     ) -> None:

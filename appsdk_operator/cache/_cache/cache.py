@@ -525,11 +525,17 @@ class Cache:
             return all(kind_cache.is_settled for kind_cache in self._kind_caches.values())
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
+        """Wait until it runs and :attr:`has_synced`; False when stopped or after ``timeout``
+        seconds."""
         check_wait(stop, timeout)
-        # Informers may come and go during the wait.
-        self._changed.wait(lambda: self.has_synced or self._is_over, stop, timeout)
-        return self.has_synced
+
+        def is_done() -> bool:
+            # Informers may come and go during the wait. Without any it has synced before it runs,
+            # and could not answer the first read of a lazy cache.
+            return self._has_run and (self.has_synced or self._is_over)
+
+        self._changed.wait(is_done, stop, timeout)
+        return self._has_run and self.has_synced
 
     def debug_snapshot(self) -> dict[str, Any]:
         """Its informers, as JSON values; at most 500."""
@@ -580,6 +586,7 @@ class Cache:
                 for registration in kind_cache.registrations:
                     registration.start()
                 kind_cache.run()
+        self._changed.wake()
         self._numbers.publish()
         try:
             own.wait()
