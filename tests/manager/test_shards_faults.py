@@ -106,8 +106,7 @@ def test_a_lack_of_threads_delays_a_shard_and_does_not_lose_it(
 
     monkeypatch.setattr(ThreadGroup, "start", refuse)
     queue, stop = Queue(), StopSignal()
-    first = replica("first")
-    first.shards.source(lambda: KEYS).start(queue, stop)  # type: ignore[arg-type]
+    first = replica("first", before=lambda s: s.source(lambda: KEYS).start(queue, stop))  # type: ignore[arg-type]
     assert eventually(lambda: shares(first) == [6])
     assert eventually(lambda: set(queue.keys) == set(KEYS))
     assert len(refused) == 2
@@ -132,6 +131,25 @@ def test_a_shard_that_is_won_in_the_moment_in_which_it_is_let_go_of_begins_nothi
     shards._balance(1.0)
     assert claim.stop.is_set()
     assert seen == [False]
+
+
+def test_who_asks_for_shards_while_one_is_won_is_told_of_it_once() -> None:
+    election = LeaderElection(id="work", namespace="default", identity="me")
+    shards = Shards(None, election, 1, metrics=Metrics())  # type: ignore[arg-type]
+    claim = ShardClaim(0, shards._elector("work-shard-0"), StopSignal())
+    shards._claims[0] = claim
+    told: list[int] = []
+    gains: Any = shards._gains
+    won = gains.won
+
+    def asked_first(*args: Any) -> None:
+        shards.on_gain(told.append)
+        won(*args)
+
+    gains.won = asked_first
+    shards._gained(claim)
+    assert shards._threads.join(10) == []
+    assert told == [0]
 
 
 def test_what_is_async_in_disguise_is_refused_and_leaves_nothing_behind(

@@ -38,15 +38,10 @@ class GainNotifier:
         self._lock = threading.Lock()
         self._callbacks: list[GainCallback] = []
 
-    def add(
-        self, callback: GainCallback, held: Callable[[], Iterable[ShardClaim]]
-    ) -> Callable[[], None]:
-        """Call ``callback`` for held shards, in this thread, and for shards that are won later."""
+    def add(self, callback: GainCallback) -> Callable[[], None]:
+        """Call ``callback`` for shards that are won later; returns a function that removes it."""
         with self._lock:
             self._callbacks.append(callback)
-        for claim in held():
-            if self._needs_retry(callback, claim, logging.ERROR):
-                self._start([callback], claim)
 
         def remove() -> None:
             with self._lock:
@@ -55,10 +50,20 @@ class GainNotifier:
 
         return remove
 
-    def won(self, claim: ShardClaim) -> None:
-        """Call all callbacks, in another thread: the elector's has to renew its Lease."""
+    @property
+    def callbacks(self) -> list[GainCallback]:
+        """Those that are there now."""
         with self._lock:
-            callbacks = list(self._callbacks)
+            return list(self._callbacks)
+
+    def held(self, callback: GainCallback, claims: Iterable[ShardClaim]) -> None:
+        """Call ``callback`` for shards that were won before, in this thread."""
+        for claim in claims:
+            if self._needs_retry(callback, claim, logging.ERROR):
+                self._start([callback], claim)
+
+    def won(self, claim: ShardClaim, callbacks: list[GainCallback]) -> None:
+        """Call ``callbacks`` in another thread: the elector's has to renew its Lease."""
         if callbacks:
             self._start(callbacks, claim)
 

@@ -252,7 +252,10 @@ class Shards:
         Returns:
             A function that removes the callback.
         """
-        return self._gains.add(callback, self._held_now)
+        with self._changed:  # a shard is either held now or won later, and never both
+            remove, held = self._gains.add(callback), self._held_now()
+        self._gains.held(callback, held)
+        return remove
 
     @contextlib.contextmanager
     def acting_for(self, key: ObjectKey) -> Iterator[bool]:
@@ -469,14 +472,17 @@ class Shards:
                 claim.is_held = False
                 self._claims.pop(claim.shard, None)
                 self._changed.notify_all()
+            # Callbacks that failed for it are not called again.
+            claim.stop.set()
             claim.elector.retire()
             claim.elector.join()
 
     def _gained(self, claim: ShardClaim) -> None:
         with self._changed:
             claim.is_held = True
+            callbacks = self._gains.callbacks
         _log.info("%r has won shard %d", self, claim.shard)
-        self._gains.won(claim)
+        self._gains.won(claim, callbacks)
 
     def _hand_over(self, claim: ShardClaim) -> None:
         """Begin no more reconciles; release the Lease when the last one has ended."""
