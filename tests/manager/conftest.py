@@ -159,6 +159,12 @@ def gate(leases: FakeLeases) -> Iterator[threading.Event]:
     """Closed by a test, requests hang until it is open again."""
     gate = threading.Event()
     gate.set()
-    leases.fault = lambda verb: (gate.wait(20.0), None)[1]
+
+    def wait(_: str) -> None:
+        if not gate.is_set():
+            with leases.holding():
+                gate.wait(20.0)
+
+    leases.fault = wait
     yield gate
     gate.set()

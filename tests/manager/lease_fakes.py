@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from appsdk_operator import client as c
@@ -28,6 +29,8 @@ class FakeLeases:
         self.calls: list[str] = []
         self.fault: Callable[[str], None] = lambda verb: None
         self.after: Callable[[str], None] = lambda verb: None
+        self.held: set[int] = set()
+        """The threads of requests that wait until the test goes on."""
         self._versions = itertools.count(1)
         self._lock = threading.RLock()
         self.called = threading.Condition(self._lock)
@@ -83,6 +86,16 @@ class FakeLeases:
             )
             assert is_so, self.calls
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """For a fault that waits for the test: meanwhile time may go by."""
+        me = threading.get_ident()
+        self.held.add(me)
+        try:
+            yield
+        finally:
+            self.held.discard(me)
+
     def _begin(self, verb: str) -> None:
         with self.called:
             self.calls.append(verb)
@@ -113,6 +126,7 @@ class Running:
         callbacks: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        self.leases = leases
         self.clock = clock or ManualClock(start=1000.0)
         self.metrics = Metrics()
         self.events: list[str] = []
@@ -128,6 +142,17 @@ class Running:
                 **(callbacks or {}),
             },
         )
+        self.is_requesting = False
+        perform = self.elector._perform
+
+        def performed(action: Any, done: StopSignal) -> None:
+            self.is_requesting = True
+            try:
+                perform(action, done)
+            finally:
+                self.is_requesting = False
+
+        self.elector._perform = performed  # type: ignore[method-assign]
         self.stop_signal = StopSignal(clock=self.clock)
         self.pause = StopSignal()
         self.started = threading.Event()
@@ -162,6 +187,23 @@ class Running:
         assert not self.thread.is_alive()
         assert not self.elector.join(PATIENCE)
 
+    def is_waiting(self) -> bool:
+        """Whether all on its clock have ended, or wait for a time or a request that is held."""
+        alive = [
+            one
+            for one in self.all
+            if one.clock is self.clock and one.thread.is_alive() and one.thread.ident is not None
+        ]
+        if len(self.clock._waiters) < len(alive):
+            return False
+        return all(not one.is_requesting or one.is_held for one in alive)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its last request is one that the test holds."""
+        requests = self.elector._requests
+        return bool(requests) and requests[-1].ident in self.leases.held
+
     def advance_until(self, condition: Callable[[], Any]) -> None:
         """Let time pass, a little at a time, until the condition holds."""
         for _ in range(2000):
@@ -169,10 +211,7 @@ class Running:
                 return
             self.clock.advance(0.1)
             # Who was woken has to come to its next wait, or time runs away from it.
-            for _ in range(20):
-                self.pause.wait(0.002)
-                if self.clock.next_deadline() is not None or not self.thread.is_alive():
-                    break
+            assert eventually(self.is_waiting), "it does not come to its next wait"
         raise AssertionError("it did not come true")
 
     def stop(self) -> None:
@@ -187,6 +226,6 @@ def eventually(condition: Callable[[], Any]) -> bool:
     pause = StopSignal()
     deadline = system_clock.monotonic() + PATIENCE
     while not condition():
-        if pause.wait(0.005) or system_clock.monotonic() > deadline:
+        if pause.wait(0.001) or system_clock.monotonic() > deadline:
             return False
     return True
