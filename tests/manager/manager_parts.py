@@ -20,7 +20,7 @@ TIMEOUT = 20.0
 LOCAL = "127.0.0.1:0"
 CONFIG_MAP = kinds.core.v1.ConfigMap
 LEASE = kinds.coordination.v1.Lease
-QUICK: dict[str, Any] = {"lease_duration": 3.0, "renew_deadline": 2.0, "retry_period": 0.1}
+QUICK: dict[str, Any] = {"lease_duration": 15.0, "renew_deadline": 10.0, "retry_period": 0.1}
 
 
 def client_of(config: ClientConfig) -> Iterator[Client]:

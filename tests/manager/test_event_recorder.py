@@ -366,7 +366,7 @@ def test_both_apis_are_published_on_a_server(legacy):
         broadcaster = EventBroadcaster(client, options=options, metrics=Metrics())
         for _ in range(3):
             record(broadcaster.recorder("widgets"), made)
-        assert broadcaster.close() is True
+        assert broadcaster.close(timeout=30.0) is True
         (new,) = client.list(kinds.events.v1.Event, namespace="default")
         (old,) = client.list(kinds.core.v1.Event, namespace="default")
         assert new["regarding"]["uid"] == old["involvedObject"]["uid"] == made.uid
@@ -386,6 +386,6 @@ def test_many_threads_lose_nothing(store, metrics):
         thread.start()
     for thread in threads:
         thread.join()
-    assert broadcaster.close() is True
+    assert broadcaster.close(timeout=30.0) is True
     counts = [e.get("series", {}).get("count", 1) for e in store.events.values()]
     assert (len(counts), sum(counts)) == (6, 300)

@@ -686,4 +686,4 @@ def test_a_file_that_is_no_socket_is_refused_without_a_descriptor_left(tmp_path:
         before = next_descriptor()
         with pytest.raises(ValueError, match="is no socket of this process"):
             parse_address(f"fd:{file.fileno()}")
-        assert next_descriptor() == before
+        assert next_descriptor() <= before  # garbage may have held one below

@@ -230,4 +230,4 @@ def test_ctrl_c_in_the_servers_thread_leaves_no_thread_behind(
     with socket.create_connection(("127.0.0.1", server.port), timeout=10):
         with pytest.raises(KeyboardInterrupt):
             server.run(StopSignal())
-        assert threading.active_count() == before
+        assert threading.active_count() <= before

@@ -282,7 +282,8 @@ def test_sources_of_events_inherit(manager, clock, metrics, client, run):
     labels = {"kind": str(CONFIG_MAP), "namespace": ""}
     assert informer.clock.monotonic() == clock.monotonic()
     assert metrics.value("informer_objects", **labels) == 1
-    assert metrics.value("source_pending_events", source=str(CONFIG_MAP)) == 0
+    # The handler of the source may have more to do than the queue's worker.
+    eventually(lambda: metrics.value("source_pending_events", source=str(CONFIG_MAP)) == 0)
     assert default_metrics().value("source_pending_events", source=str(CONFIG_MAP)) is None
 
 
@@ -304,7 +305,7 @@ def test_shards_inherit(manager, clock, metrics, client, run):
     run(manager)
 
     def holds() -> bool:
-        clock.advance(1.0)
+        clock.advance(0.2)  # requests have five seconds
         return shards.held == {0}
 
     eventually(holds)

@@ -25,7 +25,7 @@ from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import APIServer, MemoryServer
 from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
-from tests.manager.manager_parts import Run
+from tests.manager.manager_parts import Run, eventually
 
 CHROMIUM = shutil.which("chromium")
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -78,10 +78,18 @@ def operator() -> Iterator[tuple[str, Any]]:
         manager.add(many)
         run = Run(manager)
         create(client, "bad-1")
-        assert manager.elected.wait(20)
+        assert manager.elected.wait(60)
+        eventually(lambda: _has_begun(manager))
         yield f"http://{manager.addresses['profile']}/debug/", client
         release.set()
         assert run.end() == []
+
+
+def _has_begun(manager: Manager) -> bool:
+    """Whether all calls are planned, and the first of both controllers have failed."""
+    state = manager.debug_state()
+    planned = [one["planned_total"] for one in state["controllers"]]
+    return max(planned, default=0) == 10_000 and len(state["failures"]) == 2
 
 
 def create(client: Any, name: str) -> None:
@@ -98,7 +106,7 @@ def page(browser: Any) -> Iterator[Any]:
     found = context.new_page()
     found.on("console", lambda message: problems.append(message.text))
     found.on("pageerror", lambda error: problems.append(str(error)))
-    found.set_default_timeout(10_000)
+    found.set_default_timeout(60_000)
     yield found
     context.close()
     assert problems == []
@@ -113,7 +121,7 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     assert "default/slow" not in page.inner_text("#controllers")
     create(client, "slow")
     page.wait_for_selector("#controllers >> text=default/slow")
-    assert "1 running" in page.inner_text("#controllers")
+    page.wait_for_selector("#controllers >> text=1 running")
     assert "10,000 planned" in page.inner_text("#controllers")
     assert "configmaps" in page.inner_text("#kinds")
     assert EVIL in page.inner_text("#failures")
@@ -159,7 +167,7 @@ def test_each_panel_shows_the_parts_of_an_operator(page: Any) -> None:
         controller_for(manager).for_(CONFIG_MAP).named("whole-maps").complete(lambda _: None)
         manager.add(Shards(client, LeaderElection(id="parts", namespace="default"), 2))
         run = Run(manager)
-        assert manager.elected.wait(20)
+        assert manager.elected.wait(60)
         page.goto(f"http://{manager.addresses['profile']}/debug/")
         page.wait_for_selector("#process >> text=2 of 2 (0, 1), 1 replica")
         create(client, "seen")

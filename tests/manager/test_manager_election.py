@@ -69,6 +69,7 @@ def start() -> Iterator[Callable[[Manager], Run]]:
     yield from runs()
 
 
+@pytest.mark.usefixtures("api")  # which leaves no Lease to the next test
 class TestElection:
     """Leader election with the real Lease."""
 

@@ -53,7 +53,7 @@ def test_the_first_signal_stops_everything_in_order(number: signal.Signals) -> N
     process = _start("pass")
     assert _line(process) == "running"
     process.send_signal(number)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=60)
     assert output.split() == ["stopping", "stopped", "ended"], errors
     assert process.returncode == 0, errors
 
@@ -64,6 +64,6 @@ def test_the_second_signal_ends_the_process_at_once() -> None:
     process.send_signal(signal.SIGTERM)
     assert _line(process) == "stopping"
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=60)
     assert "stopped" not in output
     assert process.returncode == -signal.SIGTERM, errors

@@ -133,9 +133,13 @@ def test_a_controller_that_wants_to_end_the_process_ends_the_operator(run, error
 def test_a_controller_that_does_not_stop_is_named(run):
     go_on = threading.Event()
     stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
-    fine = Scripted("fine")
+    fine = Scripted("fine", ends_by_itself=True)
     running = run(stuck, fine, stop_timeout=0.05)
     assert stuck.is_running.wait(10)
+    assert fine.is_running.wait(10)
+    for thread in threading.enumerate():
+        if thread.name == fine.thread:
+            thread.join(10)
     (raised,) = running.end()
     go_on.set()
     assert isinstance(raised, TimeoutError)
@@ -153,15 +157,15 @@ def test_an_error_and_a_stuck_controller_are_both_told(run):
     assert [type(error) for error in raised.exceptions] == [ValueError, TimeoutError]
 
 
-def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog):
+def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog, eventually):
     other = Scripted("other")
     early = Scripted("early", ends_by_itself=True)
     running = run(early, other)
     assert other.is_running.wait(10)
     assert early.is_running.wait(10)
+    eventually(lambda: "ended although nobody stopped it" in caplog.text)
     assert not other.has_ended
     assert running.end() == []
-    assert "ended although nobody stopped it" in caplog.text
     assert "early" in caplog.text
 
 

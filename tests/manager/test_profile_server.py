@@ -70,9 +70,10 @@ def test_memory_shows_allocations_when_they_are_traced(serve: Any) -> None:
 
 def test_a_profile_is_made_of_collapsed_stacks(serve: Any, worker: Any) -> None:
     served = serve(make(interval=0.001))
-    text = served.get("/debug/profile?seconds=0.05").text
-    line = next(line for line in text.splitlines() if line.startswith("the-worker:1;"))
-    stack, _, count = line.rpartition(" ")
+    text = served.get("/debug/profile?seconds=0.3").text
+    lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith("the-worker:1;")]
+    # The first sample may find it on its way there.
+    stack, _, count = max(lines, key=lambda line: int(line[2]))
     assert int(count) > 1
     assert stack.count(";") > 2
     assert stack.split(";")[-1] == "threading.Condition.wait"

@@ -53,7 +53,7 @@ class Process:
         self.process.send_signal(number)
 
     def end(self) -> tuple[int, str]:
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
