@@ -7,6 +7,7 @@ import pytest
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CacheOptions, Informer, NotCachedError
+from appsdk_operator.cache._cache import switchover
 from appsdk_operator.resource import SelectorError
 from appsdk_operator.runtime import Metrics, StopSignal
 from tests.cache.conftest import (
@@ -21,6 +22,7 @@ from tests.cache.conftest import (
     page,
     thing,
 )
+from tests.cache.test_waiting import Waiter
 
 
 class Server:
@@ -359,8 +361,47 @@ def test_a_handler_has_synced_when_it_has_handled_every_namespace(start):
     assert not registration.has_synced
     server.release()
     recorder.wait_for("add a@1 initial", 2)
-    assert registration._delivery.wait_idle(PATIENCE)
+    # Its objects come before the informer says that these are all.
+    assert registration.wait_for_sync(StopSignal(), PATIENCE)
     assert registration.has_synced
+
+
+def test_a_wait_for_a_handler_outlives_an_informer_that_never_ran(start):
+    server = Server(A, OTHER)
+    cache = start(server, run=False, namespaces=["x"])
+    cache.add(THING)
+    [informer] = cache.informers(THING)
+    registration = cache.add_event_handler(THING, Recorder())
+    waiter = Waiter(lambda: registration.wait_for_sync(StopSignal()))
+    eventually(lambda: informer._waiters.waiting or cache._changed.waiting)
+    cache.set_namespaces(["y"])
+    stop = StopSignal()
+    runner = Waiter(lambda: cache.run(stop))
+    try:
+        assert waiter.end()
+    finally:
+        stop.set()
+        runner.end()
+
+
+def test_a_wait_for_a_handler_outlives_an_informer_whose_successor_takes_over(start, monkeypatch):
+    server = Server(A, OTHER)
+    server.hold(THING, "x")
+    cache = start(server, THING, namespaces=["x"])
+    [old] = cache.informers(THING)
+    registration = cache.add_event_handler(THING, Recorder())
+    waiter = Waiter(lambda: registration.wait_for_sync(StopSignal()))
+    eventually(lambda: old._waiters.waiting or cache._changed.waiting)
+    behind = switchover.behind
+
+    def behind_once_the_old_one_has_ended(*informers):
+        eventually(lambda: old.health().text.endswith("stopped"))
+        eventually(lambda: cache._changed.waiting or not waiter.thread.is_alive())
+        return behind(*informers)
+
+    monkeypatch.setattr(switchover, "behind", behind_once_the_old_one_has_ended)
+    cache.set_namespaces([])
+    assert waiter.end()
 
 
 def test_a_removed_handler_has_synced_if_it_had(start):
@@ -477,6 +518,31 @@ def test_a_lazy_read_that_does_not_sync_in_time_says_why(start):
         cache.list(THING)
 
 
+def test_a_lazy_read_waits_no_longer_while_what_takes_over_is_listed_again(start, monkeypatch):
+    server = Server(A, OTHER)
+    server.hold(THING, "y")
+    cache = start(server, lazy=True, sync_timeout=0.05, namespaces=["x", "y"])
+    eventually(lambda: cache._stop is not None)
+    cache.add(THING)
+    x, y = cache.informers(THING)
+    assert x.wait_for_sync(StopSignal(), PATIENCE)
+
+    def behind(new, old):
+        server.hold(THING)
+        return new
+
+    monkeypatch.setattr(switchover, "behind", behind)
+    cache.set_namespaces([])
+    eventually(lambda: y.health().text.endswith("stopped"))
+
+    def read():
+        with pytest.raises(TimeoutError, match=r"stopped; waited 0.05 s"):
+            cache.list(THING, namespace="y")
+        return True
+
+    assert Waiter(read).end()
+
+
 def test_a_lazy_read_of_a_cache_that_does_not_run_says_so(start):
     with pytest.raises(TimeoutError, match="the cache does not run"):
         start(Server(), run=False, lazy=True).list(THING)
@@ -540,7 +606,15 @@ def test_a_handler_that_never_ends_does_not_hold_up_the_end_for_ever_and_is_name
     recorder = Recorder()
     recorder.hook = lambda _: (entered.set(), gate.wait(PATIENCE))
     cache.add_event_handler(THING, recorder)
-    stopper = threading.Thread(target=lambda: (entered.wait(PATIENCE), stop.set()))
+    [informer] = cache.informers(THING)
+
+    def stop_when_the_informer_has_ended():
+        entered.wait(PATIENCE)
+        cache._kind_caches[THING].end()
+        eventually(lambda: informer.health().text.endswith("stopped"))
+        stop.set()
+
+    stopper = threading.Thread(target=stop_when_the_informer_has_ended)
     stopper.start()
     name = "cache/things.v1.example.com/worker-0"
     with pytest.raises(TimeoutError, match=rf"the cache was stopped.*still run: {name}\."):

@@ -309,6 +309,7 @@ def test_resyncs_show_the_local_copy_without_asking_the_server(make):
         running.clock.block_until_waiting(1)
         running.clock.advance(110.0)
         recorder.wait_for("resync a@1", count)
+    running.client.wait_for_requests(2)
     assert running.client.verbs == ["list", "watch"]
     assert "resync a@1" not in never.calls
 
@@ -358,6 +359,40 @@ def test_a_handler_has_synced_when_it_has_handled_what_was_there(make):
     recorder.wait_for_count(1)
     assert registration.own_delivery.wait_idle(None)
     assert registration.has_synced
+
+
+def test_whoever_finds_the_copy_complete_finds_its_version_and_who_waits_finds_handlers_told(make):
+    seen = []
+
+    class Looks(BatchRecorder):
+        def on_initial_list_end(self):
+            is_told = informer.wait_for_sync(StopSignal(), 0.0)
+            seen.append((informer.has_synced, informer.resource_version))
+            seen.append((is_told, registration.has_synced))
+            super().on_initial_list_end()
+
+    running = make(page(thing("a"), version=10))
+    informer = running.informer
+    registration = informer.add_event_handler(Looks())
+    informer.step(running.stop)
+    assert seen == [(True, "10"), (False, False)]
+    assert informer.wait_for_sync(StopSignal(), 0.0)
+    assert registration.has_synced
+
+
+def test_whoever_is_told_that_the_history_went_back_finds_the_older_version(make):
+    running = make(page(version=10), Stream([error_line(410, "Expired")]), page(version=5))
+    informer = running.informer
+    seen, wake = [], informer._waiters.wake
+
+    def look():
+        seen.append((informer.rewinds, informer.resource_version))
+        wake()
+
+    informer._waiters.wake = look
+    for _ in range(3):
+        informer.step(running.stop)
+    assert seen == [(0, "10"), (1, "5")]
 
 
 def test_a_source_that_informers_share_has_synced_only_when_both_have(make):
@@ -484,7 +519,7 @@ def test_garbage_leads_to_a_list_and_nothing_before_or_after_it_is_lost(make):
     running = make(page(), stream, page(thing("a", 11), thing("b", 12), version=12))
     handler = BatchRecorder()
     running.informer.add_event_handler(handler)
-    for _ in range(4):
+    for _ in range(3):
         running.informer.step(running.stop)
     assert handler.calls == ["add a@11", "add b@12"]
     assert stream.is_closed

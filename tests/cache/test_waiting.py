@@ -19,6 +19,7 @@ from tests.cache.conftest import (
     ScriptedClient,
     Stream,
     error_line,
+    eventually,
     line,
     page,
     thing,
@@ -236,6 +237,8 @@ def test_a_client_waits_for_a_version_but_not_for_one_that_never_comes(make):
     stream.send(line("MODIFIED", thing("a", 12)))
     assert waiter.end() is True
     future = Waiter(lambda: running.informer.wait_for_version("99", StopSignal()))
+    # Only a wait that has begun is ended by a history that goes back.
+    eventually(lambda: running.informer._waiters.waiting)
     running.client.then(page(version=5), Stream(then=None))
     stream.send(error_line(410, "Expired"))
     while future.thread.is_alive():

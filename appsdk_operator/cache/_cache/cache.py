@@ -640,7 +640,7 @@ class Cache:
             targets = self._read_targets(kind, namespace)
             unsynced = [target for target in targets if not target.informer.has_synced]
             if unsynced:
-                self._wait_for_sync_of(unsynced[0].informer, deadline)
+                self._wait_for_sync_of(unsynced[0].informer, kind, namespace, deadline)
             elif any(target.is_switching for target in targets):
                 self._wait_for_switchover(kind, namespace, deadline)
             else:
@@ -726,7 +726,9 @@ class Cache:
             raise _REMEDIES.not_cached(f"{kind} has no informer in this cache (it keeps: {known})")
         return kind_cache
 
-    def _wait_for_sync_of(self, informer: Informer, deadline: float) -> None:
+    def _wait_for_sync_of(
+        self, informer: Informer, kind: Kind, namespace: str, deadline: float
+    ) -> None:
         """Wait for the first list, which must not be read before it is complete."""
         if not self._is_lazy:
             raise _REMEDIES.not_synced(informer.health().text)
@@ -736,7 +738,16 @@ class Cache:
                 f"the cache does not run, so {informer.kind} cannot be read: run it first"
             )
         left = max(0.0, deadline - self._clock.monotonic())
-        if not informer.wait_for_sync(stop, left) and not access_to(informer).is_frozen:
+        if informer.wait_for_sync(stop, left):
+            return
+
+        def is_replaced() -> bool:
+            return all(t.informer is not informer for t in self._read_targets(kind, namespace))
+
+        # One that a switchover has ended is read until others take over.
+        left = max(0.0, deadline - self._clock.monotonic())
+        is_ended = access_to(informer).is_frozen
+        if not (is_ended and self._changed.wait(is_replaced, stop, left)):
             raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")
 
     def _wait_for_switchover(self, kind: Kind, namespace: str, deadline: float) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from appsdk_operator.cache._delivery.delivery import Delivery, Overflow, check_overflow
+from appsdk_operator.cache._delivery.delivery import (
+    Delivery,
+    EventSource,
+    Overflow,
+    check_overflow,
+)
 from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
 from appsdk_operator.cache._informer.handler_caller import ErrorHandler, HandlerCaller
 from appsdk_operator.cache._informer.informer import Informer, Registration, access_to
@@ -95,21 +100,35 @@ class CacheRegistration:
         """
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
-        # Woken by every change, and by the end of the cache.
-        if not self._changed.wait(
-            lambda: not self.awaits_full_objects or self._is_over or self._has_ended,
-            stop,
-            timeout,
-        ):
-            return False
-        # Namespaces may come and go during the wait.
-        while unsynced := [r for r in self._registrations.values() if not r.has_synced]:
+        for informer in self._registrations:
+            access_to(informer).check_process()
+        while True:
             left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-            has_ended = not unsynced[0].wait_for_sync(stop, left)
-            is_present = unsynced[0] in self._registrations.values()
-            if has_ended and (is_present or stop.is_set() or left == 0):
+            # Not at the informers: namespaces come and go during the wait, and so do informers.
+            # Woken by every change and every sync, and by the end of the cache.
+            if not self._changed.wait(lambda: self._are_listed or self._is_ended, stop, left):
                 return False
-        return not (self._is_over or self.awaits_full_objects)
+            if self.has_synced and not self._is_over:
+                return True
+            if self._is_ended:
+                return False
+            if not isinstance(self._sink, EventSource):
+                return True
+            left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+            if not self._sink.wait_for_sync(stop, left):
+                return False
+
+    @property
+    def _are_listed(self) -> bool:
+        """Whether the handler was sent the objects of every followed namespace."""
+        registrations = self._registrations.values()
+        return not self.awaits_full_objects and all(
+            each.informer.has_synced and each.has_list_end for each in registrations
+        )
+
+    @property
+    def _is_ended(self) -> bool:
+        return self._is_over or self._has_ended
 
     def remove(self, *, timeout: float = 30.0) -> None:
         """Stop delivering events, and wait for a call in progress; twice is harmless.

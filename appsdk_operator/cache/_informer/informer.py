@@ -97,13 +97,16 @@ class Registration:
         self.sink = sink
         self.own_delivery = own_delivery
         self.is_started: bool = False
+        self.has_list_end: bool = False
+        """Whether the handler was sent the end of the list, or needs none."""
         self.end_resync: Callable[[], None] = lambda: None
 
     @property
     def has_synced(self) -> bool:
         """Whether the handler has handled every object that was there when it was added."""
         # Both: an EventSource shared by several informers only knows when the first list ended.
-        return self.informer.has_synced and bool(getattr(self.sink, "has_synced", True))
+        has_synced = self.informer.has_synced and self.has_list_end
+        return has_synced and bool(getattr(self.sink, "has_synced", True))
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete and the handler has handled its objects.
@@ -278,6 +281,8 @@ class Informer(Generic[SpecT, StatusT]):
         self._store = Store(kind, indexes=indexes, write_lock=lock)
         self._waiters = Waiters(clock)
         self._has_synced = False
+        self._is_list_sent = False
+        """Whether handlers were sent the end of the first list, a moment after the sync."""
         self._reached = ""
         self.rewinds: int = 0
         """How often a list was older than the one before, as after an etcd restore."""
@@ -410,9 +415,13 @@ class Informer(Generic[SpecT, StatusT]):
         }
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the local copy is complete; False when stopped or after ``timeout`` s."""
+        """Wait until the local copy is complete, and its objects are sent to the handlers.
+
+        Returns:
+            False when stopped, after ``timeout`` seconds, or when the informer has stopped.
+        """
         check_wait(stop, timeout)
-        return self._wait(stop, timeout, lambda: self._has_synced)
+        return self._wait(stop, timeout, lambda: self._is_list_sent)
 
     def wait_for_version(
         self, version: str, stop: StopSignal, timeout: float | None = None
@@ -581,7 +590,7 @@ class Informer(Generic[SpecT, StatusT]):
                 elif isinstance(step, Finish):
                     self._send(self._store.finish_list())
                     self._undecodable.finish_list()
-                    self._list_complete()
+                    self._list_complete(step.resource_version)
                 elif isinstance(step, Unreadable):
                     self._send(self._store.unread(step.items, are_deleted=step.are_deleted))
                     if step.are_deleted:
@@ -613,15 +622,19 @@ class Informer(Generic[SpecT, StatusT]):
             for registration in self._access.registrations:
                 self._access.send(registration, events)
 
-    def _list_complete(self) -> None:
+    def _list_complete(self, version: str) -> None:
         self._numbers.lists += 1
-        if is_older_version(self._state.resource_version, self._reached):
+        is_rewind = is_older_version(version, self._reached)
+        # Before whatever readers take as the sign that the list is complete.
+        self._reached = version
+        if is_rewind:
             self.rewinds += 1
             self._waiters.wake()
         if not self._has_synced:
             self._has_synced = True
             for registration in self._access.registrations:
                 self._access.send(registration, None)
+            self._is_list_sent = True
             self._waiters.wake()
 
     def _report(self, error: Exception) -> None:
@@ -716,8 +729,10 @@ class InformerAccess:
             if present:
                 events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
                 self.send(registration, events)
-            if informer.has_synced and sends_present:
-                self.send(registration, None)
+            if informer.has_synced:
+                if sends_present:
+                    self.send(registration, None)
+                registration.has_list_end = True
         if resync and isinstance(sink, EventSource):
             registration.end_resync = sink.resync_every(resync, registration.replay)
         return registration
@@ -732,6 +747,8 @@ class InformerAccess:
         except Exception as error:
             # One failing handler must not end the local copy that all others rely on.
             self._failures.append(error)
+        if events is None:
+            registration.has_list_end = True
 
     def report_failures(self) -> None:
         """Report what handlers raised; without any lock held, because ``on_error`` is user code."""
@@ -739,6 +756,14 @@ class InformerAccess:
             failures, self._failures = self._failures, []
         for error in failures:
             self._report(error)
+
+    def check_process(self) -> None:
+        """Refuse to be used in a child of the process that made the informer.
+
+        Raises:
+            ForkedError: this is one.
+        """
+        self._process.check()
 
     def freeze(self) -> None:
         """Apply no more events; the local copy stays readable."""
