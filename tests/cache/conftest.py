@@ -27,7 +27,7 @@ from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 THING = Kind(group="example.com", version="v1", kind="Thing")
 PLACE = Kind(group="example.com", version="v1", kind="Place", scope=Scope.CLUSTER)
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds that a test waits for another thread before it fails."""
 
 

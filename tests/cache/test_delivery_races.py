@@ -69,7 +69,7 @@ def test_no_event_is_handled_after_the_one_that_ends_it(batch, end):
 
 
 def test_a_handler_that_removes_itself_is_not_called_for_what_came_event_by_event():
-    fed, calls = threading.Event(), []
+    fed, removed, calls = threading.Event(), threading.Event(), []
 
     class Stream:
         def __enter__(self):
@@ -98,6 +98,7 @@ def test_a_handler_that_removes_itself_is_not_called_for_what_came_event_by_even
             calls.append(obj.name)
             if len(calls) == 2:
                 registration.remove()
+                removed.set()
 
         def on_update(self, old, new):
             raise AssertionError
@@ -110,6 +111,8 @@ def test_a_handler_that_removes_itself_is_not_called_for_what_came_event_by_even
     registration = informer.add_event_handler(Handler())
     thread = threading.Thread(target=informer.run, args=(stop,))
     thread.start()
+    # A delivery that does not run yet has nothing to join.
+    assert removed.wait(PATIENCE)
     assert registration.own_delivery.join(PATIENCE) == []
     stop.set()
     thread.join(PATIENCE)

@@ -29,7 +29,7 @@ def ends(target):
         done.set()
 
     threading.Thread(target=run).start()
-    return done.wait(2.0)
+    return done.wait(PATIENCE / 3)
 
 
 class Gate:
