@@ -79,6 +79,22 @@ def test_a_token_file_that_is_gone_for_a_moment_keeps_its_token(tmp_path):
     assert credentials.authorization() == "Bearer new"
 
 
+def test_a_token_file_that_comes_back_is_read_whatever_its_time_stamp(tmp_path):
+    path, clock = tmp_path / "token", ManualClock()
+    path.write_text("one")
+    stamp = path.stat()
+    credentials = TokenFile(str(path), clock=clock)
+    assert credentials.authorization() == "Bearer one"
+    path.write_text("")
+    clock.advance(60.0)
+    assert credentials.authorization() == "Bearer one"
+    # As within one tick of the clock of files, and in the inode that has become free.
+    path.write_text("two")
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    clock.advance(60.0)
+    assert credentials.authorization() == "Bearer two"
+
+
 @pytest.mark.parametrize("content", [None, "", "two words"])
 def test_a_token_file_that_never_was_readable_is_an_error_that_names_it(tmp_path, content):
     path = tmp_path / "token"

@@ -210,6 +210,53 @@ def test_idle_connections_of_a_former_certificate_are_not_used_again(
     assert server.connections == 2
 
 
+def test_a_connection_is_of_the_certificate_that_it_was_made_with(
+    serve, connect, authority, tmp_path, monkeypatch
+):
+    peers = []
+
+    def reply(sock, request):
+        peers.append(dict(pair[0] for pair in sock.getpeercert()["subject"])["commonName"])
+        sock.sendall(answer(widget()))
+
+    server = serve(reply, context=authority.server_context(ask_client=True))
+    cert, key = authority.client.write(tmp_path, "client")
+    client = connect(server, ca_data=authority.ca.cert, cert_file=cert, key_file=key)
+    fresh, resolve = make_pair("john", issuer=authority.ca), socket.getaddrinfo
+
+    def rotate_and_resolve(*args, **options):
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        rewrite(cert, fresh.cert)
+        rewrite(key, fresh.key)
+        return resolve(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rotate_and_resolve)
+    for _ in range(3):
+        get(client)
+    assert peers == ["jane", "john", "john"]
+    assert server.connections == 2
+
+
+def test_an_idle_connection_is_closed_when_its_certificate_cannot_be_had(serve, connect, authority):
+    class Failing(c.Credentials):
+        fails = False
+
+        def client_certificate(self):
+            if self.fails:
+                raise c.ConfigError("the plugin fails")
+
+    server = serve(answer(widget()), context=authority.server_context())
+    credentials = Failing()
+    client = connect(server, ca_data=authority.ca.cert, credentials=credentials)
+    get(client)
+    [idle] = client._transport._pool._idle
+    credentials.fails = True
+    with pytest.raises(c.ConfigError, match="the plugin fails"):
+        get(client)
+    assert idle.is_stale()
+    assert not client._transport._pool._idle
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

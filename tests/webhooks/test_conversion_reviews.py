@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 import tracemalloc
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.resource import ConversionError, Kind, MutableObject, Object, Versions
-from appsdk_operator.runtime import Metrics, system_clock
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.webhooks import ConversionWebhook
 
@@ -298,9 +299,10 @@ def test_a_large_batch_is_linear_in_time_and_memory() -> None:
     for count, body in bodies.items():
         tries = []
         for _ in range(3):
-            began = system_clock.monotonic()
+            # The processor's time: other processes take more of the longer one's.
+            began = time.thread_time()
             _, answered = webhook.review(body)
-            tries.append(system_clock.monotonic() - began)
+            tries.append(time.thread_time() - began)
         seconds[count] = min(tries)
         assert answered.count(b'"apiVersion":"example.com/v1"') == count
     assert seconds[5_000] < 30 * seconds[500]

@@ -115,6 +115,8 @@ class TokenFile(Credentials):
             self._value = bearer(token, f"the file {self._path}")
             self._stamp = stamp
         except (OSError, UnicodeError, ConfigError) as error:
+            # The file that comes next may have the stamp of the last one that could be read.
+            self._stamp = None
             if self._value is not None:
                 return
             if isinstance(error, ConfigError):

@@ -458,10 +458,7 @@ class Endpoint:
         Raises:
             ConfigError: the certificates cannot be used, and there are no former ones.
         """
-        if self.contexts is None:
-            return 0
-        self.contexts.get()
-        return self.contexts.generation
+        return 0 if self.contexts is None else self.contexts.numbered()[0]
 
     def head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> bytes:
         """The head of a request to this server, or to its proxy."""
@@ -490,8 +487,9 @@ class Endpoint:
             started(made)
             made.set_timeout(self.read_timeout)
             return made
-        context = self.contexts.get() if self.contexts else None
-        connection = self._open(started)
+        # Both at once: the files may change while the connection is made.
+        generation, context = self.contexts.numbered() if self.contexts else (0, None)
+        connection = self._open(started, generation)
         try:
             if self.proxy is not None:
                 self._connect_through_proxy(connection, self.proxy)
@@ -504,7 +502,7 @@ class Endpoint:
             raise
         return connection
 
-    def _open(self, started: Callable[[Connection], object]) -> Connection:
+    def _open(self, started: Callable[[Connection], object], generation: int) -> Connection:
         host, port = (self.proxy.host, self.proxy.port) if self.proxy else (self.host, self.port)
         what = f"the proxy {self.proxy}" if self.proxy else str(self)
         failed = ProxyFailed if self.proxy else ConnectFailed
@@ -519,7 +517,7 @@ class Endpoint:
         for family, kind, protocol, _, address in addresses:
             connection = Connection(
                 socket.socket(family, kind, protocol),
-                self.generation,
+                generation,
                 read_timeout=self.read_timeout,
                 request_timeout=self.request_timeout,
             )

@@ -42,7 +42,12 @@ class Pool:
                 if not self._idle:
                     break
                 connection = self._idle.pop()
-            if self._usable(connection):
+            try:
+                is_usable = self._usable(connection)
+            except BaseException:  # such as a plugin for certificates that fails
+                connection.close()
+                raise
+            if is_usable:
                 started(connection)
                 return connection
             connection.close()

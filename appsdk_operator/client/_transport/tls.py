@@ -39,11 +39,21 @@ class TLSContexts:
         self._lock = fork_safe(threading.Lock())
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
-        self.generation: int = 0
-        """The number of the present context; connections of an older one are not to be reused."""
+        self._number = 0
 
     def get(self) -> ssl.SSLContext:
         """The context for a new connection.
+
+        Raises:
+            ConfigError: as :meth:`numbered`.
+        """
+        return self.numbered()[1]
+
+    def numbered(self) -> tuple[int, ssl.SSLContext]:
+        """The context for a new connection, after its number.
+
+        The number is greater for each context: a connection of a smaller one than the present is
+        not to be reused.
 
         During a rotation, certificate and key may not fit for a moment: then the former context
         stays in use.
@@ -56,17 +66,17 @@ class TLSContexts:
             pair = self._credentials.client_certificate()
             stamp = (self._file_stamps(), pair)
             if self._context is not None and stamp == self._stamp:
-                return self._context
+                return self._number, self._context
             try:
                 context = _make(self._config, pair)
             except ConfigError as error:
                 if self._context is None:
                     raise
                 _log.warning("keeping the former TLS certificates: %s", error)
-                return self._context
+                return self._number, self._context
             self._context, self._stamp = context, stamp
-            self.generation += 1
-            return context
+            self._number += 1
+            return self._number, context
 
     def _file_stamps(self) -> _Stamp:
         stamps = []
