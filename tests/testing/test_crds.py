@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from appsdk_operator.apiserver import Authority
-from appsdk_operator.client import Client, InternalError
+from appsdk_operator.client import Client, ClientLike, Hooks, InterceptedClient, InternalError
 from appsdk_operator.resource import (
     Kind,
     MutableObject,
@@ -91,6 +91,30 @@ def test_a_kind_whose_webhook_does_not_answer_yet_is_installed_again_beside_its_
     with pytest.raises(InternalError, match="conversion webhook"):
         client.list_page(old)
     assert install_crds(client, [crd]) == [WIDGET, old]
+
+
+def test_what_somebody_else_changes_at_the_same_moment_is_installed_again(client: Client) -> None:
+    changes: list[Any] = []
+
+    def get(inner: ClientLike, kind: Kind, name: str, **options: Any) -> Any:
+        found = inner.get(kind, name, **options)
+        if len(changes) < 2:
+            # As the server's own controllers write conditions, and others a caBundle.
+            draft = found.mutable_copy()
+            draft.labels["changed"] = str(len(changes))
+            changes.append(inner.update(draft))
+        return found
+
+    hurried: Any = InterceptedClient(client, Hooks(get=get))
+    crd = custom_resource_definition(WIDGET)
+    for _ in range(2):
+        assert install_crds(hurried, [crd]) == [WIDGET]
+    assert len(changes) == 2
+    changes.clear()
+    for _ in range(2):
+        install_webhooks(hurried, [configuration(service=SERVICE)], webhook_url=URL, webhook_ca=CA)
+    assert len(changes) == 2
+    assert client.get(KIND, "check").labels == {"changed": "1"}
 
 
 def test_webhooks_come_from_objects_files_and_folders_and_lead_to_the_test(

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable
 from pathlib import Path
 
-from appsdk_operator.client import AlreadyExists, Client, InternalError, NotFound
+from appsdk_operator.client import AlreadyExists, Client, Conflict, InternalError, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
@@ -16,6 +16,7 @@ __all__ = ["install_crds"]
 
 _CRD = apiextensions.v1.CustomResourceDefinition
 _INTERVAL = 0.1
+_ATTEMPTS = 10
 
 
 def install_crds(
@@ -105,9 +106,19 @@ def _create_or_update(client: Client, crd: MutableObject) -> Object:
     try:
         return client.create(crd)
     except AlreadyExists:
-        present = client.get(_CRD, crd.name).mutable_copy()
-        present["spec"] = crd["spec"]
-        return client.update(present)
+        pass
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _update(client, crd)
+        except Conflict:
+            continue  # the server's own controllers write conditions of new definitions
+    return _update(client, crd)
+
+
+def _update(client: Client, crd: MutableObject) -> Object:
+    present = client.get(_CRD, crd.name).mutable_copy()
+    present["spec"] = crd["spec"]
+    return client.update(present)
 
 
 def _kinds_of(crd: MutableObject) -> list[Kind]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from appsdk_operator.client import AlreadyExists, Client, NotFound
+from appsdk_operator.client import AlreadyExists, Client, Conflict, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import admissionregistration
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
@@ -32,6 +32,7 @@ _KINDS: Final = {
         admissionregistration.v1.ValidatingWebhookConfiguration,
     )
 }
+_ATTEMPTS: Final = 10
 _NAME: Final = "test-webhooks"
 _LABEL: Final = "appsdk-operator.io/test-webhooks"
 """On configurations that were made of rules here: its value is their name."""
@@ -221,6 +222,15 @@ def _create_or_update(client: Client, draft: MutableObject) -> Object:
 
 def _update(client: Client, draft: MutableObject) -> Object | None:
     """Replace the webhooks of a configuration; None if there is none."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _try_to_update(client, draft)
+        except Conflict:
+            continue  # somebody else changed it meanwhile, such as who injects a caBundle
+    return _try_to_update(client, draft)
+
+
+def _try_to_update(client: Client, draft: MutableObject) -> Object | None:
     kind: Kind = draft.kind
     try:
         present = client.get(kind, draft.name).mutable_copy()
