@@ -251,6 +251,7 @@ class APIServer:
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         loop = asyncio.get_running_loop()
         frontend = self.attach(loop)
+        self._faults.begin_waits()
         http = HttpServer(frontend)
         server = await loop.create_server(http, sock=listener, ssl=self._ssl, backlog=512)
         self._loop, self._http, self._stopping = loop, http, asyncio.Event()
@@ -264,7 +265,7 @@ class APIServer:
             loop.remove_reader(listener)
             await _run_ready_callbacks()
             server.close()
-            self._faults.released.set()
+            self._faults.end_waits()
             if self._core.hub is not None:
                 self._core.hub.running.set()
                 for watch in list(self._core.hub.watches):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +32,7 @@ from appsdk_operator.testing import (
     FaultSchedule,
     LoggedRequest,
 )
+from appsdk_operator.testing._proxy import http_relay
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 SHORT = 0.1  # seconds in which nothing is to happen
@@ -214,6 +217,60 @@ def test_a_stop_does_not_wait_for_what_is_stalled() -> None:
         server.stop()
         assert clock.monotonic() - began < 3
         thread.join(10)
+
+
+def test_a_request_that_is_not_whole_yet_when_the_faults_are_cleared_is_not_stalled_by_them() -> (
+    None
+):
+    body = b'{"metadata":{"name":"a"}}'
+    head = (
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        "Expect: 100-continue\r\nConnection: close\r\n\r\n"
+    )
+    with APIServer(faults=[FaultRule.stall()]) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(head.encode())
+            # The rules were taken when the server asks for the body.
+            assert connection.recv(1000).startswith(b"HTTP/1.1 100")
+            server.clear_faults()
+            connection.sendall(body)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 201")
+
+
+def test_all_waits_of_a_request_at_a_proxy_end_when_the_faults_are_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits, wait = threading.Event(), http_relay.wait_for_release
+
+    async def noted(released: asyncio.Event, seconds: float | None) -> None:
+        waits.set()
+        await wait(released, seconds)
+
+    monkeypatch.setattr(http_relay, "wait_for_release", noted)
+    made: list[Object] = []
+    with (
+        APIServer() as server,
+        FaultProxy(server.client_config()) as proxy,
+        Client(proxy.client_config(max_retries=0)) as client,
+    ):
+        proxy.inject([FaultRule.delay(600.0), FaultRule.stall()])
+        thread = threading.Thread(target=lambda: made.append(create(client, "a")))
+        thread.start()
+        assert waits.wait(30)
+        proxy.clear()
+        thread.join(20)
+        assert [obj.name for obj in made] == ["a"]
+
+
+def test_rules_stall_requests_again_after_a_restart_of_the_server() -> None:
+    server = APIServer(faults=[FaultRule.stall()])
+    for _ in range(2):
+        with server:
+            config = ClientConfig(server=server.url, max_retries=0, read_timeout=SHORT)
+            with Client(config) as client, pytest.raises(ReadTimeout):
+                create(client, "a")
 
 
 def give_up(call: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from appsdk_operator.apiserver._fault_rules import FaultRule
-from appsdk_operator.apiserver._http.faults import Faults, fault_error
+from appsdk_operator.apiserver._http.faults import fault_error
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._storage.watch import Wire, error_event
 
@@ -50,17 +50,22 @@ class ConnectionCut(Exception):  # noqa: N818 - no error: a fault rule is being 
 
 async def apply_rules(
     rules: Sequence[FaultRule],
-    faults: Faults,
+    released: asyncio.Event,
     request: HttpRequest,
     proceed: Callable[[], Awaitable[web.StreamResponse]],
 ) -> web.StreamResponse:
     """Carry out a request with ``proceed``, and apply the fault rules to it.
 
+    Args:
+        rules: the rules.
+        released: set when they are cleared, which ends every wait.
+        request: the request.
+        proceed: carries it out.
+
     Raises:
         StatusError: a rule answers with an error.
         ConnectionCut: a rule cuts the connection.
     """
-    released = faults.released
     is_watch = request.facts is not None and request.facts.verb == "watch"
     for rule in rules:
         match rule.action:
@@ -131,12 +136,23 @@ class FaultyWire:
     """The connection of a watch, with delayed, cut or stalled events."""
 
     def __init__(
-        self, wire: Wire, rules: Sequence[FaultRule], faults: Faults, abort: Callable[[], None]
+        self,
+        wire: Wire,
+        rules: Sequence[FaultRule],
+        released: asyncio.Event,
+        abort: Callable[[], None],
     ) -> None:
-        """Events go to ``wire`` as the rules allow; ``abort`` cuts the connection."""
+        """Events go to ``wire`` as the rules allow.
+
+        Args:
+            wire: the connection.
+            rules: the rules.
+            released: set when they are cleared, which ends every wait.
+            abort: cuts the connection.
+        """
         self._wire = wire
         self._rules = {rule.action: rule for rule in rules}
-        self._released = faults.released
+        self._released = released
         self._abort = abort
         self._pieces: deque[tuple[float, bytes]] = deque()
         self._size = 0

@@ -79,7 +79,15 @@ class Faults:
     def clear(self) -> None:
         """Remove all rules, and end the waits that they cause."""
         self._state.clear()
+        self.end_waits()
+        self.begin_waits()
+
+    def end_waits(self) -> None:
+        """End the waits that rules cause, and those of later requests before they begin."""
         self.released.set()
+
+    def begin_waits(self) -> None:
+        """Let rules cause waits again, in the event loop that runs now."""
         self.released = asyncio.Event()
 
     @property

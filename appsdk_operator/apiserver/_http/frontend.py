@@ -151,13 +151,15 @@ class Frontend:
             facts = _facts(request, verb, route, resource, name=object_name_in(body))
         request.facts = facts
         rules = request.rules = self._faults.take(facts)
+        # That of now: when the rules are cleared, another one takes its place.
+        released = request.released = self._faults.released
         if not rules:
             return await self._proceed(request, user, verb, route, served, body)
         if body is None and verb != "watch":
             body = await _body(request) if request.can_read_body else b""
         return await apply_rules(
             rules,
-            self._faults,
+            released,
             request,
             lambda: self._proceed(request, user, verb, route, served, body),
         )
@@ -249,14 +251,14 @@ class Frontend:
 
     def _faulty_wire(self, request: HttpRequest, wire: Wire) -> FaultyWire | None:
         rules = watch_rules(request.rules)
-        if not rules:
+        if not rules or request.released is None:
             return None
 
         def abort() -> None:
             if request.transport is not None:
                 request.transport.abort()
 
-        return FaultyWire(wire, rules, self._faults, abort)
+        return FaultyWire(wire, rules, request.released, abort)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -23,6 +24,8 @@ class HttpRequest(web.BaseRequest):
         """Verb and resource; None before they are known, and for paths that are no resource."""
         self.rules: tuple[FaultRule, ...] = ()
         """The fault rules that apply to it."""
+        self.released: asyncio.Event | None = None
+        """Set when these rules are cleared; None while there are none."""
         self.user = ""
         """The authenticated or impersonated username; empty before authentication."""
         self.warnings: list[str] = []

@@ -158,6 +158,8 @@ class _RelayedConnection:
         facts = _facts_of(head, body)
         faults = self._relay.faults
         rules = faults.take(facts) if facts is not None else ()
+        # That of now: when the rules are cleared, another one takes its place.
+        released = faults.released
         statuses: list[int] = []
 
         def log_status(status: int) -> None:
@@ -166,7 +168,7 @@ class _RelayedConnection:
             _note_access(self._relay.accesses, head, facts, status)
 
         try:
-            await self._apply_faults(rules, facts, head, body, log_status)
+            await self._apply_faults(rules, released, facts, head, body, log_status)
         except StatusError as error:
             log_status(error.code)
             await self._send_status(error)
@@ -190,19 +192,19 @@ class _RelayedConnection:
     async def _apply_faults(
         self,
         rules: Sequence[FaultRule],
+        released: asyncio.Event,
         facts: RequestFacts | None,
         head: MessageHead,
         body: bytes,
         log_status: Callable[[int], None],
     ) -> None:
         """Forward a request and its answer with the faults of ``rules``, and log the status."""
-        faults = self._relay.faults
         actions = {rule.action: rule for rule in rules}
         is_watch = facts is not None and facts.verb == "watch"
         if not is_watch:
             for name in ("delay", "stall"):
                 if name in actions:
-                    await self._wait(faults.released, actions[name].seconds)
+                    await self._wait(released, actions[name].seconds)
         if "answer" in actions:
             raise fault_error(actions["answer"])
         if "drop" in actions:
@@ -214,13 +216,13 @@ class _RelayedConnection:
         server, answer = await self._forward(head, body)
         status = int(answer.start[1])
         if actions.keys() & {"lose", "hold", "cut", "slow"} and not is_watch:
-            await self._send_faulty_answer(server, answer, actions, log_status)
+            await self._send_faulty_answer(server, answer, actions, released, log_status)
         else:
             log_status(status)
             if status == 101:
                 await self._tunnel(server, answer)
             elif is_watch and status == 200 and (on_events := watch_rules(rules)):
-                await self._send_events(server, answer, on_events)
+                await self._send_events(server, answer, on_events, released)
             else:
                 await self._send_answer(server, head, answer)
         if answer.closes:
@@ -271,6 +273,7 @@ class _RelayedConnection:
         server: MessageStream,
         answer: MessageHead,
         actions: dict[str, FaultRule],
+        released: asyncio.Event,
         log_status: Callable[[int], None],
     ) -> None:
         """Send an answer late, slowly, in part or not at all."""
@@ -278,7 +281,7 @@ class _RelayedConnection:
         if "lose" in actions:
             raise ConnectionCut
         if "hold" in actions:
-            await self._wait(self._relay.faults.released, actions["hold"].seconds)
+            await self._wait(released, actions["hold"].seconds)
         cut, slow = actions.get("cut"), actions.get("slow")
         log_status(int(answer.start[1]) if cut is None else 0)
         whole = answer.replace(Transfer_Encoding=None, Content_Length=str(len(body)))
@@ -294,12 +297,16 @@ class _RelayedConnection:
             raise ConnectionCut
 
     async def _send_events(
-        self, server: MessageStream, answer: MessageHead, rules: Sequence[FaultRule]
+        self,
+        server: MessageStream,
+        answer: MessageHead,
+        rules: Sequence[FaultRule],
+        released: asyncio.Event,
     ) -> None:
         """Send a watch on, event by event."""
         self._writer.write(answer.encode())
         wire = _Wire(self._writer)
-        faulty = FaultyWire(wire, rules, self._relay.faults, self._client.closed.set)
+        faulty = FaultyWire(wire, rules, released, self._client.closed.set)
         source = _WatchEvents(server.body(), faulty)
         await _until_closed(faulty.run(source), self._client.closed, flush=self._flush)
         if answer.is_chunked:
