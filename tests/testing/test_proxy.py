@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -33,16 +34,18 @@ def echo() -> Iterator[str]:
             while True:
                 connection, _ = listener.accept()
                 thread = threading.Thread(target=answer, args=(connection,))
-                threads.append(thread)
                 thread.start()
+                threads.append(thread)
 
     acceptor = threading.Thread(target=accept)
     acceptor.start()
     yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    for thread in (acceptor, *threads):
-        thread.join(5)
+    # First what starts the others.
+    acceptor.join(30)
+    for thread in threads:
+        thread.join(30)
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def proxy(echo: str) -> Iterator[FaultProxy]:
 @contextlib.contextmanager
 def connected(proxy: FaultProxy) -> Iterator[socket.socket]:
     address = proxy.url.removeprefix("tcp://").split(":")
-    with socket.create_connection((address[0], int(address[1])), timeout=5) as connection:
+    with socket.create_connection((address[0], int(address[1])), timeout=30) as connection:
         yield connection
 
 
@@ -113,6 +116,48 @@ def test_a_connection_that_is_cut_as_it_is_taken_is_reset_as_well(
     assert proxy.wait_for(lambda proxy: proxy.connections == 0)
 
 
+@contextlib.contextmanager
+def held_up(proxy: FaultProxy) -> Iterator[asyncio.AbstractEventLoop]:
+    """Its event loop, which runs what is due after the block."""
+    loop, is_held, go_on = proxy._loop, threading.Event(), threading.Event()
+    assert loop is not None
+    loop.call_soon_threadsafe(lambda: is_held.set() or go_on.wait(30))
+    assert is_held.wait(30)
+    try:
+        yield loop
+    finally:
+        go_on.set()
+
+
+def test_a_connection_that_comes_as_the_proxy_begins_to_refuse_is_served(
+    proxy: FaultProxy,
+) -> None:
+    with contextlib.ExitStack() as exits:
+        with held_up(proxy) as loop:
+            connection = exits.enter_context(connected(proxy))
+
+            async def refuse() -> None:
+                proxy._stop_listening()
+
+            refused = asyncio.run_coroutine_threadsafe(refuse(), loop)
+        refused.result(30)
+        assert echoed(connection) == b"hello"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_connection_that_the_reading_part_takes_as_it_stops_is_closed() -> None:
+    proxy = FaultProxy(ClientConfig(server="http://127.0.0.1:9")).start()
+    assert proxy._address is not None
+    with contextlib.ExitStack() as exits:
+        with held_up(proxy) as loop:
+            address = proxy._address[4]
+            connection = exits.enter_context(socket.create_connection(address, timeout=30))
+            loop.call_soon_threadsafe(proxy._stopping.set)
+        proxy.stop()
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(1) == b""
+
+
 def test_new_connections_are_refused_while_open_ones_go_on(proxy: FaultProxy) -> None:
     with connected(proxy) as before:
         assert echoed(before) == b"hello"
@@ -137,7 +182,7 @@ def test_a_stalled_connection_stays_open_and_silent_and_loses_nothing(proxy: Fau
                     connection.recv(1)
             proxy.stall(False)
             for connection in (before, after):
-                connection.settimeout(5)
+                connection.settimeout(30)
                 assert received(connection, 4) == b"late"
 
 

@@ -100,7 +100,7 @@ class FaultProxy:
         # The rest is used by the loop only.
         self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
-        self._listener: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
         self._pairs: dict[asyncio.Task[bool], ConnectionPair] = {}
         self._faults = NetworkFaults()
         self._accepted = 0
@@ -214,7 +214,7 @@ class FaultProxy:
 
         async def refuse() -> None:
             if refused:
-                await self._stop_listening()
+                self._stop_listening()
             elif self._listener is None:
                 self._listen(self._bound())
 
@@ -446,33 +446,33 @@ class FaultProxy:
             self._loop = None
             if self._relay is not None:
                 await self._relay.stop()
-            await self._stop_listening()
+            self._stop_listening()
             await self._cut_all()
 
     def _listen(self, listener: socket.socket) -> None:
-        self._listener = asyncio.get_running_loop().create_task(self._accept(listener))
-        self._listener.add_done_callback(lambda _: listener.close())
+        self._listener = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    async def _stop_listening(self) -> None:
+    def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            await cancel_all(listener)
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    # Not by a task: one that is cancelled as it wakes up loses the connection it has accepted.
+    def _accept(self, listener: socket.socket) -> None:
         assert self._address is not None
-        while True:
-            try:
-                client, _ = await loop.sock_accept(listener)
-            except ConnectionError:  # closed again already
-                continue
-            pair = ConnectionPair(client, self._address)
-            task = loop.create_task(self._forward_connection(pair))
-            self._pairs[task] = pair
-            # Not by the task itself, which does nothing at all when it is cut before it begins.
-            task.add_done_callback(self._end)
-            self._accepted += 1
-            self._notify()
+        try:
+            client, _ = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionError):  # closed again already
+            return
+        pair = ConnectionPair(client, self._address)
+        task = asyncio.get_running_loop().create_task(self._forward_connection(pair))
+        self._pairs[task] = pair
+        # Not by the task itself, which does nothing at all when it is cut before it begins.
+        task.add_done_callback(self._end)
+        self._accepted += 1
+        self._notify()
 
     async def _cut_all(self) -> int:
         tasks = list(self._pairs)
