@@ -144,6 +144,8 @@ class APIServer:
         self._non_resource_handler = NonResourceHandler(self._core)
         # Held during start and stop, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
+        # Held for moments: what is handed to the event loop before it is taken away will run.
+        self._handing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: HttpServer | None = None
@@ -243,10 +245,11 @@ class APIServer:
         Raises:
             ConnectionRefusedError: the server is not running.
         """
-        loop, frontend = self._loop, self._frontend
-        if loop is None or frontend is None:
-            raise ConnectionRefusedError("the embedded API server is not started")
-        loop.call_soon_threadsafe(function, frontend, loop)
+        with self._handing:
+            loop, frontend = self._loop, self._frontend
+            if loop is None or frontend is None:
+                raise ConnectionRefusedError("the embedded API server is not started")
+            loop.call_soon_threadsafe(function, frontend, loop)
 
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -259,6 +262,8 @@ class APIServer:
         try:
             await self._stopping.wait()
         finally:
+            with self._handing:
+                self._loop = None
             http.is_closing = True
             # asyncio loses a connection that is accepted but not yet attached when the server
             # closes. So first stop accepting, and let the accepted ones attach.
@@ -275,7 +280,7 @@ class APIServer:
             await self._close_all(http)
             await self._core.detach()
             await _run_ready_callbacks()
-            self._loop = self._http = self._stopping = None
+            self._http = self._stopping = None
 
     async def _close_all(self, http: HttpServer) -> None:
         """Abort all open connections, those included that are being accepted."""

@@ -639,6 +639,37 @@ def test_the_garbage_collector_asks_for_what_it_deletes_until_it_may(world: Worl
     assert second["options"]["preconditions"] == {"uid": second["oldObject"]["metadata"]["uid"]}
 
 
+@pytest.mark.parametrize("first", ["says nothing", "refuses"])
+def test_what_the_garbage_collector_was_about_to_delete_goes_after_a_restart(
+    connect: Any, first: str
+) -> None:
+    reached = threading.Event()
+
+    def answer(_request: dict[str, Any]) -> Any:
+        reached.set()
+        return None if first == "says nothing" else {"allowed": False}
+
+    server = APIServer()
+    with WebhookServer() as hooks:
+        with server:
+            world = World(connect(server), hooks)
+            owner = world.map("owner", "none")
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+            reference["uid"] = owner["metadata"]["uid"]
+            metadata = {"name": "a", "labels": {"hook": "one"}, "ownerReferences": [reference]}
+            world.api.create(MAPS, {"metadata": metadata})
+            world.admit("Validating", "one", webhook(hooks, "one", **only("one")))
+            hooks.answers["one"] = answer
+            world.api.delete(f"{MAPS}/owner")
+            assert reached.wait(30)
+        hooks.answers.clear()
+        with server:
+            api = connect(server)
+            stream = api.watch(MAPS)
+            while api.names(MAPS):
+                stream.event()
+
+
 def test_a_namespace_waits_for_content_that_a_webhook_keeps(world: World) -> None:
     path = "/api/v1/namespaces"
     world.api.create(path, {"metadata": {"name": "brief"}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from appsdk_operator.client import (
     MergePatch,
     NotFound,
     ServiceUnavailable,
+    TransportError,
 )
 from appsdk_operator.controllers import Request
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
@@ -155,6 +157,50 @@ def test_a_view_of_a_server_that_does_not_run_says_so() -> None:
     near = MemoryView(APIServer()).client(metrics=Metrics(), max_retries=0)
     with pytest.raises(OSError, match="not started"):
         near.get(CONFIG_MAP, "a", namespace="default")
+
+
+def test_a_request_whose_client_has_gone_is_not_begun() -> None:
+    with APIServer() as server:
+        is_held, go_on = threading.Event(), threading.Event()
+        loop = server._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(lambda: is_held.set() or go_on.wait(30))
+        assert is_held.wait(30)
+        try:
+            near = MemoryView(server).client(metrics=Metrics(), read_timeout=0.1, max_retries=0)
+            with pytest.raises(TransportError):
+                near.watch(CONFIG_MAP)
+        finally:
+            go_on.set()
+        assert server.open_watches() == 0
+
+
+class Late:
+    """An event loop that is handed something as its server stops."""
+
+    def __init__(self, server: APIServer) -> None:
+        self._server, self._loop = server, server._loop
+
+    def call_soon_threadsafe(self, *call: Any) -> None:
+        assert self._loop is not None
+        assert self._server._stopping is not None
+        assert self._server._thread is not None
+        self._loop.call_soon_threadsafe(self._server._stopping.set)
+        self._server._thread.join(0.5)
+        self._loop.call_soon_threadsafe(*call)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+def test_a_request_that_comes_as_the_server_stops_is_cut_or_answered() -> None:
+    with APIServer() as server:
+        near = MemoryView(server).client(metrics=Metrics(), max_retries=0)
+        server._loop = Late(server)  # type: ignore[assignment]
+        with pytest.raises(ClientError):  # it was cut, or answered: there is no such object
+            near.get(CONFIG_MAP, "a", namespace="default")
+        with pytest.raises(OSError, match="not started"):
+            near.get(CONFIG_MAP, "a", namespace="default")
 
 
 def test_an_interceptor_replaces_single_verbs_and_leaves_the_rest() -> None:

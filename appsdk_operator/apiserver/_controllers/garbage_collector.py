@@ -44,6 +44,7 @@ def _account(name: str) -> User:
 _GARBAGE_COLLECTOR: Final = _account("generic-garbage-collector")
 _NAMESPACE_CONTROLLER: Final = _account("namespace-controller")
 
+_Task: TypeAlias = tuple[str, Collection, str]
 _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
@@ -57,7 +58,9 @@ class GarbageCollector:
         self._catalog = catalog
         self._writer = writer
         self._dependents: dict[str, dict[tuple[Collection, str], None]] = {}
-        self._tasks: dict[tuple[str, Collection, str], None] = {}
+        self._tasks: dict[_Task, None] = {}
+        self._refused: dict[_Task, None] = {}
+        """The tasks that are tried again after a while."""
         self._spawn: _Spawn | None = None
         self._work: asyncio.Task[None] | None = None
 
@@ -70,6 +73,9 @@ class GarbageCollector:
     def pause(self) -> None:
         """Only queue tasks, until :meth:`resume`."""
         self._spawn = None
+        # The timers end with the event loop.
+        self._tasks.update(self._refused)
+        self._refused.clear()
 
     def on_event(self, collection: Collection, event: Event) -> None:
         """Queue the tasks that follow from a change."""
@@ -128,7 +134,11 @@ class GarbageCollector:
             while self._spawn is not None and self._tasks:
                 for task in list(self._tasks)[:_PER_TURN]:
                     self._tasks.pop(task, None)
-                    await self._carry_out(*task)
+                    try:
+                        await self._carry_out(*task)
+                    except asyncio.CancelledError:
+                        self._tasks[task] = None  # left to do when the server runs again
+                        raise
                 await asyncio.sleep(0)
         finally:
             self._work = None
@@ -147,8 +157,15 @@ class GarbageCollector:
                 else:
                     await self._continue_deletion(resource, record)
             except RefusedError:
-                again = functools.partial(self._add, what, collection, key)
+                self._refused[what, collection, key] = None
+                again = functools.partial(self._try_again, what, collection, key)
                 asyncio.get_running_loop().call_later(_RETRY, again)
+
+    def _try_again(self, what: str, collection: Collection, key: str) -> None:
+        task = (what, collection, key)
+        if task in self._refused:
+            del self._refused[task]
+            self._add(*task)
 
     # -- dependents --------------------------------------------------------------------------
 

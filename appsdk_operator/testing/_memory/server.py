@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -67,14 +68,20 @@ class _MemoryServerBase:
     def _start(
         self, exchange: MemoryExchange, frontend: Frontend, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._open[exchange] = None
-
-        async def handle() -> Any:
-            return await frontend.handle(exchange.make_request(loop, asyncio.current_task()))
-
-        task = exchange.task = loop.create_task(handle())
+        with self.changed:
+            if exchange.is_broken:  # its client has gone already
+                exchange.is_done = True
+                return
+            self._open[exchange] = None
+            task = exchange.task = loop.create_task(self._handle(exchange, frontend, loop))
         task.add_done_callback(exchange.finish)
         task.add_done_callback(lambda _: self._open.pop(exchange, None))
+
+    @staticmethod
+    async def _handle(
+        exchange: MemoryExchange, frontend: Frontend, loop: asyncio.AbstractEventLoop
+    ) -> Any:
+        return await frontend.handle(exchange.make_request(loop, asyncio.current_task()))
 
 
 @final
@@ -190,7 +197,9 @@ class MemoryView(_MemoryServerBase):
         """Cancel a request: its client has gone."""
         task = exchange.task
         if task is not None and not task.done():
-            self._server.call_frontend(lambda _frontend, _loop: task.cancel())
+            # A server that stops has cancelled it.
+            with contextlib.suppress(ConnectionRefusedError):
+                self._server.call_frontend(lambda _frontend, _loop: task.cancel())
 
 
 def _are_hosts(server: MemoryServer, view: MemoryView) -> list[Host]:
