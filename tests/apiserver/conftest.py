@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,7 +120,7 @@ class Stream:
             yield from lines
 
     def event(self) -> tuple[str, dict[str, Any]]:
-        """The next event; fails when there is none for five seconds."""
+        """The next event; fails when there is none for half a minute."""
         event = json.loads(next(self._lines))
         return event["type"], event["object"]
 
@@ -131,6 +132,11 @@ class Stream:
     def rest(self) -> list[tuple[str, dict[str, Any]]]:
         """All events until the stream ends."""
         return [(e["type"], e["object"]) for e in map(json.loads, self._lines)]
+
+    def has_more(self) -> bool:
+        """Whether the server has sent anything after the last event that was read."""
+        found, _, _ = select.select([self.response.connection.sock], [], [], 0)
+        return bool(found)
 
     def close(self) -> None:
         self.response.close()
@@ -148,7 +154,7 @@ class Api:
         options: dict[str, Any] = (
             {"ca_cert_data": server.ca_data.decode()} if server.ca_data else {}
         )
-        self._pool = urllib3.PoolManager(retries=False, timeout=5, maxsize=8, **options)
+        self._pool = urllib3.PoolManager(retries=False, timeout=30, maxsize=8, **options)
         self._streams: list[Stream] = []
 
     def __call__(

@@ -425,7 +425,9 @@ def configurations_are_nobodys_business(world: World) -> None:
     world.hooks.answers["one"] = lambda _: {"allowed": False}
     path = f"{HOOKS}/validatingwebhookconfigurations/one"
     assert world.api.patch(path, {"metadata": {"labels": {"a": "b"}}}).status == 200
-    assert world.hooks.asked == []
+    # A real server writes of its own accord: Leases, for example.
+    groups = [request["resource"]["group"] for request in world.hooks.requests("one")]
+    assert "admissionregistration.k8s.io" not in groups
 
 
 @promise
@@ -742,9 +744,9 @@ def test_a_server_that_stops_waits_for_no_webhook(world: World) -> None:
 
     thread = threading.Thread(target=create)
     thread.start()
-    assert reached.wait(5)
+    assert reached.wait(30)
     world.api.server.stop()
-    thread.join(5)
+    thread.join(30)
     assert failed
 
 

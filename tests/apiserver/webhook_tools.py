@@ -32,6 +32,24 @@ def patching(*operations: dict[str, Any], **more: Any) -> Answer:
     return lambda _request: {"allowed": True, "patchType": "JSONPatch", "patch": patch, **more}
 
 
+class _Server(web.Server):
+    """Knows the transports that have not closed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.open: dict[Any, asyncio.Transport] = {}
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Remember the transport."""
+        super().connection_made(handler, transport)
+        self.open[handler] = transport
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget the transport, which has closed."""
+        super().connection_lost(handler, exc)
+        self.open.pop(handler, None)
+
+
 class WebhookServer:
     """Serves ``/<name>`` for every name; what has no answer of its own is allowed."""
 
@@ -49,17 +67,18 @@ class WebhookServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self.gate = asyncio.Event()
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
+        server = _Server(self._handle, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
@@ -67,7 +86,10 @@ class WebhookServer:
         self._ready.set()
         await self._stopping.wait()
         await runner.cleanup()
-        # Transports over TLS are closed some turns of the loop later.
+        # A transport over TLS waits for the goodbye of its client, for which there is no time.
+        for transport in list(server.open.values()):
+            transport.abort()
+        # They are closed some turns of the loop later.
         for _ in range(5):
             await asyncio.sleep(0)
 

@@ -164,7 +164,12 @@ def test_a_request_whose_client_has_gone_is_not_begun() -> None:
         is_held, go_on = threading.Event(), threading.Event()
         loop = server._loop
         assert loop is not None
-        loop.call_soon_threadsafe(lambda: is_held.set() or go_on.wait(30))
+
+        def hold() -> None:
+            is_held.set()
+            go_on.wait(30)
+
+        loop.call_soon_threadsafe(hold)
         assert is_held.wait(30)
         try:
             near = MemoryView(server).client(metrics=Metrics(), read_timeout=0.1, max_retries=0)

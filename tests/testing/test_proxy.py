@@ -121,7 +121,12 @@ def held_up(proxy: FaultProxy) -> Iterator[asyncio.AbstractEventLoop]:
     """Its event loop, which runs what is due after the block."""
     loop, is_held, go_on = proxy._loop, threading.Event(), threading.Event()
     assert loop is not None
-    loop.call_soon_threadsafe(lambda: is_held.set() or go_on.wait(30))
+
+    def hold() -> None:
+        is_held.set()
+        go_on.wait(30)
+
+    loop.call_soon_threadsafe(hold)
     assert is_held.wait(30)
     try:
         yield loop
