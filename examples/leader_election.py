@@ -43,7 +43,7 @@ LEASE = kinds.coordination.v1.Lease
 NAMESPACE = "default"
 LEDGER = "ledger"
 LOCK = "leader-election-example"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 # -- a replica -----------------------------------------------------------------------------------

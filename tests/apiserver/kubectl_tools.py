@@ -22,7 +22,7 @@ def run_kubectl(
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     assert (done.returncode != 0) is fails, done.stderr

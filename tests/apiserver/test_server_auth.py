@@ -160,7 +160,7 @@ def test_a_client_certificate_tells_name_and_groups(tmp_path: Path) -> None:
         request = urllib.request.Request(
             server.url + WHO, b"{}", {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, context=context, timeout=5) as reply:
+        with urllib.request.urlopen(request, context=context, timeout=30) as reply:
             info = json.load(reply)["status"]["userInfo"]
     assert info["username"] == "carol"
     assert info["groups"] == ["devs", "ops", "system:authenticated"]

@@ -24,7 +24,7 @@ from appsdk_operator.testing import FaultRule
 def raw(server: Any, data: bytes) -> tuple[int, bytes]:
     """Send bytes as they are; the status and the body of what comes back."""
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(data)
         answer = b""
         while part := connection.recv(65536):
@@ -232,7 +232,7 @@ def test_a_stop_is_prompt_with_open_watches(api: Any, server: Any) -> None:
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    assert stopped.wait(3)
+    assert stopped.wait(30)
     stopper.join()
     for stream in streams:
         assert stream.rest() == []

@@ -19,7 +19,7 @@ JSON_TYPE = "application/json"
 
 def connect_to(server: APIServer) -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=5)
+    return socket.create_connection((host, int(port)), timeout=30)
 
 
 def exchange(server: APIServer, data: bytes) -> bytes:
@@ -175,7 +175,7 @@ def test_clients_that_stop_reading_stop_nobody_else(api: Any, server: Any) -> No
     assert api.map("b").status == 201
     stopper = threading.Thread(target=server.stop)
     stopper.start()
-    stopper.join(5)
+    stopper.join(30)
     assert not stopper.is_alive()
     for connection in deaf:
         connection.close()

@@ -40,7 +40,7 @@ def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
 
 def test_custom_resources_from_definition_to_deletion(kubectl: Kubectl, new_widget: Any) -> None:
     kubectl("create", "-f", "crd.yaml")
-    kubectl("wait", "--for=condition=established", "crd/widgets.example.com", "--timeout=5s")
+    kubectl("wait", "--for=condition=established", "crd/widgets.example.com", "--timeout=60s")
     assert "wd" in kubectl("api-resources", "--api-group=example.com")
     assert "created" in kubectl("apply", "-f", "-", stdin=new_widget("a"))
     assert "configured" in kubectl("apply", "-f", "-", stdin=new_widget("a", size=2))
@@ -106,7 +106,7 @@ def test_a_server_without_tls_and_token_needs_no_credentials(tmp_path: Path) -> 
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=100,
             check=True,
         )
         assert "namespace/default" in done.stdout

@@ -490,7 +490,7 @@ def test_a_verb_that_an_operator_lacks_shows_up_in_its_test(server: Any, grant: 
     with Client(config, metrics=Metrics()) as client:
         informer = Informer(widget, client, metrics=Metrics(), on_error=note)
         with running(informer, wait=False):
-            assert told.wait(5)
+            assert told.wait(30)
         with pytest.raises(Forbidden, match='cannot create resource "widgets"'):
             client.create(MutableObject.new(widget, "w", namespace="default", spec={"size": 1}))
     assert isinstance(errors[0], Forbidden)

@@ -255,7 +255,7 @@ def test_a_name_in_the_path_is_one_object_to_get(api: Any) -> None:
 
 def test_a_client_of_http_1_0_gets_plain_lines(api: Any, server: Any) -> None:
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as plain:
+    with socket.create_connection((host, int(port)), timeout=30) as plain:
         plain.sendall(f"GET {api.maps}?watch=1 HTTP/1.0\r\n\r\n".encode())
         data = plain.recv(65536)
         assert b"chunked" not in data

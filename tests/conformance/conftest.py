@@ -28,7 +28,7 @@ from tests.definitions import widget_definition
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
 CRD = kinds.apiextensions.v1.CustomResourceDefinition
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 CLOCK = RealClock()
 
 WIDGET_CRD = widget_definition(
@@ -311,6 +311,10 @@ class World:
 
     def close(self) -> None:
         self._exits.close()
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call it when the test has ended, however it did."""
+        self._exits.callback(call)
 
     def new_client(self, **options: Any) -> Client:
         client = Client(self.server.config(**options), metrics=Metrics())

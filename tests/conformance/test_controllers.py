@@ -113,12 +113,20 @@ def test_nothing_is_reconciled_before_every_kind_of_source_has_handed_over_all_i
     running.controller.watch(channel)
     running.controller.watch(beginning)
     running.start()
-    assert eventually(lambda: len(running.controller.debug_snapshot().get("queued", [])) == 21)
-    queued = {e["request"]: e for e in running.controller.debug_snapshot()["queued"]}
+
+    def queued_now() -> dict[str, Any]:
+        found = running.controller.debug_snapshot().get("queued", [])
+        return {each["request"]: each for each in found}
+
+    first = f"{world.namespace}/w-00"
+    # Pushed, too, which is handed over by a thread of its own.
+    assert eventually(lambda: queued_now().get(first, {}).get("priority") == 0)
+    assert eventually(lambda: len(queued_now()) == 21)
+    queued = queued_now()
     last = queued[f"{world.namespace}/w-19"]
     assert last["reasons"] == [f"Widget {world.namespace}/w-19 was there at the start"]
     assert last["priority"] == LOW_PRIORITY
-    assert queued[f"{world.namespace}/w-00"]["priority"] == 0  # pushed, too
+    assert queued[first]["priority"] == 0
     health = running.controller.health()
     assert not health.is_ready
     assert "Beginning" in health.text

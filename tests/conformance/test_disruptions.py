@@ -40,6 +40,7 @@ class Writers:
             threading.Thread(target=self._write, args=(number,), name=f"writer-{number}")
             for number in range(WRITERS)
         ]
+        world.at_end(self.stop)
         for thread in self._threads:
             thread.start()
 

@@ -152,7 +152,7 @@ def kinds(server: Server) -> Iterator[dict[str, Kind[Any, Any]]]:
             custom_resource_definition(kind, **(OPTIONS if kind is WIDGET else {}))
             for kind in made.values()
         ]
-        install_crds(client, crds, timeout=30)
+        install_crds(client, crds, timeout=100)
     return made
 
 

@@ -24,6 +24,7 @@ from tests.conformance.conftest import (
     eventually,
 )
 
+PATIENCE = 110.0  # longer than the restart of a control plane takes
 BOTH_KINDS = pytest.mark.parametrize("kind", [WIDGET, CONFIG_MAP], ids=["widget", "configmap"])
 
 
@@ -38,12 +39,12 @@ class Counted:
         self.gate.set()
 
     def list_page(self, kind: Kind, **options: Any) -> Any:
-        self.gate.wait(TIMEOUT)
+        self.gate.wait(PATIENCE)
         self.lists.append(options)
         return self._client.list_page(kind, **options)
 
     def watch(self, kind: Kind, **options: Any) -> Any:
-        self.gate.wait(TIMEOUT)
+        self.gate.wait(PATIENCE)
         self.watches.append(options)
         return self._client.watch(kind, **options)
 
@@ -106,7 +107,8 @@ def test_the_first_sync_is_complete_streamed_where_the_server_can_and_paged_wher
         assert stored(informer) == world.versions(kind)
         assert {action for action, _ in seen.wait(25)} == {ResourceAction.CREATE}
         assert all(event.is_initial for event in seen.events)
-        assert seen.has_ended
+        with seen.condition:
+            assert seen.condition.wait_for(lambda: seen.has_ended, TIMEOUT)
         world.create(kind, "later")
         assert seen.wait(26)[-1] == (ResourceAction.CREATE, "later")
         assert not seen.events[-1].is_initial

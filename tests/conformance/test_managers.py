@@ -122,8 +122,8 @@ def test_a_second_manager_takes_over_when_the_first_has_ended(
     election = LeaderElection(
         id="lock",
         namespace=world.namespace,
-        lease_duration=3.0,
-        renew_deadline=2.0,
+        lease_duration=30.0,
+        renew_deadline=20.0,
         retry_period=0.2,
         release_on_cancel=True,
     )
@@ -199,7 +199,7 @@ def _describer(world: World, folder: Path) -> Callable[[], str]:
         command = ["kubectl", *flags, "describe", "configmap", "a"]
         environ = {**os.environ, "HOME": str(folder), "KUBECONFIG": ""}
         done = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=30, check=False
+            command, env=environ, capture_output=True, text=True, timeout=100, check=False
         )
         return done.stdout + done.stderr
 

@@ -30,7 +30,7 @@ def kinds(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         found |= {kind.kind: kind for kind in kinds_of(module).values() if kind.version == "v1"}
         made.append(MutableObject(CRD, again(crd, module)))
     with Client(server.config()) as client:
-        install_crds(client, made, timeout=30)
+        install_crds(client, made, timeout=100)
     return found
 
 

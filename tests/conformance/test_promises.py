@@ -98,7 +98,7 @@ def test_a_failing_watcher_is_retried_when_due_and_holds_nobody_up(world: World)
     times = [call.started for call in failing.calls if call.name == "one"]
     for delay, before, now in zip(delays, times, times[1:], strict=False):
         # On an idle machine it is within 50 ms; a busy one is given more.
-        assert delay <= now - before < delay + 0.5
+        assert delay <= now - before < delay + 5.0
     assert not failing.wrong
 
 

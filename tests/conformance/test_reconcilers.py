@@ -20,7 +20,7 @@ from appsdk_operator.watchers import (
     ReconcileRequest,
     SimpleReconciler,
 )
-from tests.conformance.conftest import CONFIG_MAP, WIDGET, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, WIDGET, World, eventually
 
 
 class Running:
@@ -46,7 +46,7 @@ class Running:
     def end(self) -> None:
         self.stop.set()
         if self.thread.ident is not None:
-            self.thread.join(30)
+            self.thread.join(TIMEOUT)
         self.manager.close()
         assert not self.raised
 

@@ -259,6 +259,7 @@ FAILING = """
     from appsdk_operator import InformerController, KubernetesInformer, SimpleWatcher
     from appsdk_operator import MutableObject, kinds
     from appsdk_operator.controllers import controller_for
+    from appsdk_operator.watchers import ConstantBackoff
 
     ConfigMap = kinds.core.v1.ConfigMap
 
@@ -282,7 +283,7 @@ FAILING = """
 
         controller_for(kube_manager).for_(ConfigMap).named("refuser").complete(refuse)
         kube_run(kube_manager)
-        watching = InformerController()
+        watching = InformerController(retry_policy=ConstantBackoff(3600.0))
         watching.add_informer(
             KubernetesInformer(ConfigMap, kube_client, namespace=kube_namespace), ConfigMap
         )
@@ -290,8 +291,8 @@ FAILING = """
         kube_run(watching)
         kube_client.create(MutableObject.new(ConfigMap, "mine", namespace=kube_namespace))
         for told in (refused, failed):
-            told.get(timeout=10)
-        assert watching.wait_idle(timeout=10)
+            told.get(timeout=60)
+        assert watching.wait_idle(timeout=60)
         assert False, "to see the report"
 """
 

@@ -48,13 +48,13 @@ def serve() -> Iterator[Callable[[Answer], str]]:
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
 
 
 def asked(proxy: FaultProxy, request: bytes) -> bytes:
     """What is answered to these bytes, up to the end of the connection."""
     host, port = proxy.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(request)
         data = b""
         while piece := connection.recv(65536):
@@ -141,7 +141,7 @@ def test_a_connection_that_changes_its_protocol_is_a_tunnel(
     )
     with FaultProxy(ClientConfig(server=serve(answer))) as proxy:
         host, port = proxy.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
             file = connection.makefile("rb")
             connection.sendall(request + b"early\n")
             assert b"".join(iter(file.readline, b"\r\n")) + b"\r\n" == switched
