@@ -60,7 +60,7 @@ NAME = "sharded-example"
 LABEL = {"app": NAME}
 SHARDS = 8
 OBJECTS = 12
-PATIENCE = 40.0
+PATIENCE = 60.0
 
 
 # -- a replica -----------------------------------------------------------------------------------

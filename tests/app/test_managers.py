@@ -26,7 +26,7 @@ from appsdk_operator.webhooks import WebhookServerOptions
 from tests.app.test_app import BUCKET, BucketSpec, nothing
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 DURATION = re.compile(r"[0-9.e-]+ m?s$|(?<=after )[0-9.e-]+ m?s(?=:)")
 
 

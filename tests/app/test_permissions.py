@@ -39,7 +39,7 @@ CONFIG_MAP = kinds.core.v1.ConfigMap
 RBAC = kinds.rbac.v1
 USER = "bucket-operator"
 SERVICE = ("default", "webhooks")
-TIMEOUT = 20.0
+TIMEOUT = 50.0
 
 
 class Done:
@@ -230,7 +230,7 @@ def scraped(address: str, token: str) -> bool:
         f"http://{address}/metrics", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=5):
+        with urllib.request.urlopen(request, timeout=TIMEOUT):
             return True
     except HTTPError as error:
         error.close()

@@ -26,9 +26,9 @@ from appsdk_operator.cli._assets import Item, Store, this_platform
 from appsdk_operator.project import dump_permissions, roles
 from tests.cli.mirror import archive, write_mirror
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
 ON_A_CLUSTER = {"release"}

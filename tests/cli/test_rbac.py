@@ -115,6 +115,7 @@ def test_what_is_not_there_is_named_with_the_command_that_makes_it(
 
 
 @pytest.mark.programs
+@pytest.mark.timeout(400)
 def test_tests_are_run_and_recorded(folder: Path) -> None:
     (folder / "test_it.py").write_text(
         "from appsdk_operator import Client, kinds\n"

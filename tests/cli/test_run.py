@@ -19,7 +19,7 @@ from appsdk_operator.app import RunOptions
 from appsdk_operator.cli import _dev
 from appsdk_operator.testing import APIServer
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 BUCKET = Kind(group="example.com", version="v1", kind="Bucket")
 OPERATOR = """\

@@ -279,7 +279,7 @@ def run_promtool(promtool: str, folder: Path, rules: Path, tests: Iterable[Any])
         [promtool, "test", "rules", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     return "" if done.returncode == 0 else f"{done.stdout}\n{done.stderr}"

@@ -14,6 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.programs
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ["testing.md", "webhooks.md"])
 def test_the_tests_that_the_reader_saves_pass(
     name: str,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 80.0

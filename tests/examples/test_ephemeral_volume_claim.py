@@ -39,7 +39,7 @@ class Lane:
 
     def claim(self, name: str, is_done: Callable[[Object[Any, Any]], bool]) -> Object[Any, Any]:
         """The claim, once it is so."""
-        return wait_for(self.admin, PVC, name, is_done, namespace=NAMESPACE, timeout=10)
+        return wait_for(self.admin, PVC, name, is_done, namespace=NAMESPACE)
 
     def bind(self, name: str) -> None:
         """Do what the controllers of a cluster do: give the claim a volume."""

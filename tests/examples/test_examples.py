@@ -15,8 +15,9 @@ import pytest
 
 from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds, wait_for
 from appsdk_operator.testing import APIServer, ControlPlane
+from tests.dashboards.scraping import eventually
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -133,7 +134,7 @@ def run(name: str, *arguments: str) -> str:
         program = ["-m", f"examples.{name}"]
     command = [sys.executable, "-W", "error", *program, *arguments]
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=60, cwd=EXAMPLES.parent
+        command, check=False, capture_output=True, text=True, timeout=300, cwd=EXAMPLES.parent
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
@@ -154,6 +155,8 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
         server.write_kubeconfig(tmp_path / "kubeconfig")
         story = run(name, "--kubeconfig", str(tmp_path / "kubeconfig"))
         assert story == STORIES.get(name, story)
+        # The server's controllers delete the content of namespaces and of CRDs after them.
+        eventually(lambda: {kind: server.objects(kind) for kind in TOUCHED} == there, 30.0)
         assert {kind: server.objects(kind) for kind in TOUCHED} == there
 
 

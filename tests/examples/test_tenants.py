@@ -49,6 +49,7 @@ def its_tests(*options: str) -> None:
 
 @pytest.mark.programs
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_its_tests_pass() -> None:
     its_tests()
 
@@ -56,6 +57,7 @@ def test_its_tests_pass() -> None:
 @pytest.mark.real
 @pytest.mark.programs
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_its_tests_pass_on_a_real_control_plane() -> None:
     its_tests("--kube=control-plane", "--deselect=tests/test_promise.py")  # it needs no server
 

@@ -77,7 +77,7 @@ def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(found[0]), *arguments], capture_output=True, text=True, check=False, timeout=60
+            [str(found[0]), *arguments], capture_output=True, text=True, check=False, timeout=100
         )
 
     return run
