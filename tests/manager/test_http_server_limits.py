@@ -70,6 +70,8 @@ def test_a_connection_without_a_request_is_closed_after_its_time(
         idle.sendall(WHOLE)
         assert b"GET /slow" in idle.recv(65536)
         eventually(lambda: phases(server) == ["waiting", "waiting"])
+        # The time of a connection begins with its thread.
+        eventually(lambda: all(c.deadline is not None for c in server._pool._connections))
         clock.block_until_waiting(1)
         clock.advance(32.0)
         assert silent.recv(1) == b""
