@@ -8,9 +8,13 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, as_exception, settle
 
-__all__ = ["TimedRun"]
+__all__ = ["NotDone", "TimedRun"]
 
 T = TypeVar("T")
+
+
+class NotDone(TimeoutError):  # noqa: N818 - not an error of the function
+    """A run has not ended at the deadline or at the stop; it may have since."""
 
 
 @final
@@ -64,7 +68,7 @@ class TimedRun(Generic[T]):
             deadline: how long to wait, as a time of the clock.
 
         Raises:
-            TimeoutError: it still runs at the deadline, or the stop signal was set.
+            NotDone: it still runs at the deadline, or the stop signal was set.
             Exception: what the function raised.
         """
         detach = self._stop.on_set(self._wake)
@@ -73,7 +77,7 @@ class TimedRun(Generic[T]):
                 while not self._is_done:
                     left = deadline - self._clock.monotonic()
                     if left <= 0 or self._stop.is_set():
-                        raise TimeoutError
+                        raise NotDone
                     self._clock.wait(self._changed, left)
         finally:
             detach()

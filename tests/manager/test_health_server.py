@@ -19,6 +19,7 @@ from appsdk_operator.manager import (
     HealthServerOptions,
     HTTPRequest,
 )
+from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.runtime import ManualClock, StopSignal
 
 
@@ -243,6 +244,29 @@ def test_a_check_that_hangs_fails_by_name_and_hangs_nobody_else(
     while len(calls) < 2:
         served.get("/readyz")
     assert served.get("/readyz").status == 200
+
+
+def test_a_check_that_ends_right_after_its_time_was_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leave, clock = threading.Event(), ManualClock()
+    checks = HealthChecks("readyz", timeout=2.0, clock=clock)
+    checks.add("late", lambda: leave.wait(30) and None)
+    monkeypatch.setattr(clock, "wait", lambda *_: clock.advance(2.0))
+    run_wait = TimedRun.wait
+
+    def wait(run: TimedRun[object], deadline: float) -> object:
+        try:
+            return run_wait(run, deadline)
+        finally:
+            leave.set()
+            assert checks.close() == []
+            checks._stop = StopSignal()
+
+    monkeypatch.setattr(TimedRun, "wait", wait)
+    assert checks.failures() == {
+        "late": "no answer for 2.0 s: it hangs, and is asked again once it ends"
+    }
 
 
 def test_probes_that_come_together_share_a_run(eventually: Any) -> None:

@@ -29,7 +29,7 @@ from appsdk_operator.manager._servers.auth_reviews import (
     TooManyReviews,
     TooManyUnknown,
 )
-from appsdk_operator.manager._timed_run import TimedRun
+from appsdk_operator.manager._timed_run import NotDone, TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import (
     Clock,
@@ -309,7 +309,7 @@ class AuthFilter:
             raise _ReviewFailed(str(problem)) from None
         try:
             return run.wait(begun + self._timeout)  # type: ignore[return-value]
-        except TimeoutError:
+        except NotDone:
             if self._reviews.stop.is_set():
                 raise _ReviewFailed("the server stops") from None
             text = f"{run.name}: no answer from the API server within {self._timeout:g} s"

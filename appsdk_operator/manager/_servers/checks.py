@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.cache import Health
-from appsdk_operator.manager._timed_run import TimedRun
+from appsdk_operator.manager._timed_run import NotDone, TimedRun
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 
@@ -218,12 +218,12 @@ class HealthChecks:
     def _failure_of(self, run: TimedRun[Any], deadline: float) -> str | None:
         try:
             outcome = run.wait(deadline)
+        except NotDone:
+            if self._stop.is_set():
+                return "the server stops"
+            seconds = self._clock.monotonic() - run.started
+            return f"no answer for {seconds:.1f} s: it hangs, and is asked again once it ends"
         except Exception as error:
-            if isinstance(error, TimeoutError) and not run.is_done:
-                if self._stop.is_set():
-                    return "the server stops"
-                seconds = self._clock.monotonic() - run.started
-                return f"no answer for {seconds:.1f} s: it hangs, and is asked again once it ends"
             return str(error) or type(error).__name__
         if outcome is None:
             return None
