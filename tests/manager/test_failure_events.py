@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from appsdk_operator.manager import FailureEvents, ManagerOptions
+from appsdk_operator.client import ClientConfig
+from appsdk_operator.manager import FailureEvents, Manager, ManagerOptions
 from appsdk_operator.manager._events.failures import FailureEventObserver
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import CallRecord, FailureCause, ManualClock
+from appsdk_operator.runtime import CallRecord, FailureCause, ManualClock, Metrics, StopSignal
 
 POD = kinds.core.v1.Pod
 
@@ -156,6 +157,55 @@ def test_memory_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         rig.fail(name=f"pod-{number}")
     assert len(rig.observer._failing) == 10
+
+
+class Observed:
+    """A controller that counts who observes it."""
+
+    def __init__(self) -> None:
+        self.observers = 0
+
+    def object_of(self, call: CallRecord) -> None:
+        return None
+
+    def observe_activity(self, observer: object) -> Callable[[], None]:
+        self.observers += isinstance(observer, FailureEventObserver)
+        return lambda: None
+
+    def run(self, stop: StopSignal) -> None:
+        stop.wait()
+
+
+@pytest.mark.parametrize(
+    "order", [("add", "begin", "look"), ("begin", "look", "add"), ("begin", "add", "look")]
+)
+def test_a_controller_that_is_added_as_the_run_begins_is_observed_once(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    config = ClientConfig(server="http://127.0.0.1:1")
+    part = Observed()
+    with Manager(config, failure_events=True, metrics=Metrics()) as manager:
+        groups = manager._lifecycle.groups
+        add = groups.add
+
+        steps: dict[str, Callable[[], object]] = {
+            "add": lambda: add(part),
+            "begin": lambda: monkeypatch.setattr(manager, "_is_running", True),
+            "look": manager._observe_for_options,
+        }
+
+        def meanwhile(_: Observed) -> None:
+            for name in order:
+                steps[name]()
+
+        monkeypatch.setattr(groups, "add", meanwhile)
+        manager.add(part)
+        monkeypatch.setattr(groups, "add", add)
+        other = Observed()
+        manager.add(other)
+        manager._observe_for_options()
+        monkeypatch.undo()
+    assert (part.observers, other.observers) == (1, 1)
 
 
 @pytest.mark.parametrize(

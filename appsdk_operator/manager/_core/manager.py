@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Unpack, final
@@ -116,6 +117,8 @@ class Manager:
         for observer in options.observers:
             self._observed.observe(observer)
         self._drafts: list[Draft] = []
+        # Whose failures become Events already; see _tell_failures_of.
+        self._told_of: weakref.WeakSet[Any] = weakref.WeakSet()
         self._elector: ElectorLike | None = None
         # Runnables whose health is a ready check of its own.
         self._checked_apart: list[Runnable] = []
@@ -270,6 +273,8 @@ class Manager:
         if self._is_running:
             self._tell_failures_of(runnable)
         self._lifecycle.groups.add(runnable)
+        if self._is_running:  # the run may have begun in between, and not have seen it
+            self._tell_failures_of(runnable)
         self._observed.join(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:
@@ -591,6 +596,10 @@ class Manager:
             find: Callable[..., Any] | None = getattr(part, "object_of", None)
             observe = getattr(part, "observe_activity", None)
             if callable(find) and callable(observe):
+                with self._lock:
+                    if part in self._told_of:
+                        continue
+                    self._told_of.add(part)
                 observe(
                     FailureEventObserver(
                         options, find=find, recorder=self._own_recorder, clock=self.clock
