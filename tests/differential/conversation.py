@@ -22,7 +22,9 @@ from tests.differential.paths import get
 from tests.differential.scripts import Case, ScriptError, shared_definitions, version_of
 
 PATIENCE = 10.0
-"""Seconds to wait for events and states that will come."""
+"""Seconds to wait for the next event of a watch."""
+_LONGEST_WAIT = 60.0
+"""Seconds to wait for states that will come; a server on a busy machine takes its time."""
 _POLL = 0.02
 _HEADERS = ("Content-Type", "Warning", "Retry-After", "Location", "Allow", "Cache-Control")
 _PLACEHOLDER = re.compile(r"\$(\$|\w+)")
@@ -134,13 +136,15 @@ def install(line: Line, definitions: list[dict[str, Any]]) -> None:
                 answer.read()
                 if (answer.status == 200) == version["served"]:
                     break
+            else:
+                raise ScriptError(f"{path} is still answered with {answer.status}")
 
 
 _JSON = {"Content-Type": "application/json"}
 
 
 def _tries() -> Iterator[None]:
-    pause, until = threading.Event(), system_clock.monotonic() + PATIENCE
+    pause, until = threading.Event(), system_clock.monotonic() + _LONGEST_WAIT
     while system_clock.monotonic() < until:
         yield
         pause.wait(_POLL)
