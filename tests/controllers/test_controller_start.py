@@ -414,8 +414,15 @@ def test_warm_up_and_run_together_start_every_source_once(round_: int) -> None:
 def test_a_warm_up_that_fails_raises_and_stops_what_it_started() -> None:
     rig = Rig(warm_up=True)
     tap = Tap()
+
+    class FailingLater(FailingSync):
+        def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+            # What has not started by the failure is not started any more.
+            eventually(lambda: tap.stop)
+            return super().wait_for_sync(stop, timeout)
+
     rig.controller.watch(tap)
-    rig.controller.watch(FailingSync())
+    rig.controller.watch(FailingLater())
     with pytest.raises(ConnectionError):
         rig.controller.warm_up(rig.stop_signal)
     eventually(lambda: tap.stop is not None and tap.stop.is_set())
