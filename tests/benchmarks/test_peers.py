@@ -46,6 +46,7 @@ def failures(found: list[Entry]) -> list[str]:
 
 @pytest.mark.programs
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "job"), DONE)
 def test_a_python_peer_does_its_jobs(name: str, job: str) -> None:
     found = entries(name, job)
@@ -70,6 +71,7 @@ print(len(all_contestants()), *clients.intersection(sys.modules))
 
 @pytest.mark.programs
 @pytest.mark.long
+@pytest.mark.timeout(600)  # the first run builds the programs in Go
 @pytest.mark.parametrize("label", ["appsdk", "appsdk typed", "controller-runtime", "kopf"])
 def test_everybody_answers_the_reviews_of_webhooks(label: str) -> None:
     cases = [

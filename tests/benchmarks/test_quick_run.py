@@ -14,7 +14,7 @@ from benchmarks._run import run_job
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.programs, pytest.mark.long]
+pytestmark = [pytest.mark.programs, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def test_a_quick_run_measures_floors_and_ours(tmp_path: Path) -> None:

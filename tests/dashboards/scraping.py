@@ -146,7 +146,7 @@ def prometheus_of(
         )
     try:
         found = Prometheus(f"http://127.0.0.1:{port}")
-        assert eventually(lambda: found.is_ready() or process.poll() is not None, 20.0)
+        assert eventually(lambda: found.is_ready() or process.poll() is not None, 60.0)
         assert process.poll() is None, (folder / "log").read_text()
         yield found
     finally:
