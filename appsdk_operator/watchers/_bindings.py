@@ -78,7 +78,7 @@ class InformerBindings:
         """
         source = self._delivery.source(str(kind))
         source.view = kind
-        shared = SharedInformers(cache, kind, source)
+        shared = SharedInformers(cache, kind, source, clock=self._clock)
         with self._lock:
             if self._find_shared(cache, kind) is not None:
                 self._delivery.remove(source)

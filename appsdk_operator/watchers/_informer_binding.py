@@ -17,7 +17,7 @@ from appsdk_operator.cache import (
     Registration,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import StopSignal, as_exception
+from appsdk_operator.runtime import Clock, StopSignal, Waiters, as_exception, present_clock
 
 __all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
 
@@ -154,8 +154,12 @@ class OwnedInformer(InformerBinding):
 class SharedInformers(InformerBinding):
     """The binding of a cache's informers of one kind, which are run elsewhere."""
 
-    def __init__(self, cache: Cache, cached_kind: Kind, source: EventSource) -> None:
+    def __init__(
+        self, cache: Cache, cached_kind: Kind, source: EventSource, *, clock: Clock
+    ) -> None:
         super().__init__(str(cached_kind), source)
+        self._clock = clock
+        self._attached = Waiters(clock)
         self.cache = cache
         self._cached_kind = cached_kind
         self._registration: CacheRegistration | None = None
@@ -166,6 +170,7 @@ class SharedInformers(InformerBinding):
         self._registration = self.cache.add_event_handler(
             self._cached_kind, self.source, resync=resync
         )
+        self._attached.wake()
 
     def stores(self) -> Sequence[Lister]:
         """The stores of the informers, one for each followed namespace."""
@@ -185,10 +190,20 @@ class SharedInformers(InformerBinding):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
-        return self._registration is not None and self._registration.wait_for_sync(stop, timeout)
+        clock = present_clock(self._clock)
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        # It may just be attached by another thread.
+        self._attached.wait(self._is_attached_or_removed, stop, timeout)
+        registration = self._registration
+        left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+        return registration is not None and registration.wait_for_sync(stop, left)
+
+    def _is_attached_or_removed(self) -> bool:
+        return self._registration is not None or self.source.is_removed
 
     def detach(self) -> None:
         """Stop the delivery of events; the informers keep running."""
+        self._attached.wake()
         if self._registration is not None:
             self._registration.remove()
 

@@ -272,6 +272,34 @@ def test_the_end_of_the_controller_ends_a_wait_for_a_cache(world):
     assert outcome == [False]
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_wait_that_begins_while_a_cache_is_added_waits_for_it(world, is_refused):
+    outcomes, add_event_handler = [], world.cache.add_event_handler
+
+    def add_while_others_wait(*arguments, **options):
+        waiting = threading.Thread(
+            target=lambda: outcomes.append(world.controller.wait_for_sync(StopSignal()))
+        )
+        world.threads.append(waiting)
+        waiting.start()
+        (binding,) = world.controller._bindings._bindings
+        while not binding._attached.waiting and waiting.is_alive():
+            threading.Event().wait(0.001)
+        if is_refused:
+            raise ZeroDivisionError
+        return add_event_handler(*arguments, **options)
+
+    world.cache.add_event_handler = add_while_others_wait
+    if is_refused:
+        with pytest.raises(ZeroDivisionError):
+            world.controller.add_cache(world.cache, CONFIG_MAP)
+    else:
+        world.controller.add_cache(world.cache, CONFIG_MAP)
+        world.start(world.cache)
+    world.threads[0].join(20)
+    assert outcomes == [True]
+
+
 def test_a_wait_for_a_cache_that_begins_after_the_end_says_so_as_well(world):
     world.controller.add_cache(world.cache, CONFIG_MAP)
     world.controller.close()
