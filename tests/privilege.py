@@ -36,7 +36,7 @@ __all__ = [
 
 OWN_NAMESPACE: Final = "operators"
 REVIEW: Final = kinds.authorization.v1.SelfSubjectAccessReview
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 _REMEDY: Final = "the account needs"
 _NUMBERS: Final = itertools.count(1)
 
@@ -83,7 +83,7 @@ class Stage(logging.Handler):
 
         Raises:
             RefusedError: the operator was refused something.
-            TimeoutError: it does not hold within half a minute.
+            TimeoutError: it does not hold within a minute.
         """
         deadline = system_clock.monotonic() + PATIENCE
         while not condition():

@@ -264,7 +264,7 @@ def nearly_http(draw: st.DrawFn) -> bytes:
 BOUNDED = settings(
     max_examples=150,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

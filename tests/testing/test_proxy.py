@@ -239,9 +239,9 @@ def test_clear_ends_all_faults(proxy: FaultProxy) -> None:
         assert echoed(connection) == b"hello"
 
 
-def test_a_target_that_is_not_there_resets_the_client(free_port: int) -> None:
+def test_a_target_that_is_not_there_resets_the_client(refusing_port: int) -> None:
     with (
-        FaultProxy(f"tcp://127.0.0.1:{free_port}") as proxy,
+        FaultProxy(f"tcp://127.0.0.1:{refusing_port}") as proxy,
         pytest.raises(ConnectionError),  # the reset may come while the connection is being made
         connected(proxy) as connection,
     ):
@@ -257,7 +257,7 @@ def test_stop_is_prompt_whatever_is_under_way(echo: str) -> None:
         started = RealClock().monotonic()
         proxy.stop()
         proxy.stop()
-        assert RealClock().monotonic() - started < 2
+        assert RealClock().monotonic() - started < 8
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
 

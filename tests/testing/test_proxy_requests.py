@@ -211,8 +211,8 @@ def test_a_proxy_in_front_of_an_address_says_that_it_needs_a_config() -> None:
         FaultProxy(ClientConfig(server="http://127.0.0.1:9"), faults=[FaultRule.stale(1)])
 
 
-def test_a_server_that_is_not_there_is_a_connection_that_ends(free_port: int) -> None:
-    config = ClientConfig(server=f"http://127.0.0.1:{free_port}")
+def test_a_server_that_is_not_there_is_a_connection_that_ends(refusing_port: int) -> None:
+    config = ClientConfig(server=f"http://127.0.0.1:{refusing_port}")
     with (
         FaultProxy(config) as proxy,
         Client(proxy.client_config(max_retries=0)) as client,

@@ -39,6 +39,7 @@ __all__ = ["ControlPlane", "ControlPlaneError"]
 _HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 5  # with other ports, as in envtest
 _POLL: Final = 0.05
+_ANSWER: Final = 10.0  # on a busy machine a handshake alone may take seconds
 _TAIL_LINES: Final = 15
 _TAIL_BYTES: Final = 8192
 _NAME: Final = "control-plane"
@@ -236,9 +237,11 @@ class ControlPlane:
         server = self._server = self._spawn("kube-apiserver", self._server_flags())
         # /readyz answers a moment before the default namespaces exist.
         for path in ("/readyz", "/api/v1/namespaces/default"):
-            while (answer := self._get(path)) != 200:
+            left = self._start_timeout
+            while (answer := self._get(path, min(_ANSWER, max(_POLL, left)))) != 200:
                 self._check_alive()
-                if system_clock.monotonic() > deadline:
+                left = deadline - system_clock.monotonic()
+                if left < 0:
                     raise ControlPlaneError(
                         f"kube-apiserver was not ready within {self._start_timeout:g} s (start_"
                         f"timeout); {path} answers {answer or 'nothing'}{self._tails()}"
@@ -471,11 +474,11 @@ class ControlPlane:
         tails = [(name, self.log_tail(name)) for name in self._programs]
         return "".join(f"\n--- the end of {name}'s log:\n{tail}" for name, tail in tails if tail)
 
-    def _get(self, path: str) -> int:
-        """The HTTP status of a GET request, 0 for no answer."""
+    def _get(self, path: str, timeout: float) -> int:
+        """The HTTP status of a GET request, 0 for no answer in time."""
         context = ssl.create_default_context(cadata=self._ca.decode())
         port = self._started().numbers[1]
-        connection = http.client.HTTPSConnection(_HOST, port, timeout=2.0, context=context)
+        connection = http.client.HTTPSConnection(_HOST, port, timeout=timeout, context=context)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
             return connection.getresponse().status
