@@ -478,6 +478,29 @@ def test_a_watch_waits_for_a_webhook_that_fails(things: Things) -> None:
     stream.close()
 
 
+def test_a_bookmark_that_is_asked_for_during_a_conversion_comes_after_it(things: Things) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def late(request: dict[str, Any]) -> Any:
+        asked.set()
+        go_on.wait(30)
+        return convert(request)
+
+    stream = things.api.watch(TWO, "allowWatchBookmarks=true")
+    things.hooks.answers["convert"] = late
+    try:
+        made = things.make(ONE, "a", "1")
+        assert asked.wait(30)
+        server = things.api.server
+        assert isinstance(server, APIServer)
+        server.send_bookmarks()
+    finally:
+        go_on.set()
+    assert stream.event()[0] == "ADDED"
+    kind, bookmark = stream.event()
+    assert (kind, bookmark["metadata"]["resourceVersion"]) == ("BOOKMARK", made.version)
+
+
 def test_a_watch_ends_when_the_conversion_changes(things: Things) -> None:
     stream = things.api.watch(TWO)
     things.make(ONE, "a", "1")

@@ -241,6 +241,17 @@ def test_the_watches_of_a_definition_end_with_it(api: Any) -> None:
     assert api.get(api.widgets).status == 404
 
 
+def test_a_watch_that_is_ended_while_it_is_stalled_ends_after_that(api: Any, server: Any) -> None:
+    server.stall_watches(True)
+    stream = api.watch(api.widgets)
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    assert api.delete(path).status == 200
+    while api.get(api.widgets).status != 404:
+        pass
+    server.stall_watches(False)
+    assert stream.rest() == []
+
+
 @pytest.mark.parametrize("query", ["resourceVersion=abc", "timeoutSeconds=abc"])
 def test_a_watch_that_makes_no_sense_is_refused_before_it_begins(api: Any, query: str) -> None:
     refused = api.get(f"{api.maps}?watch=1&{query}")

@@ -213,6 +213,8 @@ class Watch:
         collection = self._channel.collection
         while not self._ended:
             await self.hub.running.wait()
+            if self._ended:  # meanwhile, which clearing the wake-up below would lose
+                break
             events = collection.since(self.position)
             if events:
                 events = events[: _batch_length([event.record for event in events[:_BATCH]])]
@@ -229,7 +231,8 @@ class Watch:
                 self._wake.clear()
                 if self._reads_alone:
                     self.position = max(self.position, self.hub.storage.revision)
-                await self.hub.next_change(self._wake)
+                if not self._bookmark_requested:
+                    await self.hub.next_change(self._wake)
                 if self._bookmark_requested:
                     self._bookmark_requested = False
                     await self.wire.send(self.bookmark(self.position))
