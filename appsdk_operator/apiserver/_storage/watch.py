@@ -211,9 +211,9 @@ class Watch:
 
     async def _follow(self) -> None:
         collection = self._channel.collection
-        while not self._ended:
+        while not self._has_ended():
             await self.hub.running.wait()
-            if self._ended:  # meanwhile, which clearing the wake-up below would lose
+            if self._has_ended():  # meanwhile, which clearing the wake-up below would lose
                 break
             events = collection.since(self.position)
             if events:
@@ -323,6 +323,10 @@ class Watch:
         self._ended = True
         self.hub.leave(self._channel, self)
         self._wake.set()
+
+    def _has_ended(self) -> bool:
+        # A call, because it changes between two looks.
+        return self._ended
 
     def _too_old(self) -> StatusError:
         floor = self._channel.collection.floor
