@@ -261,6 +261,25 @@ def test_the_manual_clock_ends_a_wait(client):
     assert len(errors) == 1
 
 
+def test_a_limit_whose_thread_begins_late_is_not_later_for_that(client, monkeypatch):
+    clock, stop, start = ManualClock(), StopSignal(), ThreadGroup.start
+
+    def late(group, name, target):
+        if name == "limit":
+            clock.advance(3600)
+        return start(group, name, target)
+
+    monkeypatch.setattr(ThreadGroup, "start", late)
+    giving_up = threading.Timer(FOREVER, stop.set)
+    giving_up.start()
+    try:
+        with pytest.raises(TimeoutError):
+            wait(client, until.exists(), timeout=3600, clock=clock, stop=stop)
+    finally:
+        giving_up.cancel()
+        giving_up.join()
+
+
 # What a watch has to survive.
 
 
