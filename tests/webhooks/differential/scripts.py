@@ -40,6 +40,8 @@ _ACTS = ("default", "validate", "mutate", "review", "raw")
 _MUTATING = {"default", "mutate"}
 _VERSIONS = {"": "v1", "old": "v1beta1", "oldest": "v1alpha1"}
 _NAMES = ("one", "two", "three", "four")
+_OWN = {"matchLabels": {"case": "$ns"}}
+_HOOKS = "/apis/admissionregistration.k8s.io/v1"
 _FILLER = re.compile(r"\$x(\d+)")
 _KINDS = {"subjects": "Subject", "configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod"}
 _RESOURCES = {"Subject": "subjects", "ConfigMap": "configmaps", "Pod": "pods"}
@@ -107,7 +109,7 @@ class Script:
     def case(self, where: Where) -> Case:
         """The conversation, with webhooks that are there."""
         label = {"metadata": {"labels": {"case": "$ns"}}}
-        setup = [{"do": "PATCH /api/v1/namespaces/$ns", "body": label}]
+        setup = [{"do": "PATCH /api/v1/namespaces/$ns", "body": label}, *_label_is_known(where)]
         for verdict in ("mutating", "validating"):
             setup += self._configuration(verdict, where)
         return Case(
@@ -126,34 +128,18 @@ class Script:
         ]
         if not found:
             return []
-        kind = f"{verdict.title()}WebhookConfiguration"
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": "$ns"},
-            "webhooks": [*found, _marker(verdict, where)],
-        }
-        probe = {"metadata": {"name": "marker", "labels": {"marker": f"$ns-{verdict}"}}}
-        return [
-            {"do": f"POST /apis/admissionregistration.k8s.io/v1/{kind.lower()}s", "body": body},
-            {
-                "do": "POST /api/v1/namespaces/default/configmaps?dryRun=All",
-                "body": probe,
-                "wait": {"headers.Warning": '299 - "marker"'},
-            },
-        ]
+        return _installed(verdict, "$ns", [*found, _marker(verdict, where)], verdict, "default")
 
     def _webhook(self, number: int, webhook: dict[str, Any], where: Where) -> dict[str, Any]:
         more = dict(webhook.get("with", {}))
         selector = more.pop("namespaceSelector", {})
-        own = {"matchLabels": {"case": "$ns"}}
         resource = _RESOURCES[webhook.get("kind", "Subject")]
         operations = "CREATE,UPDATE" + (",DELETE" if "validate" in webhook else "")
         return {
             "name": f"{_NAMES[number]}.{GROUP}",
             "clientConfig": _client(where, self._path(number), webhook.get("at", "")),
             "rules": [_rule(text) for text in webhook.get("rules", [f"{resource} {operations}"])],
-            "namespaceSelector": {**selector, **own},
+            "namespaceSelector": {**selector, **_OWN},
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             **more,
@@ -192,6 +178,40 @@ def _rule(text: str) -> dict[str, Any]:
         "resources": [name],
         "operations": operations.split(","),
     }
+
+
+def _installed(
+    verdict: str, name: str, webhooks: list[dict[str, Any]], mark: str, namespace: str
+) -> list[dict[str, Any]]:
+    """Steps that create a configuration and wait until the server follows its marker."""
+    kind = f"{verdict.title()}WebhookConfiguration"
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    }
+    return [
+        {"do": f"POST {_HOOKS}/{kind.lower()}s", "body": body},
+        {
+            "do": f"POST /api/v1/namespaces/{namespace}/configmaps?dryRun=All",
+            "body": {"metadata": {"name": "marker", "labels": {"marker": f"$ns-{mark}"}}},
+            "wait": {"headers.Warning": '299 - "marker"'},
+        },
+    ]
+
+
+def _label_is_known(where: Where) -> list[dict[str, Any]]:
+    """Steps that wait until the server finds webhooks by the label of the namespace.
+
+    It may know of a configuration before it knows of the label. A configuration of its own, because
+    the webhooks of the case may be for all that there is.
+    """
+    marker = {**_marker("label", where), "namespaceSelector": _OWN}
+    return [
+        *_installed("validating", "$ns-label", [marker], "label", "$ns"),
+        {"do": f"DELETE {_HOOKS}/validatingwebhookconfigurations/$ns-label"},
+    ]
 
 
 def _marker(verdict: str, where: Where) -> dict[str, Any]:
