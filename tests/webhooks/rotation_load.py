@@ -313,15 +313,17 @@ class OldClient:
             webhook = self._client.get(Validating, "load").to_dict()["webhooks"][0]
             bundle = base64.b64decode(webhook["clientConfig"].get("caBundle") or "").decode()
             self._bundles.append((now, bundle))
-            # The newest of those that are as old as they may be, less what reading took.
+            # The oldest of those that it may still have, with time to connect.
             limit = now - 0.9 * rotation_replica.PROPAGATION
-            while len(self._bundles) > 1 and self._bundles[1][0] <= limit:
+            while len(self._bundles) > 1 and self._bundles[0][0] <= limit:
                 self._bundles.pop(0)
-            context = ssl.create_default_context(cadata=self._bundles[0][1])
+            read, bundle = self._bundles[0]
+            context = ssl.create_default_context(cadata=bundle)
             for port in self._ports():
-                self._connect(context, port)
+                self._connect(context, port, read + rotation_replica.PROPAGATION)
 
-    def _connect(self, context: ssl.SSLContext, port: int) -> None:
+    def _connect(self, context: ssl.SSLContext, port: int, until: float) -> None:
+        """Connect; a refusal after ``until`` is none: what it knows is too old by then."""
         try:
             with (
                 socket.create_connection(("127.0.0.1", port), 10.0) as raw,
@@ -329,7 +331,8 @@ class OldClient:
             ):
                 self._figures.handshakes += 1
         except ssl.SSLError as error:
-            self._figures.refused_handshakes[str(error)] += 1
+            if system_clock.monotonic() <= until:
+                self._figures.refused_handshakes[str(error)] += 1
         except OSError:
             pass  # it is being ended
 
