@@ -37,6 +37,7 @@ class StopSignal:
         # of these methods.
         self._lock = fork_safe(threading.RLock())
         self._is_set = False
+        self._parents: tuple[StopSignal, ...] = ()
         self._waiters = Waiters(clock)
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._next_id = 0
@@ -44,7 +45,14 @@ class StopSignal:
 
     def is_set(self) -> bool:
         """Whether the signal was set."""
-        return self._is_set
+        if self._is_set:
+            return True
+        # A parent's callbacks run one after the other, of which one sets this signal. Until then it
+        # must not be taken for one that goes on.
+        for parent in self._parents:  # noqa: SIM110 - a generator costs more than the rest
+            if parent.is_set():
+                return True
+        return False
 
     def set(self) -> None:
         """Set the signal: wake every :meth:`wait`, and run each callback once.
@@ -59,6 +67,7 @@ class StopSignal:
             self._callbacks.clear()
         self._waiters.wake()
         self._detach()
+        self._parents = ()
         for callback in callbacks:
             _run(callback)
 
@@ -84,12 +93,22 @@ class StopSignal:
         _run(callback)
         return lambda: None
 
-    def child(self) -> StopSignal:
-        """Make a signal that is set when this one is, or alone."""
+    def child(self, *others: StopSignal) -> StopSignal:
+        """Make a signal that is set when this one is, or one of ``others``, or alone.
+
+        It is set at the same moment as they are; its callbacks run among theirs.
+        """
         child = StopSignal(clock=self._clock)
-        # A set child removes itself from the parent, so that a long-lived parent does not grow with
-        # every former child.
-        child._detach = self.on_set(child.set)
+        child._parents = (self, *others)
+        # A set child removes itself from its parents, so that a long-lived parent does not grow
+        # with every former child.
+        detach = [parent.on_set(child.set) for parent in child._parents]
+
+        def detach_all() -> None:
+            for each in detach:
+                each()
+
+        child._detach = detach_all
         return child
 
     def _forget(self, key: int) -> None:

@@ -634,6 +634,36 @@ def test_a_stop_ends_the_plugin_and_the_requests_that_wait_for_it(tmp_path, conn
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
+def test_a_stop_of_several_requests_starts_no_plugin_anew_for_the_later_ones(tmp_path, connect):
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = f"echo x >> {tmp_path}/runs; echo > {ready}; sleep 600"
+    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    client = connect("https://127.0.0.1:1", credentials=credentials)
+    stop = StopSignal()
+
+    def ask():
+        with pytest.raises(RequestStopped):
+            client.list_page(WIDGET, stop=stop)
+
+    first, second = threading.Thread(target=ask), threading.Thread(target=ask)
+
+    def wait_for_both():
+        first.join(10.0)
+        second.join(10.0)
+
+    first.start()
+    ready.read_text()
+    # The signal reaches the first request, then this, and then the second.
+    stop.on_set(wait_for_both)
+    second.start()
+    pause = StopSignal()
+    assert any(credentials._waiters.waiting or pause.wait(0.01) for _ in range(3000))
+    stop.set()
+    wait_for_both()
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
 def test_a_request_that_is_stopped_leaves_the_plugin_to_the_others(tmp_path):
     ready = tmp_path / "ready"
     os.mkfifo(ready)
@@ -800,7 +830,6 @@ MERGES = "\n".join(
 )
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("content", "text"),
     [

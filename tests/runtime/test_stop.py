@@ -34,6 +34,33 @@ def test_setting_twice_is_harmless() -> None:
     assert calls == [1]
 
 
+def test_a_child_is_set_together_with_its_parents() -> None:
+    one, other = StopSignal(), StopSignal()
+    seen: list[list[bool]] = []
+    other.on_set(lambda: seen.append([each.is_set() for each in (child, grandchild, one)]))
+    child = one.child(other)
+    grandchild = child.child()
+    calls: list[str] = []
+    grandchild.on_set(lambda: calls.append("called"))
+    assert not child.is_set()
+    other.set()
+    assert seen == [[True, True, False]]
+    assert calls == ["called"]
+    one.set()
+    assert calls == ["called"]
+
+
+def test_a_child_of_several_is_set_alone_and_forgotten_by_all() -> None:
+    one, other = StopSignal(), StopSignal()
+    one.child(other).set()
+    assert not one.is_set()
+    assert not other.is_set()
+    assert not one._callbacks
+    assert not other._callbacks
+    one.set()
+    assert other.child(one).is_set()
+
+
 def test_set_wakes_every_waiter() -> None:
     clock = ManualClock()
     stop, results = StopSignal(clock=clock), []

@@ -398,13 +398,11 @@ class Transport:
         if stop is None:
             yield self._stop
             return
-        both = self._stop.child()
-        forget = stop.on_set(both.set)
+        both = self._stop.child(stop)
         try:
             yield both
         finally:
-            forget()
-            both.set()  # removes it from the children of the client's signal
+            both.set()  # removes it from the children of both
 
     def _log_warnings(self, response: Response) -> None:
         values = response.headers.get_all("Warning")
