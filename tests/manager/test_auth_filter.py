@@ -255,7 +255,7 @@ class Hanging:
     def wait(self, spec: dict[str, Any]) -> None:
         if str(spec.get("token", "")).startswith("guess"):
             self.asked += 1
-            self.leave.wait(30)
+            self.leave.wait(100)
 
     def ask(self, peer: str) -> None:
         """Ask with one more unknown token, and return when its review is asked for, or refused."""

@@ -80,6 +80,7 @@ class TestStart:
         run.add("other", RunnableGroup.OTHERS)
         run.start()
         journal.wait_for("warming")
+        journal.wait_for("start other")
         assert journal.only("start") == ["other"]
         warm.set()
         journal.wait_for("start elector")
