@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -11,6 +12,7 @@ from appsdk_operator import Client, Invalid, MutableObject, kinds
 from appsdk_operator.testing import APIServer, running
 from examples.cronjob import program
 from examples.cronjob.api import CronJob, CronJobV2, Schedule
+from tests.dashboards.scraping import eventually
 from tests.examples.cronjob.cron_tools import spec
 
 FREE = "127.0.0.1:0"
@@ -50,5 +52,15 @@ def test_the_program_runs_on_what_its_manifests_installed(
             wrong = MutableObject.new(CronJob, "b", namespace="default", spec=spec("never"))
             with pytest.raises(Invalid, match="exactly 5 fields"):
                 client.create(wrong)
-            with urlopen(f"http://{manager.addresses['health']}/readyz") as answer:
-                assert answer.status == 200
+            # It leads, and its controllers may still be about to start.
+            assert eventually(lambda: is_ready(manager.addresses["health"]), 60.0)
+
+
+def is_ready(address: str) -> bool:
+    """Whether the probe of a pod would succeed."""
+    try:
+        with urlopen(f"http://{address}/readyz") as answer:
+            return bool(answer.status == 200)
+    except HTTPError as error:
+        error.close()
+        return False
