@@ -516,6 +516,7 @@ class InformerController:
         except ValueError:
             with self._lock:
                 self._stop = None
+            own.set()  # or the caller's signal would keep it
             raise
         self._warn_without_name()
         # At once: until this thread wakes the workers would go on with what waits.
