@@ -109,6 +109,8 @@ class StopSignal:
                 each()
 
         child._detach = detach_all
+        if child._is_set:  # by one of them meanwhile, when it had nothing to detach
+            detach_all()
         return child
 
     def _forget(self, key: int) -> None:

@@ -58,7 +58,10 @@ def test_a_child_of_several_is_set_alone_and_forgotten_by_all() -> None:
     assert not one._callbacks
     assert not other._callbacks
     one.set()
+    assert one.child(other).is_set()
+    assert not other._callbacks
     assert other.child(one).is_set()
+    assert not other._callbacks
 
 
 def test_set_wakes_every_waiter() -> None:
