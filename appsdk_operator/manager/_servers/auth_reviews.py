@@ -103,7 +103,8 @@ class PendingReviews:
         self._under_way: dict[object, _PendingReview] = {}
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        with self._lock:  # a review begins before it is among them
+            return len(self._under_way)
 
     @property
     def stop(self) -> StopSignal:
