@@ -610,11 +610,16 @@ def test_a_plugin_that_prints_for_ever_is_ended(tmp_path):
         credentials.authorization()
 
 
-def test_a_stop_ends_the_plugin_and_the_requests_that_wait_for_it(tmp_path, connect):
+def hanging_plugin(tmp_path):
+    """Credentials whose plugin hangs, and a pipe in which it says so; "runs" has a line a start."""
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     script = f"echo x >> {tmp_path}/runs; echo > {ready}; sleep 600"
-    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    return ExecCredentials(shell(script), folder=str(tmp_path), cluster={}), ready
+
+
+def test_a_stop_ends_the_plugin_and_the_requests_that_wait_for_it(tmp_path, connect):
+    credentials, ready = hanging_plugin(tmp_path)
     client = connect("https://127.0.0.1:1", credentials=credentials)
     stop, found = StopSignal(), []
 
@@ -635,10 +640,7 @@ def test_a_stop_ends_the_plugin_and_the_requests_that_wait_for_it(tmp_path, conn
 
 
 def test_a_stop_of_several_requests_starts_no_plugin_anew_for_the_later_ones(tmp_path, connect):
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    script = f"echo x >> {tmp_path}/runs; echo > {ready}; sleep 600"
-    credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
+    credentials, ready = hanging_plugin(tmp_path)
     client = connect("https://127.0.0.1:1", credentials=credentials)
     stop = StopSignal()
 
@@ -682,10 +684,7 @@ def test_a_request_that_is_stopped_leaves_the_plugin_to_the_others(tmp_path):
 
 
 def test_who_waits_for_the_plugin_of_another_request_is_stopped_alone(tmp_path):
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    section = shell(f"echo > {ready}; sleep 600")
-    credentials = ExecCredentials(section, folder=str(tmp_path), cluster={})
+    credentials, ready = hanging_plugin(tmp_path)
     running, waiting = StopSignal(), StopSignal()
     first = threading.Thread(target=credentials.prepare, args=(running,))
     first.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, MemoryServer, MemoryView, running
 from tests.definitions import widget_definition
+from tests.testing.event_loops import held_up
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -161,22 +161,10 @@ def test_a_view_of_a_server_that_does_not_run_says_so() -> None:
 
 def test_a_request_whose_client_has_gone_is_not_begun() -> None:
     with APIServer() as server:
-        is_held, go_on = threading.Event(), threading.Event()
-        loop = server._loop
-        assert loop is not None
-
-        def hold() -> None:
-            is_held.set()
-            go_on.wait(30)
-
-        loop.call_soon_threadsafe(hold)
-        assert is_held.wait(30)
-        try:
+        with held_up(server._loop):
             near = MemoryView(server).client(metrics=Metrics(), read_timeout=0.1, max_retries=0)
             with pytest.raises(TransportError):
                 near.watch(CONFIG_MAP)
-        finally:
-            go_on.set()
         assert server.open_watches() == 0
 
 

@@ -14,6 +14,7 @@ from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import APIServer, FaultProxy
+from tests.testing.event_loops import held_up
 
 SHORT = 0.2  # seconds in which nothing is to happen
 
@@ -116,29 +117,11 @@ def test_a_connection_that_is_cut_as_it_is_taken_is_reset_as_well(
     assert proxy.wait_for(lambda proxy: proxy.connections == 0)
 
 
-@contextlib.contextmanager
-def held_up(proxy: FaultProxy) -> Iterator[asyncio.AbstractEventLoop]:
-    """Its event loop, which runs what is due after the block."""
-    loop, is_held, go_on = proxy._loop, threading.Event(), threading.Event()
-    assert loop is not None
-
-    def hold() -> None:
-        is_held.set()
-        go_on.wait(30)
-
-    loop.call_soon_threadsafe(hold)
-    assert is_held.wait(30)
-    try:
-        yield loop
-    finally:
-        go_on.set()
-
-
 def test_a_connection_that_comes_as_the_proxy_begins_to_refuse_is_served(
     proxy: FaultProxy,
 ) -> None:
     with contextlib.ExitStack() as exits:
-        with held_up(proxy) as loop:
+        with held_up(proxy._loop) as loop:
             connection = exits.enter_context(connected(proxy))
 
             async def refuse() -> None:
@@ -154,7 +137,7 @@ def test_a_connection_that_the_reading_part_takes_as_it_stops_is_closed() -> Non
     proxy = FaultProxy(ClientConfig(server="http://127.0.0.1:9")).start()
     assert proxy._address is not None
     with contextlib.ExitStack() as exits:
-        with held_up(proxy) as loop:
+        with held_up(proxy._loop) as loop:
             address = proxy._address[4]
             connection = exits.enter_context(socket.create_connection(address, timeout=30))
             loop.call_soon_threadsafe(proxy._stopping.set)

@@ -6,17 +6,17 @@ import copy
 from collections.abc import Iterable
 from pathlib import Path
 
-from appsdk_operator.client import AlreadyExists, Client, Conflict, InternalError, NotFound
+from appsdk_operator.client import AlreadyExists, Client, InternalError, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.testing._install.conflicts import despite_conflicts
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 
 __all__ = ["install_crds"]
 
 _CRD = apiextensions.v1.CustomResourceDefinition
 _INTERVAL = 0.1
-_ATTEMPTS = 10
 
 
 def install_crds(
@@ -106,13 +106,7 @@ def _create_or_update(client: Client, crd: MutableObject) -> Object:
     try:
         return client.create(crd)
     except AlreadyExists:
-        pass
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _update(client, crd)
-        except Conflict:
-            continue  # the server's own controllers write conditions of new definitions
-    return _update(client, crd)
+        return despite_conflicts(lambda: _update(client, crd))
 
 
 def _update(client: Client, crd: MutableObject) -> Object:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from appsdk_operator.client import AlreadyExists, Client, Conflict, NotFound
+from appsdk_operator.client import AlreadyExists, Client, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import admissionregistration
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
+from appsdk_operator.testing._install.conflicts import despite_conflicts
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 from appsdk_operator.webhooks import (
     DevelopmentServer,
@@ -32,7 +33,6 @@ _KINDS: Final = {
         admissionregistration.v1.ValidatingWebhookConfiguration,
     )
 }
-_ATTEMPTS: Final = 10
 _NAME: Final = "test-webhooks"
 _LABEL: Final = "appsdk-operator.io/test-webhooks"
 """On configurations that were made of rules here: its value is their name."""
@@ -222,12 +222,7 @@ def _create_or_update(client: Client, draft: MutableObject) -> Object:
 
 def _update(client: Client, draft: MutableObject) -> Object | None:
     """Replace the webhooks of a configuration; None if there is none."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _try_to_update(client, draft)
-        except Conflict:
-            continue  # somebody else changed it meanwhile, such as who injects a caBundle
-    return _try_to_update(client, draft)
+    return despite_conflicts(lambda: _try_to_update(client, draft))
 
 
 def _try_to_update(client: Client, draft: MutableObject) -> Object | None:
