@@ -20,6 +20,7 @@ from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.connections import HttpServer
 from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
 from appsdk_operator.apiserver._http.frontend import Frontend
+from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
 from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
 from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
 from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
@@ -37,12 +38,6 @@ _T = TypeVar("_T")
 
 _JOIN_TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
-
-
-async def _run_ready_callbacks() -> None:
-    """Let the event loop run the callbacks that are ready."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 @final
@@ -265,11 +260,7 @@ class APIServer:
             with self._handing:
                 self._loop = None
             http.is_closing = True
-            # asyncio loses a connection that is accepted but not yet attached when the server
-            # closes. So first stop accepting, and let the accepted ones attach.
-            loop.remove_reader(listener)
-            await _run_ready_callbacks()
-            server.close()
+            await close_listeners(server)
             self._faults.end_waits()
             if self._core.hub is not None:
                 self._core.hub.running.set()
@@ -279,7 +270,7 @@ class APIServer:
             await http.shutdown(_GRACE)
             await self._close_all(http)
             await self._core.detach()
-            await _run_ready_callbacks()
+            await run_ready_callbacks()
             self._http = self._stopping = None
 
     async def _close_all(self, http: HttpServer) -> None:
@@ -292,7 +283,7 @@ class APIServer:
             # Unsent bytes are lost.
             transport.abort()
         # Aborted transports close in the next iteration of the event loop.
-        await _run_ready_callbacks()
+        await run_ready_callbacks()
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` in the server's event loop, and return its result."""

@@ -20,6 +20,7 @@ from appsdk_operator.apiserver import (
     LoggedRequest,
     RequestFacts,
     StatusError,
+    close_listeners,
     fault_error,
     object_name_in,
     parse_path,
@@ -45,8 +46,6 @@ _T = TypeVar("_T")
 _HOST: Final = "127.0.0.1"
 _BODY_LIMIT: Final = 16 * 1024 * 1024
 _LOG_SIZE: Final = 10_000
-# Turns of the event loop in which an accepted connection is attached; three are needed.
-_TURNS: Final = 5
 
 
 @final
@@ -95,13 +94,7 @@ class HTTPRelay:
     async def stop(self) -> None:
         """Stop listening and cut every connection."""
         if self._server is not None:
-            # asyncio loses a connection that is accepted but not yet attached when the server
-            # closes. So first stop accepting, and let the accepted ones attach.
-            for listener in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listener)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            self._server.close()
+            await close_listeners(self._server)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
