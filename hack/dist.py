@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,25 @@ def check_metadata(sdist: Path, wheel: Path, version: str | None) -> None:
     run(sys.executable, "-m", "check_wheel_contents", wheel)
     if version is not None and f"-{version}-" not in wheel.name:
         raise SystemExit(f"{wheel.name} is not of version {version}: set it in _version.py")
+
+
+def check_changelog(version: str) -> None:
+    """Whether the changelog has a dated section for a version, and nothing that is in none."""
+    problem = problem_of_changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    if problem is not None:
+        raise SystemExit(f"CHANGELOG.md {problem}")
+
+
+def problem_of_changelog(text: str, version: str) -> str | None:
+    """What keeps a changelog from being that of a release, or None."""
+    sections = dict(re.findall(r"^## (\[.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    if sections.get("[Unreleased]", "").strip():
+        return f"has lines under Unreleased: move them to a section for {version}"
+    released = re.compile(rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d")
+    for heading, lines in sections.items():
+        if released.fullmatch(heading):
+            return None if lines.strip() else f"says nothing about {version}"
+    return f"has no heading '## [{version}] - YYYY-MM-DD'"
 
 
 def check_contents(sdist: Path, wheel: Path) -> None:
@@ -119,6 +139,8 @@ def main() -> None:
     parser.add_argument("--version", help="the version that they have to be of")
     parser.add_argument("--without-tests", action="store_true", help="do not run the sdist's tests")
     options = parser.parse_args()
+    if options.version is not None:
+        check_changelog(options.version)
     sdist, wheel = build()
     check_metadata(sdist, wheel, options.version)
     check_contents(sdist, wheel)

@@ -1,4 +1,4 @@
-"""The source distribution has what its tests need."""
+"""The source distribution has what its tests need, and a changelog of its version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import ast
 import re
 import tomllib
 from pathlib import Path
+
+import pytest
+
+import appsdk_operator
+from hack import dist
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,3 +47,29 @@ def test_whatever_the_tests_import_or_read_is_part_of_it() -> None:
         needed |= _needed(path.read_text(encoding="utf-8"))
     assert needed & there <= _included()
     assert {"benchmarks", "hack", "Makefile"} <= needed
+
+
+def test_the_changelog_has_a_section_for_the_version() -> None:
+    version = re.escape(appsdk_operator.__version__)
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{version}\] - \d{{4}}-\d\d-\d\d$", text, re.MULTILINE)
+
+
+UNRELEASED, RELEASED = "## [Unreleased]\n\n", "## [1.2.0] - 2026-01-31\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (UNRELEASED + RELEASED + "- A line.\n", None),
+        (RELEASED + "### Added\n\n- A line.\n\n## [1.1.0] - 2026-01-01\n\n- Another.\n", None),
+        (UNRELEASED + "- A line.\n\n" + RELEASED + "- A line.\n", "has lines under Unreleased"),
+        (UNRELEASED + RELEASED, "says nothing about 1.2.0"),
+        (UNRELEASED + "## [1.2.0]\n\n- A line.\n", "has no heading"),
+        (UNRELEASED + RELEASED.replace(".", "x") + "- A line.\n", "has no heading"),
+        ("# Changelog\n", "has no heading"),
+    ],
+)
+def test_a_release_needs_its_section_of_the_changelog(text: str, problem: str | None) -> None:
+    found = dist.problem_of_changelog("# Changelog\n\n" + text, "1.2.0")
+    assert found is problem or (problem is not None and found is not None and problem in found)
