@@ -116,7 +116,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As of click, but the error names the commands that there are."""
+        """Find a command as click does; the error names the commands that there are."""
         known = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0][:1] != "-" and args[0] not in known:
             commands = ", ".join(known)

@@ -96,7 +96,7 @@ class InformerBindings:
             shared.detach()
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
-        """Stop delivering their events. Unknown ones are ignored."""
+        """Stop delivering the events of a cache's informers of ``kind``; others are ignored."""
         with self._lock:
             found = self._find_shared(cache, kind)
         self._remove(found)
@@ -118,7 +118,7 @@ class InformerBindings:
         return [one for one in self._bindings if isinstance(one, OwnedInformer)]
 
     def informers(self) -> dict[str, list[object]]:
-        """The informers by kind; for a cache, its binding."""
+        """The informers by kind; in place of those of a cache, their binding."""
         found: dict[str, list[object]] = {}
         for one in self._bindings:
             informer = one.informer if isinstance(one, OwnedInformer) else one
@@ -130,7 +130,7 @@ class InformerBindings:
         return {one.kind for one in self._bindings}
 
     def names(self) -> tuple[str, ...]:
-        """The same for people: by resource and group, where that is known."""
+        """The kinds that have informers, for people: by resource and group, where that is known."""
         found: dict[str, None] = {}
         for one in self._bindings:
             owner = one.informer if isinstance(one, OwnedInformer) else one.source
@@ -157,11 +157,11 @@ class InformerBindings:
         return [snapshot() for snapshot in methods if callable(snapshot)]
 
     def first_unsynced(self) -> InformerBinding | None:
-        """The first one that contains not synced."""
+        """The first binding that has not synced; None if all have."""
         return next((one for one in self._bindings if not one.has_synced), None)
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
-        """Wait until all have; False when stopped, at the close, or after ``timeout`` seconds."""
+        """Wait until all have synced; False when stopped, closed, or after ``timeout`` seconds."""
         clock = present_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         either = StopSignal(clock=clock)

@@ -47,7 +47,7 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 
 
 class NotifyCallback(Protocol):
-    """Calls the user's callback for an action."""
+    """A function that calls the user's callback for an action."""
 
     def __call__(self, action: ResourceAction, obj: Object, old: Object | None, /) -> Outcome:
         """Call it, and wait for its result.
@@ -68,7 +68,7 @@ class NotifyCallback(Protocol):
 class FinalizerLifecycle:
     """Decides on callbacks for the events of one kind, and writes its finalizers around them.
 
-    An error of the :class:`NotifyCallback` is raised to the caller; finalizers then stay.
+    An error of the user's callback is raised to the caller; finalizers then stay.
     Thread-safe for different objects.
     """
 

@@ -38,7 +38,7 @@ class RunnableInformer(Protocol):
     """
 
     def add_event_handler(self, handler: EventSource, /) -> Any:
-        """NotifyCallback ``handler`` (``on_add``, ``on_update``, ``on_delete``) what happens."""
+        """Call ``on_add``, ``on_update`` and ``on_delete`` of ``handler`` for every change."""
         ...
 
     def run(self, stop: StopSignal, /) -> None:

@@ -510,7 +510,7 @@ class InformerController:
                 )
             self._has_run = True
             own = self._stop = stop.child()
-            binding = self._bindings.owned()
+            bindings = self._bindings.owned()
         try:
             finalizer_uses.register(self, self._finalizer_uses())
         except ValueError:
@@ -519,14 +519,14 @@ class InformerController:
             own.set()  # or the caller's signal would keep it
             raise
         self._warn_without_name()
-        # At once: until this thread wakes the workers would go on with what waits.
+        # At the stop itself: until this thread wakes, workers would begin the calls that wait.
         own.on_set(self._dispatcher.stop)
         self._metrics.publish()
         try:
             self._delivery.start()
-            for one in binding:
+            for one in bindings:
                 self._run_informer(one, own)
-            # Whoever is added a moment later may be their counterpart.
+            # What is added a moment later may be their counterpart.
             Waiters(self._clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
             if not own.is_set():
                 self._warn_of_unmatched_kinds()

@@ -45,7 +45,7 @@ class ReviewedResource:
 
     @classmethod
     def of(cls, attributes: AdmissionAttributes) -> ReviewedResource:
-        """Those of a write."""
+        """The kind, namespace, name and operation of a write."""
         target = attributes.target
         obj = attributes.obj or attributes.old
         group, _, version = obj.get("apiVersion", "").rpartition("/")

@@ -70,7 +70,7 @@ class AccessTable:
     """
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """An empty table."""
         self._rows: dict[tuple[str, str, str, str, str, str], _Objects] = {}
 
     def note(

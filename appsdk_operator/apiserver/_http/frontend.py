@@ -86,7 +86,7 @@ class Frontend:
         self._response_writer = ResponseWriter()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """ResourceResponse one request."""
+        """Answer one request."""
         assert isinstance(request, HttpRequest)
         try:
             response = await self._answer(request)

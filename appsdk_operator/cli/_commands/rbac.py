@@ -30,7 +30,7 @@ class _Group(_frame.Command, click.Group):
     """Commands of which ``roles`` need not be named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As of click, after ``roles`` was added where no command is named."""
+        """Parse as click does, with ``roles`` where no command is named."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["roles", *args]
         return click.Group.parse_args(self, ctx, args)

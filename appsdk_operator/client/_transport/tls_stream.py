@@ -25,7 +25,7 @@ class ByteStream(Protocol):
 
     @property
     def recv(self) -> Callable[[int], bytes]:
-        """Reads at most this many bytes; ``b""`` at the end."""
+        """Read at most this many bytes; ``b""`` at the end."""
         ...
 
     def sendall(self, data: bytes, /) -> None:
