@@ -48,7 +48,7 @@ class Output:
         files = GeneratedFiles(self.folder, generator)
         try:
             changes = files.plan(texts) if self.check or self.dry_run else files.write(texts)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise click.ClickException(f"the files in {self.folder}: {error}") from error
         return report(changes, self.folder, check=self.check)
 

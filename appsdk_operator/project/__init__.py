@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from appsdk_operator.project._files import FileChange as FileChange
     from appsdk_operator.project._files import FileOutcome as FileOutcome
     from appsdk_operator.project._files import GeneratedFiles as GeneratedFiles
+    from appsdk_operator.project._files import write_below as write_below
     from appsdk_operator.project._manifests.bindings import added_permissions as added_permissions
     from appsdk_operator.project._manifests.manifests import helm_chart as helm_chart
     from appsdk_operator.project._manifests.manifests import manifests as manifests
@@ -55,6 +56,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
 
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
+    "project._files": ("write_below",),
     "project._manifests.bindings": ("added_permissions",),
     "project._rbac.record_file": ("RECORD_FILE",),
 }

@@ -13,7 +13,7 @@ import attrs
 
 from appsdk_operator.project._merge import merge_texts
 
-__all__ = ["FileChange", "FileOutcome", "GeneratedFiles"]
+__all__ = ["FileChange", "FileOutcome", "GeneratedFiles", "write_below"]
 
 _RECORDS: Final = ".appsdk-operator"
 _README: Final = """\
@@ -74,6 +74,8 @@ class GeneratedFiles:
     three-way merge of lines. Where both have changed the same lines, the file is left alone, and
     the new text is written to ``NAME.new`` beside it; the conflict is over when that file is
     deleted or moved. A file that somebody deleted stays so, unless all of the generator's are gone.
+    A symbolic link to another file of the folder stays a link; nothing is written through one that
+    leads out of the folder.
 
     Not thread-safe; two generators with names of their own may share a folder.
 
@@ -111,7 +113,8 @@ class GeneratedFiles:
             One for each file, by path.
 
         Raises:
-            ValueError: a path leads out of the folder, or is that of a folder.
+            ValueError: a path leads out of the folder, by itself or by a symbolic link; or it is
+                that of a folder.
             OSError: a file cannot be read.
         """
         return tuple(change for change, _, _ in self._decisions(texts))
@@ -124,8 +127,8 @@ class GeneratedFiles:
         """
         decisions = list(self._decisions(texts))
         readme = self._records.parent / "README.md"
-        if decisions and _read(readme) is None:
-            _replace(readme, _README)
+        if decisions and _read(_inside(self._folder, readme)) is None:
+            write_below(self._folder, readme, _README)
         for change, before, after in decisions:
             places = self._places(change.path)
             # The file comes first: one that has the new text already needs no base.
@@ -159,17 +162,18 @@ class GeneratedFiles:
                 yield record.relative_to(self._records).with_suffix("").as_posix()
 
     def _places(self, path: str) -> dict[str, Path]:
-        return {
+        places = {
             "file": self._folder / path,
             "beside": self._folder / f"{path}.new",
             "base": self._records / f"{path}.base",
             "offered": self._records / f"{path}.offered",
             "deleted": self._records / f"{path}.deleted",
         }
+        return {name: _inside(self._folder, place) for name, place in places.items()}
 
     def _put(self, place: Path, text: str | None) -> None:
         if text is not None:
-            _replace(place, text)
+            write_below(self._folder, place, text)
             return
         place.unlink(missing_ok=True)
         for parent in place.parents:
@@ -274,12 +278,39 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _replace(path: Path, text: str) -> None:
-    """Give a file a text at once; a link to it stays one."""
-    path = path.resolve()
+def _inside(folder: Path, path: Path) -> Path:
+    """A path below a folder, as it is given.
+
+    Raises:
+        ValueError: a symbolic link on its way, or at its end, leads out of the folder or in a
+            circle.
+    """
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be written: {error}; take the link away") from error
+    if not target.is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{path} is {target} by a symbolic link, which is not below {folder}: nothing is "
+            "written there; take the link away, or put a file in its place"
+        )
+    return path
+
+
+def write_below(folder: Path, path: Path, text: str) -> None:
+    """Give a file below a folder a text at once; a link to it stays one.
+
+    Raises:
+        ValueError: a symbolic link leads out of the folder.
+        OSError: it cannot be written.
+    """
+    path = _inside(folder, path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(text.encode("utf-8", "surrogateescape"))
+    # One of an interrupted run; or a link, which opening it would follow.
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
     if path.exists():
         shutil.copymode(path, draft)
     draft.replace(path)

@@ -76,6 +76,29 @@ def test_what_was_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "# bucket-operator" in (tmp_path / "README.md.new").read_text()
 
 
+@pytest.mark.parametrize(
+    "link",
+    ["README.md", "tests", "README.md.new", ".appsdk-operator", ".appsdk-operator/scaffold.json"],
+)
+def test_a_link_that_leads_out_of_the_folder_is_refused_before_anything_is_written(
+    link: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    (project / link).parent.mkdir(parents=True)
+    outside.mkdir()
+    (project / link).symlink_to(outside / "target")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*INIT, "-o", "project"]) == 1
+    assert "take the link away" in capsys.readouterr().err
+    assert not any(outside.iterdir())
+    assert files(project) == set()
+    (project / link).unlink()
+    assert cli.main([*INIT, "-o", "project"]) == 0
+
+
 def test_a_scope_without_a_kind_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

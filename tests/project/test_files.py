@@ -221,6 +221,74 @@ def test_a_replaced_file_keeps_its_mode_and_a_link_stays_one(
     assert (tmp_path / "real.sh").stat().st_mode & 0o777 == 0o755
 
 
+LINKS = [
+    "x",  # the file itself
+    "a",  # the folder that it is in
+    "x.new",
+    ".appsdk-operator",
+    ".appsdk-operator/README.md",
+    ".appsdk-operator/letters",
+    ".appsdk-operator/letters/x.base",
+]
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["dangling", "existing"])
+@pytest.mark.parametrize("link", LINKS)
+def test_nothing_is_read_written_or_deleted_through_a_link_out_of_the_folder(
+    link: str, exists: bool, tmp_path: Path
+) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    files = GeneratedFiles(inside, "letters")
+    place, target = inside / link, outside / "target"
+    place.parent.mkdir(parents=True)
+    outside.mkdir()
+    if exists:
+        is_folder = "." not in link.rpartition("/")[2].lstrip(".") and link != "x"
+        if is_folder:
+            target.mkdir()
+            (target / "y").write_text(BASE)
+        else:
+            target.write_text("theirs\n")
+    place.symlink_to(target)
+    before = tree(outside)
+    for texts in ({"x": BASE, "a/y": BASE}, {"x": "other\n", "a/y": "other\n"}):
+        for act in (files.plan, files.write):
+            if link == ".appsdk-operator/README.md" and act == files.plan:
+                continue  # which it does not touch
+            with pytest.raises(ValueError, match="take the link away"):
+                act(texts)
+    assert tree(outside) == before
+    assert target.exists() == exists
+    place.unlink()
+    assert outcomes(files, {"x": BASE, "a/y": BASE}) == {"x": "created", "a/y": "created"}
+
+
+def test_links_in_a_circle_are_refused(files: GeneratedFiles, tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to("y")
+    (tmp_path / "y").symlink_to("x")
+    with pytest.raises((ValueError, OSError), match="x"):
+        files.write({"x": BASE})
+
+
+def test_what_an_interruption_left_is_replaced_even_if_it_is_a_link(
+    files: GeneratedFiles, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").write_text("mine\n")
+    (tmp_path / ".x.draft").symlink_to("mine")
+    assert outcomes(files, {"x": BASE}) == {"x": "created"}
+    assert (tmp_path / "mine").read_text() == "mine\n"
+    assert not (tmp_path / "x").is_symlink()
+    assert not (tmp_path / ".x.draft").exists()
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    files = GeneratedFiles(tmp_path / "link", "letters")
+    assert outcomes(files, {"a/x": BASE}) == {"a/x": "created"}
+    assert (tmp_path / "real/a/x").read_text() == BASE
+
+
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "../x", "a/../../x", "", ".", "a//b", "./a", ".appsdk-operator/x"]
 )

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
+from appsdk_operator.project import write_below
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import check_operator_name
 
@@ -142,11 +143,14 @@ class Answers:
         return attrs.evolve(self, resources=tuple(others.values()))
 
     def save(self, folder: Path) -> None:
-        """Write them into the project."""
-        path = folder / _FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Write them into the project.
+
+        Raises:
+            ValueError: a symbolic link leads out of the project.
+            OSError: the file cannot be written.
+        """
         content = {"format": _VERSION, **attrs.asdict(self)}
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_below(folder, folder / _FILE, json.dumps(content, indent=2) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

@@ -75,10 +75,12 @@ def make_manifests(folder: Path, answers: Answers) -> int:
 
 def write(folder: Path, answers: Answers) -> int:
     """Write a project, and say what became of its files; the exit status."""
+    files, texts = GeneratedFiles(folder, GENERATOR), texts_of(answers)
     try:
+        files.plan(texts)  # what cannot be written is refused before anything is
         # First, so that files which are written afterwards are never taken for ones too many.
         answers.save(folder)
-        changes = GeneratedFiles(folder, GENERATOR).write(texts_of(answers))
-    except OSError as error:
+        changes = files.write(texts)
+    except (OSError, ValueError) as error:
         raise click.ClickException(f"the project in {folder}: {error}") from error
     return report(changes, str(folder))
