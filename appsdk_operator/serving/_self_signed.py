@@ -8,6 +8,7 @@ import socket
 from typing import Any, Final, final
 
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.runtime.validation import check_environment, check_number
 from appsdk_operator.serving._key_pair import KeyPair
 
 __all__ = ["SelfSigned"]
@@ -37,6 +38,7 @@ class SelfSigned:
         clock: the clock that says from when on it is valid.
 
     Raises:
+        TypeError: a name is no text, such as a list of names; the lifetime is no number.
         ValueError: a name or the lifetime cannot be used.
         ImportError: the package ``cryptography`` is missing; the text names the extra.
     """
@@ -45,6 +47,12 @@ class SelfSigned:
         self, *names: str, lifetime: float = 365 * _DAY, clock: Clock = system_clock
     ) -> None:
         """See the class."""
+        for name in names:
+            if not isinstance(name, str):
+                example = 'SelfSigned("a.example.com", "b.example.com")'
+                raise TypeError(f"name {name!r} is no text: give names one by one, as in {example}")
+        check_number("lifetime", lifetime)
+        check_environment(clock=clock)
         if not lifetime > 0:
             raise ValueError(f"lifetime={lifetime}: use more than 0 seconds")
         self.names: Final = tuple(dict.fromkeys([*names, *_own_names()]))
@@ -85,6 +93,12 @@ def _make_pair(names: tuple[str, ...], now: float, lifetime: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "appsdk-operator")])
     moment = dt.datetime.fromtimestamp(now, dt.UTC)
+    try:
+        end = moment + dt.timedelta(seconds=lifetime)
+    except OverflowError as error:
+        raise ValueError(
+            f"lifetime={lifetime}: it would end after the year 9999; use fewer seconds"
+        ) from error
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -92,7 +106,7 @@ def _make_pair(names: tuple[str, ...], now: float, lifetime: float) -> KeyPair:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(moment - _CLOCK_DIFFERENCE)
-        .not_valid_after(moment + dt.timedelta(seconds=lifetime))
+        .not_valid_after(end)
         .add_extension(
             x509.SubjectAlternativeName([_general_name(each, x509) for each in names]),
             critical=False,

@@ -237,6 +237,30 @@ def test_delete_collection_stays_in_its_namespace(serve, connect):
         client.delete_collection(WIDGET)
 
 
+def test_an_error_about_a_namespace_names_what_the_method_has(connect):
+    client = connect("http://127.0.0.1:1")
+    placeless = MutableObject.new(WIDGET, "a")
+    option, in_object = "give namespace=…", "set metadata.namespace of a"
+    for text, call in [
+        (option, lambda: client.get(WIDGET, "a")),
+        (option, lambda: client.delete(WIDGET, "a")),
+        (option, lambda: client.delete_collection(WIDGET)),
+        (option, lambda: client.patch(WIDGET, "a", MergePatch({}))),
+        (option, lambda: client.status.get(WIDGET, "a")),
+        (option, lambda: client.subresource("scale").create(placeless)),
+        (in_object, lambda: client.create(placeless)),
+        (in_object, lambda: client.update(placeless)),
+        (in_object, lambda: client.apply(placeless, field_manager="m")),
+        (in_object, lambda: client.status.update(placeless)),
+        (in_object, lambda: client.status.apply(placeless, field_manager="m")),
+    ]:
+        with pytest.raises(ValueError, match=text) as raised:
+            call()
+        assert (in_object in str(raised.value)) is (text == in_object)
+    with pytest.raises(ValueError, match=r"g has metadata\.namespace 'x': leave it out"):
+        client.create(MutableObject.new(GADGET, "g", namespace="x"))
+
+
 def test_cluster_scoped_kinds_have_no_namespace(serve, connect):
     gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
     server = serve(answer(gadget))

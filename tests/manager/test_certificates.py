@@ -613,9 +613,30 @@ def test_a_self_signed_certificate_is_for_the_names_given(serve: Any) -> None:
         ([""], {}, "one is empty"),
         (["ü.test"], {}, "use a DNS name in ASCII"),
         ([], {"lifetime": 0}, "lifetime=0"),
+        ([], {"lifetime": float("nan")}, "lifetime=nan"),
+        ([], {"lifetime": float("inf")}, "after the year 9999"),
+        ([], {"lifetime": 1e12}, "after the year 9999"),
     ]:
         with pytest.raises(ValueError, match=text):
             SelfSigned(*names, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "text"),
+    [
+        ([["a.test"]], {}, "give names one by one, as in SelfSigned"),
+        ([("a.test", "b.test")], {}, "give names one by one"),
+        ([None], {}, "give names one by one"),
+        ([], {"lifetime": "3600"}, "give seconds as a number"),
+        ([], {"clock": 3}, "clock=3 is no Clock"),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_type_are_refused_with_what_to_give(
+    names: list[Any], options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        SelfSigned(*names, **options)
 
 
 def test_the_former_name_of_certificate_files_works() -> None:

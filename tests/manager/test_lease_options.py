@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator.app import ENVIRONMENT
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.manager import LeaderElection, elector_config
 from appsdk_operator.manager._election import options as _lease_options
@@ -80,8 +81,10 @@ def test_a_namespace_is_required_outside_of_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_lease_options, "NAMESPACE_FILE", str(tmp_path / "namespace"))
-    with pytest.raises(ValueError, match=r"give LeaderElection\(namespace=…\)"):
+    with pytest.raises(ValueError, match=r"give LeaderElection\(namespace=…\)") as raised:
         namespace_of(LeaderElection(id="x"))
+    for name in ("leader_election", "leader_election_namespace"):
+        assert ENVIRONMENT[name] in str(raised.value)  # what a program has instead
     assert namespace_of(LeaderElection(id="x", namespace="ops")) == "ops"
 
 

@@ -329,6 +329,11 @@ def test_options_are_checked_when_given(make: Any, text: str) -> None:
         make()
 
 
+def test_a_list_in_place_of_fields_is_refused() -> None:
+    with pytest.raises(TypeError, match="give fields one by one"):
+        ListType.MAP(["name"])  # type: ignore[arg-type]
+
+
 def test_schema_says_what_no_other_marker_says() -> None:
     @Schema(minProperties=1, not_={"required": ["name"]})
     @attrs.frozen

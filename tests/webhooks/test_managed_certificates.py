@@ -440,7 +440,7 @@ def test_mistakes_are_named() -> None:
             managed(None, inject=single)
     with pytest.raises(TypeError, match="is no client"):
         managed(object())
-    with pytest.raises(ValueError, match=r"namespace of Service and Secret is not known"):
+    with pytest.raises(ValueError, match=r"Secret is not known: give .*namespace=…"):
         ManagedCertificates(SERVICE, SECRET)
     with pytest.raises(RuntimeError, match=r"has no client: give it to a WebhookServer"):
         managed(None).run(StopSignal())

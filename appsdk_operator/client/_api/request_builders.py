@@ -71,8 +71,12 @@ def build_request(
     answer_uid: str = "",
     repeatable: bool = False,
     retry: bool = True,
+    sent: AnyObject | None = None,
 ) -> Request:
     """The request for a verb on one object, or on a collection.
+
+    Args:
+        sent: the object that names the place, where no ``namespace=`` of the caller does.
 
     Raises:
         TypeError: ``kind`` is no Kind.
@@ -83,7 +87,7 @@ def build_request(
     if name is not COLLECTION:
         check_path_segment("name", name)
     if name is not COLLECTION or method == "POST" or namespace:
-        check_namespace(kind, namespace)
+        check_namespace(kind, namespace, sent=sent)
     return Request(
         method=method,
         path=kind.path(namespace, "" if name is COLLECTION else name, subresource),
@@ -102,24 +106,37 @@ def build_request(
     )
 
 
-def check_namespace(kind: Kind, namespace: str) -> None:
+def check_namespace(kind: Kind, namespace: str, *, sent: AnyObject | None = None) -> None:
     """Refuse a request for one object whose namespace does not fit the scope of its kind.
+
+    Args:
+        kind: the kind.
+        namespace: what the caller gave, or what is in the object.
+        sent: the object that the namespace is from; None: the caller has an option for it.
 
     Raises:
         ValueError: the namespace is missing, or the kind has none.
         TypeError: it is no text.
     """
     check_namespace_name(namespace)
-    if kind.is_namespaced:
-        if not namespace:
-            raise ValueError(
-                f"{kind.qualified_name} live in namespaces: give namespace=…, set "
-                "metadata.namespace, or use a NamespacedClient"
-            )
-    elif namespace:
+    if kind.is_namespaced and not namespace:
+        remedy = (
+            "give namespace=…"
+            if sent is None
+            else f"set metadata.namespace of {sent.name or 'the object'}"
+        )
         raise ValueError(
-            f"{kind.qualified_name} are cluster-scoped, but namespace {namespace!r} was given: "
-            "leave it out, or declare the kind with scope=Scope.NAMESPACED"
+            f"{kind.qualified_name} live in namespaces: {remedy}, or use a NamespacedClient"
+        )
+    if namespace and not kind.is_namespaced:
+        place = (
+            f"namespace {namespace!r} was given"
+            if sent is None
+            else f"{sent.name or 'the object'} has metadata.namespace {namespace!r}"
+        )
+        raise ValueError(
+            f"{kind.qualified_name} are cluster-scoped, but {place}: leave it out, or declare the "
+            "kind with scope=Scope.NAMESPACED"
         )
 
 
@@ -184,6 +201,7 @@ def create_request(
         "POST",
         "create",
         namespace=obj.namespace,
+        sent=obj,
         query=write_query(dry_run, field_manager, field_validation),
         body=encode_object(obj, "create"),
         answer_name=obj.name,
@@ -207,6 +225,7 @@ def update_request(
         "update",
         subresource=subresource,
         namespace=obj.namespace,
+        sent=obj,
         name=required_name(obj),
         query=write_query(dry_run, field_manager, field_validation),
         body=encode_object(obj, "update"),
@@ -265,6 +284,7 @@ def apply_request(
         "patch",
         subresource=subresource,
         namespace=obj.namespace,
+        sent=obj,
         name=required_name(obj),
         query=_apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
         body=encode_object(obj, "apply"),

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -132,6 +132,12 @@ class LeaderElection:
         return max(1.0, self.renew_deadline / 2)
 
 
+_REMEDY: Final = (
+    "give LeaderElection(namespace=…); an App that runs as a program takes it of "
+    "APPSDK_LEADER_ELECTION_NAMESPACE, and works alone with APPSDK_LEADER_ELECTION=false"
+)
+
+
 def namespace_of(options: LeaderElection) -> str:
     """The namespace of the Lease.
 
@@ -145,10 +151,10 @@ def namespace_of(options: LeaderElection) -> str:
     except OSError as error:
         raise ValueError(
             "this process does not run in a cluster, so the namespace for the leader election's "
-            "Lease is not known: give LeaderElection(namespace=…)"
+            f"Lease is not known: {_REMEDY}"
         ) from error
     if not namespace:
-        raise ValueError(f"{NAMESPACE_FILE} is empty: give LeaderElection(namespace=…)")
+        raise ValueError(f"{NAMESPACE_FILE} is empty: {_REMEDY}")
     return namespace
 
 

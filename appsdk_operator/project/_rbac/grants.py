@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, final
@@ -47,7 +48,14 @@ class Grants:
         Raises:
             OSError: a file cannot be read.
             ValueError: a file is not YAML, or there is no role.
+            TypeError: one is no path, such as a list of paths.
         """
+        for path in paths:
+            if not isinstance(path, (str, os.PathLike)):
+                raise TypeError(
+                    f"{path!r} is no path: give paths one by one, as in "
+                    "Grants.load('deploy', 'roles.yaml')"
+                )
         objects: list[Any] = []
         for path in map(Path, paths):
             for file in _files(path):

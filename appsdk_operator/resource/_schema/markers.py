@@ -173,9 +173,15 @@ class ListType(Marker):
 
         Raises:
             ValueError: no field is given.
+            TypeError: one is no text, such as a list of fields.
         """
         if not keys or not all(keys):
             raise ValueError("ListType.MAP needs the field that identifies an item: MAP('name')")
+        for key in keys:
+            if not isinstance(key, str):
+                raise TypeError(
+                    f"ListType.MAP({key!r}): give fields one by one, as in MAP('name', 'protocol')"
+                )
         return cls("map", keys)
 
     SET: ClassVar[ListType]

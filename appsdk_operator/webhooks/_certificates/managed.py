@@ -779,7 +779,8 @@ def _own_namespace() -> str:
     if not namespace:
         raise ValueError(
             "this process does not run in a cluster, so the namespace of Service and Secret is not "
-            "known: give namespace=…"
+            "known: give ManagedCertificates(…, namespace=…); an App that runs as a program takes "
+            "it of APPSDK_WEBHOOK_SERVICE, written NAMESPACE/NAME"
         )
     return namespace
 
