@@ -112,7 +112,8 @@ class ControllerOptions:
         default=None, validator=_check_count, metadata={"least": 0}
     )
     """How often in a row a request may fail before it is dropped until the next event; default,
-    and 0: no limit."""
+    and 0: no limit. A call that an event brings before the planned retry does not count; a new
+    generation of the object, or another uid, starts anew."""
     stop_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
     """Seconds to wait at a stop for reconciles that still run; default 30."""
     kind_concurrency: Mapping[str, int] | None = attrs.field(

@@ -117,10 +117,10 @@ def test_events_do_not_reset_the_delay_and_a_success_does(make: Any) -> None:
     rig = make(FAIL, FAIL, None, FAIL)
     rig.add("a")
     rig.work()
+    rig.after(1.0)
+    assert rig.due_in == 2.0
     rig.add("a")
     rig.work()
-    assert rig.due_in == 2.0
-    assert rig.after(2.0) == ["a"]
     assert rig.due_in is None
     rig.add("a")
     rig.work()

@@ -77,6 +77,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.rig = Rig(max_attempts=MAX_ATTEMPTS).begin()
         self.queued: dict[str, _Due] = {}
         self.failures: collections.Counter[str] = collections.Counter()
+        self.planned: dict[str, float] = {}
         self.counts: collections.Counter[str] = collections.Counter()
 
     def _merge(self, key: str, after: float, priority: int) -> None:
@@ -115,10 +116,17 @@ class ControllerMachine(RuleBasedStateMachine):
             self._merge(meanwhile, 0, 0)
         context = self.rig.script.contexts[-1]
         assert (context.attempt, context.priority) == (self.failures[key], priority)
-        assert context.is_last_attempt == (self.failures[key] == MAX_ATTEMPTS - 1)
-        self._expect(key, priority, outcome)
+        is_early = now < self.planned.get(key, 0.0)
+        is_last = self.failures[key] == MAX_ATTEMPTS - 1 and not is_early
+        assert context.is_last_attempt == is_last
+        self._expect(key, priority, outcome, is_early=is_early, is_last=is_last)
+        if not self.failures[key]:
+            self.planned.pop(key, None)
 
-    def _expect(self, key: str, priority: int, outcome: Any) -> None:
+    def _expect(
+        self, key: str, priority: int, outcome: Any, *, is_early: bool, is_last: bool
+    ) -> None:
+        now = self.rig.clock.monotonic()
         if outcome is None or isinstance(outcome, Result):
             del self.failures[key]
             if outcome is not None and outcome.requeue_after is not None:
@@ -132,11 +140,16 @@ class ControllerMachine(RuleBasedStateMachine):
         self.counts["panics"] += isinstance(outcome, KeyError)
         if isinstance(outcome, RetryAfter):
             self._merge(key, outcome.seconds, priority)
-        elif isinstance(outcome, TerminalError) or self.failures[key] == MAX_ATTEMPTS - 1:
+            self.planned[key] = max(self.planned.get(key, 0.0), now + outcome.seconds)
+        elif isinstance(outcome, TerminalError) or is_last:
             self.counts["terminal"] += 1
             del self.failures[key]
+        elif is_early:
+            self._merge(key, self.planned[key] - now, priority)
         else:
-            self._merge(key, 2.0 ** self.failures[key], priority)
+            delay = 2.0 ** self.failures[key]
+            self._merge(key, delay, priority)
+            self.planned[key] = now + delay
             self.failures[key] += 1
 
     @invariant()

@@ -97,7 +97,8 @@ class ReconcileContext:
         self.priority: int = priority
         """The priority that the request had in the queue."""
         self.attempt: int = attempt
-        """How often in a row the request failed before: 0 for the first try."""
+        """How often in a row the request failed before: 0 for the first try. Failed calls that an
+        event brought before the planned retry do not count."""
         self.started: float = started
         """The monotonic time of its start."""
         self.deadline: float | None = deadline

@@ -425,6 +425,7 @@ class Controller(Generic[R]):
                 stop=self._own,
                 clock=self._clock,
                 registry=self._environment.metrics,
+                finders=self._finders,
             )
             starts = run.starts
             with self._lock:

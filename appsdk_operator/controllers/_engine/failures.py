@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, final
 
 from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ApiError
 from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
+from appsdk_operator.resource import Object, ObjectKey
 
-__all__ = ["is_bug", "is_unfollowed", "requested_delay", "retry_after_of", "sole_error"]
+__all__ = [
+    "FailureSeries",
+    "is_bug",
+    "is_unfollowed",
+    "object_state",
+    "requested_delay",
+    "retry_after_of",
+    "sole_error",
+]
+
+_UNKNOWN: Final = object()
+"""The state of a request that is about no object of a local copy."""
 
 _SYNC_DELAY = 0.5
 """Seconds until the retry after a read of a local copy that has not synced."""
+
+_EARLY = 1e-6
+"""Seconds before its time from which on a call is the planned retry: more than the rounding of the
+queue's due times."""
 
 _BUGS = (
     ArithmeticError,
@@ -25,6 +43,58 @@ _BUGS = (
     RecursionError,
     TypeError,
 )
+
+
+@final
+class FailureSeries:
+    """The failures in a row of one request, and the retry that is planned.
+
+    An event may bring a call earlier. If that fails, too, it is no attempt, and the plan stays: the
+    number of events says nothing about when it is worth trying again. A new state of the object
+    ends the series, because what failed was the call for another one.
+    """
+
+    __slots__ = ("count", "due", "state")
+
+    def __init__(self, state: object) -> None:
+        self.count: int = 0
+        """The failed attempts."""
+        self.due: float = 0.0
+        """The monotonic time of the planned retry."""
+        self.state: object = state
+        """The :func:`object_state` with which the last call began, as far as known."""
+
+    def is_early(self, now: float) -> bool:
+        """Whether a call that begins at ``now`` comes before the planned retry."""
+        return now < self.due - _EARLY
+
+    def is_over(self, state: object) -> bool:
+        """Whether a call that begins with ``state`` starts a new series; notes the state."""
+        if state is _UNKNOWN:
+            return False
+        before, self.state = self.state, state
+        return before is not _UNKNOWN and before != state
+
+
+def object_state(
+    request: Hashable, finders: Sequence[Callable[[str, str], Object | None]]
+) -> object:
+    """What identifies the wanted state of the request's object: uid, generation, deletion.
+
+    Returns:
+        A value to compare; None if the object is gone.
+    """
+    if not isinstance(request, ObjectKey):
+        return _UNKNOWN
+    state: object = _UNKNOWN
+    for find in finders:
+        # A source of the user's may have that method for something else.
+        with contextlib.suppress(Exception):
+            obj = find(request.name, request.namespace)
+            if obj is not None:
+                return obj.uid, obj.generation, obj.is_deleting
+            state = None
+    return state
 
 
 def sole_error(error: BaseException) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.deadlines import Deadlines
@@ -10,6 +10,7 @@ from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
 from appsdk_operator.controllers._engine.runner import ReconcileRunner, SourceQueue
 from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.controllers._sources.starts import SourceStarts
+from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityLog,
     Clock,
@@ -46,6 +47,7 @@ class ControllerRun(Generic[R]):
         stop: StopSignal,
         clock: Clock,
         registry: Metrics,
+        finders: Sequence[Callable[[str, str], Object | None]],
     ) -> None:
         limiter = options.rate_limiter()
         _check_limiter(limiter)
@@ -69,6 +71,7 @@ class ControllerRun(Generic[R]):
             activity=activity,
             stop=stop,
             clock=clock,
+            finders=finders,
         )
         self.metrics.publish(registry, self.runner.active_count)
 

@@ -7,14 +7,16 @@ import inspect
 import logging
 import math
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.context import ReconcileContext, current, log_fields
 from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.failures import (
+    FailureSeries,
     is_bug,
     is_unfollowed,
+    object_state,
     requested_delay,
     retry_after_of,
     sole_error,
@@ -30,7 +32,7 @@ from appsdk_operator.controllers._reasons import (
 )
 from appsdk_operator.controllers._reconcile import Result, TerminalError
 from appsdk_operator.controllers._wrong_outcome import wrong_outcome
-from appsdk_operator.resource import explain_frozen
+from appsdk_operator.resource import Object, explain_frozen
 from appsdk_operator.runtime import (
     ActivityLog,
     CallOutcome,
@@ -106,9 +108,11 @@ class ReconcileRunner(Generic[R]):
         activity: ActivityLog,
         stop: StopSignal,
         clock: Clock,
+        finders: Sequence[Callable[[str, str], Object | None]],
     ) -> None:
         self._name = name
         self._kind = kind
+        self._finders = finders
         self._reconcile = reconcile
         self.callback = callback_name(reconcile)
         """The name of the reconciler, for logs."""
@@ -122,7 +126,7 @@ class ReconcileRunner(Generic[R]):
         self._recovers = options.recover_exceptions
         self._failure_log = FailureLog(_log, clock)
         # Not the rate limiter's counts: some limiters have none, and handlers may change them.
-        self._failures: dict[R, int] = {}
+        self._failures: dict[R, FailureSeries] = {}
         self._activity = activity
         self._slots = activity.slots
         self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
@@ -138,7 +142,7 @@ class ReconcileRunner(Generic[R]):
 
     def failing(self) -> dict[R, int]:
         """The number of consecutive failures of each failing request."""
-        return self._failures.copy()
+        return {request: series.count for request, series in self._failures.copy().items()}
 
     def handle(self, item: QueueItem[R]) -> BaseException | None:
         """Reconcile ``item``, and act on its result or error.
@@ -158,14 +162,18 @@ class ReconcileRunner(Generic[R]):
         started = clock.monotonic()
         self._hot_loops.note(request, started)
         deadline = started + self._timeout if self._timeout else None
+        attempt, max_attempts = 0, self._max_attempts
+        series = self._failures.get(request)
+        if series is not None:
+            attempt, max_attempts = self._attempt_of(request, series, started)
         context = ReconcileContext(
             self._name,
             self._kind,
             request,
             reasons=item.reasons,
             priority=item.priority,
-            attempt=self._failures.get(request, 0),
-            max_attempts=self._max_attempts,
+            attempt=attempt,
+            max_attempts=max_attempts,
             started=started,
             deadline=deadline,
             stop=self._stop,
@@ -207,6 +215,14 @@ class ReconcileRunner(Generic[R]):
             return self._failed(item, context, failure, seconds, is_timeout, slot)
         finally:
             failure = None  # its traceback holds this frame, which would hold it in turn
+
+    def _attempt_of(self, request: R, series: FailureSeries, now: float) -> tuple[int, int]:
+        """The attempt number of a call after failures, and the limit that applies to it."""
+        if series.is_over(object_state(request, self._finders)):
+            del self._failures[request]
+            self._forget(request)
+            return 0, self._max_attempts
+        return series.count, 0 if series.is_early(now) else self._max_attempts
 
     def _record(
         self, slot: CallSlot, context: ReconcileContext, outcome: Result | None, seconds: float
@@ -275,6 +291,9 @@ class ReconcileRunner(Generic[R]):
             self._succeeded(item, context, None, seconds, is_timeout)
             self._activity.end(slot, context, seconds)
             return None
+        series = self._failures.get(item.key)
+        is_early = series is not None and series.is_early(context.started)
+        count = context.attempt if is_early else context.attempt + 1
         is_panic = is_bug(error)
         is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
         delay = requested_delay(error)
@@ -284,17 +303,13 @@ class ReconcileRunner(Generic[R]):
         elif gives_up:
             self._failures.pop(item.key, None)
             self._forget(item.key)
-        elif delay is None:
-            self._failures[item.key] = context.attempt + 1
-            delay = max(self._backoff(item.key), retry_after_of(error))
-        if delay is not None:
+        else:
+            delay = self._plan(item.key, series, error, delay, is_early=is_early)
             self._queue.add(
                 item.key,
                 priority=item.priority,
                 after=delay,
-                reason=RetryReason(
-                    context.attempt + 1, type(error).__name__, first_cause(item.reasons)
-                ),
+                reason=RetryReason(count, type(error).__name__, first_cause(item.reasons)),
             )
         self._metrics.count(
             "error",
@@ -307,8 +322,33 @@ class ReconcileRunner(Generic[R]):
         if context.is_last_attempt and followed == "terminal":
             followed = "given up"
         self._activity.end(slot, context, seconds, followed, delay, FailureCause(error))
-        self._log_failure(context, error, delay, seconds)
+        self._log_failure(context, error, delay, seconds, count)
         return failure if is_fatal else None
+
+    def _plan(
+        self,
+        request: R,
+        series: FailureSeries | None,
+        error: BaseException,
+        asked: float | None,
+        *,
+        is_early: bool,
+    ) -> float:
+        """Count a failure unless it came early; returns the seconds until the next call."""
+        now = self._clock.monotonic()
+        if asked is not None:
+            if series is not None:
+                series.due = max(series.due, now + asked)
+            return asked
+        if series is None:
+            series = FailureSeries(object_state(request, self._finders))
+            self._failures[request] = series
+        elif is_early:
+            return max(0.0, series.due - now)
+        series.count += 1
+        delay = max(self._backoff(request), retry_after_of(error))
+        series.due = now + delay
+        return delay
 
     def _backoff(self, request: R) -> float:
         try:
@@ -358,7 +398,12 @@ class ReconcileRunner(Generic[R]):
         )
 
     def _log_failure(
-        self, context: ReconcileContext, error: BaseException, delay: float | None, seconds: float
+        self,
+        context: ReconcileContext,
+        error: BaseException,
+        delay: float | None,
+        seconds: float,
+        count: int,
     ) -> None:
         is_asked_for = requested_delay(error) is not None
         if delay is None:
@@ -367,8 +412,8 @@ class ReconcileRunner(Generic[R]):
             then = "not tried again, for the controller stops"
         else:
             then = f"next try in {duration_text(delay)}"
-        if context.attempt and not is_asked_for:
-            then += f", failed {context.attempt + 1} times"
+        if count > 1 and not is_asked_for:
+            then += f", failed {count} times"
         name = self._callback_of(error)
         took = f" after {duration_text(seconds)}" if seconds >= _LONG else ""
         request = context.request
