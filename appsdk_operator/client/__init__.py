@@ -112,6 +112,7 @@ from appsdk_operator.client._request import Request as Request
 from appsdk_operator.client._transport.metrics import UNPARSEABLE as UNPARSEABLE
 from appsdk_operator.client._transport.metrics import WATCH_ERRORS as WATCH_ERRORS
 from appsdk_operator.client._transport.metrics import WATCH_EVENTS as WATCH_EVENTS
+from appsdk_operator.client._transport.proxy import proxy_for as proxy_for
 from appsdk_operator.client._transport.watch import WatchStream as WatchStream
 from appsdk_operator.client._transport.write_guard import (
     checked_before_write as checked_before_write,

@@ -353,8 +353,7 @@ def test_a_handshake_that_drips_is_given_up(connect):
     "data",
     [b"HTTP/1.1 200 OK\r\nA: b", INTERIM[0] + b"HTTP/1.1 102 Wait\r\nA: " + LONG],
 )
-def test_a_proxy_that_drips_is_given_up(connect, data, monkeypatch):
-    monkeypatch.setattr("appsdk_operator.client._transport.proxy.bypasses", lambda *_: False)
+def test_a_proxy_that_drips_is_given_up(connect, data):
     port, close = raw_server(data)
     client = connect(
         "https://api.test",

@@ -19,6 +19,7 @@ from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
 from appsdk_operator.client._auth import kubeconfig
 from appsdk_operator.client._auth.config import credentials_of
 from appsdk_operator.client._auth.exec import ExecCredentials
+from appsdk_operator.client._transport.proxy import proxy_for
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import WIDGET, answer, failure, widget
@@ -229,6 +230,18 @@ def test_proxies_come_from_the_file_or_the_environment(tmp_path, monkeypatch, po
     assert ClientConfig.in_cluster().proxy_url == "http://proxy:3128"
     config = ClientConfig.from_kubeconfig(write(tmp_path, cluster={"proxy-url": "http://own:1"}))
     assert (config.proxy_url, config.no_proxy) == ("http://own:1", ())
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "[::1]"])
+def test_a_proxy_of_the_environment_is_not_for_loopback_but_one_of_the_file_is(
+    tmp_path, monkeypatch, host
+):
+    monkeypatch.setenv("https_proxy", "proxy:3128")
+    cluster = {"server": f"https://{host}:6443"}
+    assert ClientConfig.from_kubeconfig(write(tmp_path, cluster=cluster)).proxy_url is None
+    cluster["proxy-url"] = "http://own:1"
+    config = ClientConfig.from_kubeconfig(write(tmp_path, cluster=cluster))
+    assert proxy_for("localhost", config.proxy_url, config.no_proxy) is not None
 
 
 def test_several_files_are_merged(tmp_path):

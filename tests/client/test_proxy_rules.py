@@ -24,9 +24,11 @@ from appsdk_operator.client._transport.proxy import bypasses, proxy_for
         ("10.1.2.3", "1.2.3", False),
         ("anything", "*", True),
         ("anything", " ", False),
-        ("localhost", "", True),
-        ("127.0.0.1", "", True),
-        ("::1", "", True),
+        ("localhost", "", False),
+        ("localhost", "localhost", True),
+        ("127.0.0.1", "", False),
+        ("127.0.0.1", "localhost", False),
+        ("::1", "::1", True),
     ],
 )
 def test_no_proxy_is_read_as_other_programs_read_it(host, entry, direct):

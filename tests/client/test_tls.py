@@ -360,18 +360,6 @@ def test_handshake_errors_have_a_remedy_for_each_side():
 
 
 # -- proxies ----------------------------------------------------------------------------------
-# Loopback never goes through a proxy, so the tests name the server otherwise: the proxy is what
-# resolves names.
-
-
-@pytest.fixture
-def through(monkeypatch):
-    monkeypatch.setattr(
-        "appsdk_operator.client._transport.proxy.bypasses", lambda host, no_proxy: False
-    )
-
-
-@pytest.mark.usefixtures("through")
 def test_tls_goes_through_an_http_proxy(serve, connect, proxies, authority):
     server = serve(answer(widget()), context=authority.server_context())
     proxy = proxies()
@@ -386,7 +374,6 @@ def test_tls_goes_through_an_http_proxy(serve, connect, proxies, authority):
     client.close()
 
 
-@pytest.mark.usefixtures("through")
 def test_tls_goes_inside_the_tls_of_an_https_proxy(
     serve, connect, proxies, authority, tmp_path, monkeypatch
 ):
@@ -403,7 +390,6 @@ def test_tls_goes_inside_the_tls_of_an_https_proxy(
     client.close()
 
 
-@pytest.mark.usefixtures("through")
 def test_plain_requests_name_the_server_to_the_proxy(serve, connect):
     proxy = serve(answer(widget()))
     client = connect("http://api.test:8080/p", proxy_url=f"http://me:pw@127.0.0.1:{proxy.port}")
@@ -414,7 +400,6 @@ def test_plain_requests_name_the_server_to_the_proxy(serve, connect):
     assert request.header("Proxy-Authorization") == "Basic bWU6cHc="
 
 
-@pytest.mark.usefixtures("through")
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
@@ -432,7 +417,6 @@ def test_a_proxy_that_refuses_is_named(serve, connect, reply, text):
         get(client)
 
 
-@pytest.mark.usefixtures("through")
 def test_a_proxy_that_hangs_up_or_is_not_there_is_named(serve, connect, refusing_port):
     def hang_up(sock, request):
         return False
@@ -443,6 +427,12 @@ def test_a_proxy_that_hangs_up_or_is_not_there_is_named(serve, connect, refusing
             get(client)
 
 
-def test_loopback_is_reached_without_the_proxy(serve, connect, refusing_port):
+@pytest.mark.parametrize("no_proxy", ["127.0.0.1", "127.0.0.0/8", "*"])
+def test_loopback_is_reached_without_the_proxy_if_no_proxy_says_so(
+    serve, connect, refusing_port, no_proxy
+):
     server = serve(answer(widget()))
-    assert get(connect(server, proxy_url=f"http://127.0.0.1:{refusing_port}")).name == "a"
+    proxy = f"http://127.0.0.1:{refusing_port}"
+    assert get(connect(server, proxy_url=proxy, no_proxy=[no_proxy])).name == "a"
+    with pytest.raises(c.ProxyFailed, match=proxy):
+        get(connect(server, proxy_url=proxy, max_retries=0))

@@ -13,7 +13,7 @@ from appsdk_operator.client import Client, ClientConfig, Conflict, TransportErro
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy, FaultRule, FaultSchedule
 
-CONFIG_MAP = kinds.core.v1.ConfigMap
+CONFIG_MAP, NAMESPACE = kinds.core.v1.ConfigMap, kinds.core.v1.Namespace
 
 Answer = Callable[[bytes], bytes]
 
@@ -209,6 +209,16 @@ def test_a_proxy_in_front_of_an_address_says_that_it_needs_a_config() -> None:
     assert proxy.ca_data == b""
     with pytest.raises(ValueError, match="only the embedded server"):
         FaultProxy(ClientConfig(server="http://127.0.0.1:9"), faults=[FaultRule.stale(1)])
+
+
+def test_a_target_behind_a_proxy_is_refused_and_other_proxies_are_not_used() -> None:
+    target = ClientConfig(server="https://api.test", proxy_url="http://proxy:3128")
+    with pytest.raises(ValueError, match="http://proxy:3128"):
+        FaultProxy(target)
+    with APIServer() as server:
+        config = server.client_config(proxy_url="http://proxy:3128", no_proxy=["127.0.0.1"])
+        with FaultProxy(config) as proxy, Client(proxy.client_config(max_retries=0)) as client:
+            assert client.get(NAMESPACE, "default").name == "default"
 
 
 def test_a_server_that_is_not_there_is_a_connection_that_ends(refusing_port: int) -> None:

@@ -125,7 +125,7 @@ class ClientConfig:
     Default: none; the loaders take it from the kubeconfig or from the environment."""
     no_proxy: Sequence[str] = attrs.field(default=(), converter=host_names)
     """Hosts that are reached without the proxy: names (with their subdomains), addresses, networks
-    like ``10.0.0.0/8``, or ``*``. Loopback never goes through a proxy."""
+    like ``10.0.0.0/8``, or ``*``. The loaders use no proxy of the environment for loopback."""
 
     connector: Callable[[], Any] | None = attrs.field(
         default=None, repr=False, eq=False, validator=check_function_option

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
 import threading
 import urllib.request
@@ -148,13 +149,21 @@ def _home_file() -> Path:
 
 
 def _proxy_from_environment(server: str) -> dict[str, Any]:
+    """The options for the proxy of the environment; none for loopback, as for Go programs."""
     proxies = urllib.request.getproxies_environment()
     proxy = proxies.get(urlsplit(server).scheme) or proxies.get("all")
-    if not proxy:
+    if not proxy or _is_loopback(urlsplit(server).hostname or ""):
         return {}
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     return {"proxy_url": proxy, "no_proxy": proxies.get("no", "").split(",")}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".") == "localhost"  # urlsplit gives it in lower case
 
 
 @attrs.frozen(kw_only=True, repr=False)

@@ -28,6 +28,9 @@ class Proxy:
 def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Proxy | None:
     """The proxy for ``host``, None to connect directly.
 
+    Loopback is a host like any other here: kubeconfigs and programs that name a proxy for it mean
+    it. It is the proxy of the environment that is not used for loopback, by the loaders.
+
     >>> str(proxy_for("api.example.com", "http://me:secret@proxy:3128", []))
     'http://proxy:3128'
     >>> proxy_for("api.example.com", "http://proxy:3128", ["example.com"]) is None
@@ -52,8 +55,6 @@ def bypasses(host: str, no_proxy: Sequence[str]) -> bool:
     """Whether ``no_proxy`` exempts ``host``, by the rules of Go programs and kubectl."""
     host = host.lower().rstrip(".")
     address = _address(host)
-    if host == "localhost" or (address is not None and address.is_loopback):
-        return True
     for entry in (entry.strip().lower() for entry in no_proxy):
         if entry == "*":
             return True

@@ -30,7 +30,7 @@ from appsdk_operator.apiserver import (
     wait_for_release,
     watch_rules,
 )
-from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of
+from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of, proxy_for
 from appsdk_operator.runtime import Clock
 from appsdk_operator.testing._proxy.http_messages import (
     ClosableReader,
@@ -59,6 +59,12 @@ class HTTPRelay:
         """Forwards to the server of ``config``, with its credentials for requests without any."""
         parts = urlsplit(config.server)
         assert parts.hostname is not None
+        other = proxy_for(parts.hostname, config.proxy_url, config.no_proxy)
+        if other is not None:
+            raise ValueError(
+                f"{config.server} is reached through the proxy {other} (proxy_url), and a "
+                "FaultProxy connects directly: give it a configuration with proxy_url=None"
+            )
         is_tls = parts.scheme == "https"
         self.faults = Faults(log_size=_LOG_SIZE)
         self.accesses = AccessTable()

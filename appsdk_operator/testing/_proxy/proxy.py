@@ -63,8 +63,8 @@ class FaultProxy:
         faults: faults of requests from the start, see :meth:`inject`.
 
     Raises:
-        ValueError: the target has another form, the port is out of range, or there are faults for
-            an address, where the proxy sees no requests.
+        ValueError: the target has another form or is behind a proxy, the port is out of range, or
+            there are faults for an address, where the proxy sees no requests.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class FaultProxy:
         self._require_relay()
         assert self._config is not None
         own = {"server": self.url, "ca_data": self.ca_data or None, "ca_file": None}
-        more = {"tls_server_name": None, "unsafe_skip_tls_verify": False}
+        more = {"tls_server_name": None, "unsafe_skip_tls_verify": False, "proxy_url": None}
         return attrs.evolve(self._config, **{**own, **more, **options})
 
     # -- faults ------------------------------------------------------------------------------
