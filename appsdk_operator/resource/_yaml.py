@@ -16,6 +16,10 @@ _MAX_VALUES = 5_000_000
 """The limit on values of a document, because aliases of aliases multiply."""
 
 _MAX_MERGED = 100_000
+"""The limit on keys that the merges of a document look at, because they multiply as aliases do."""
+
+_VALUE = "tag:yaml.org,2002:value"
+_STR = "tag:yaml.org,2002:str"
 
 _INT, _FLOAT, _BOOL, _MERGE = (
     f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "merge")
@@ -58,16 +62,46 @@ class _Loader(yaml.SafeLoader):
             for key_node, value_node in node.value
         }
 
+    _merged = 0
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        # Merges of merges multiply as aliases do, and PyYAML builds their lists in full.
-        if len(node.value) > _MAX_MERGED:
-            raise yaml.constructor.ConstructorError(
-                None,
-                None,
-                "found too many keys in one mapping: its merges multiply",
-                node.start_mark,
-            )
+        """Put the pairs of merged mappings (``<<``) into ``node``; the first one of a key counts.
+
+        Not PyYAML's: up to 6.0.3 it keeps each key as often as it is merged, and from 6.0.4 on it
+        lets the last mapping of a list count.
+        """
+        own: list[tuple[yaml.Node, yaml.Node]] = []
+        sources: list[yaml.MappingNode] = []
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                sources += self._merged_mappings(value)
+                continue
+            if key.tag == _VALUE:
+                key.tag = _STR
+            own.append((key, value))
+        node.value = own  # before the sources, of which it may be one
+        if not sources:
+            return
+        kept = {_identity(key): (key, value) for key, value in own}
+        for source in sources:
+            self.flatten_mapping(source)
+            self._merged += len(source.value)
+            if self._merged > _MAX_MERGED:
+                raise yaml.constructor.ConstructorError(
+                    None, None, "found too many keys: its merges multiply", node.start_mark
+                )
+            for key, value in source.value:
+                kept.setdefault(_identity(key), (key, value))
+        node.value = list(kept.values())
+
+    def _merged_mappings(self, value: yaml.Node) -> list[yaml.MappingNode]:
+        found: list[Any] = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        for one in found:
+            if not isinstance(one, yaml.MappingNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"found a {one.id} to merge: << takes mappings", one.start_mark
+                )
+        return list(found)
 
     def _construct_key(self, node: yaml.Node) -> str:
         key = self.construct_object(node, deep=True)
@@ -79,6 +113,10 @@ class _Loader(yaml.SafeLoader):
         raise yaml.constructor.ConstructorError(
             None, None, f"found a {type(key).__name__} as key: quote it as text", node.start_mark
         )
+
+
+def _identity(key: yaml.Node) -> object:
+    return (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
 
 
 def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
@@ -190,7 +228,7 @@ def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:
     elif isinstance(node, yaml.MappingNode):
         kept: dict[Any, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
-            name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
+            name = _identity(key)
             if name in kept and key.tag != _MERGE:
                 line = key.start_mark.line + 1
                 repeated.append(f'line {line}: key "{key.value}" already set in map')

@@ -837,8 +837,8 @@ LAUGHS = "\n".join(
     + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
 )
 MERGES = "\n".join(
-    ["b0: &b0 {k: 1}"]
-    + [f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 12)]
+    ["a: &a {" + ", ".join(f"k{n}: {n}" for n in range(1000)) + "}"]
+    + [f"b{n}: {{<<: *a}}" for n in range(1000)]
 )
 
 

@@ -170,12 +170,54 @@ def test_infinities_load_as_floats_that_no_object_takes() -> None:
 
 
 def test_merges_cannot_multiply_without_bound() -> None:
-    text = "b0: &b0 {k: 1}\n" + "\n".join(
-        f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 12)
-    )
+    many = "a: &a {" + ", ".join(f"k{n}: {n}" for n in range(1000)) + "}\n"
+    text = many + "\n".join(f"b{n}: {{<<: *a}}" for n in range(1000))
     for load in (load_yaml, load_first):
         with pytest.raises(ValueError, match="its merges multiply"):
             load(text)
+
+
+def test_what_is_merged_again_and_again_is_there_once() -> None:
+    text = "b0: &b0 {k: 1}\n" + "\n".join(
+        f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 12)
+    )
+    [document] = load_yaml(text)
+    assert document == {f"b{n}": {"k": 1} for n in range(12)}
+    assert load_first(text)[0] == document
+
+
+@pytest.mark.parametrize(
+    ("merged", "expected"),
+    [
+        ("{<<: *one}", {"x": 1, "name": "one"}),
+        ("{<<: [*one, *two]}", {"x": 1, "name": "one", "z": 2}),
+        ("{<<: [*two, *one]}", {"x": 2, "name": "two", "z": 2}),
+        ("{<<: [*one, *two], name: own}", {"x": 1, "name": "own", "z": 2}),
+        ("{name: own, <<: *one}", {"x": 1, "name": "own"}),
+        ("{<<: *both}", {"x": 1, "name": "one", "z": 2}),
+        ("{<<: [], x: 3}", {"x": 3}),
+        ('{<<: {"x": 4}, x: 5}', {"x": 5}),
+    ],
+)
+def test_of_merged_mappings_the_first_one_counts_and_own_keys_most(
+    merged: str, expected: dict[str, Any]
+) -> None:
+    text = f"""
+one: &one {{x: 1, name: one}}
+two: &two {{x: 2, name: two, z: 2}}
+both: &both {{<<: [*one, *two]}}
+merged: {merged}
+"""
+    [document] = load_yaml(text)
+    assert document["merged"] == expected
+    assert load_first(text)[0]["merged"] == expected
+
+
+@pytest.mark.parametrize("value", ["1", "[1]", "[{a: 1}, 1]", "null"])
+def test_only_mappings_can_be_merged(value: str) -> None:
+    for load in (load_yaml, load_first):
+        with pytest.raises(ValueError, match="merge"):
+            load(f"a: {{<<: {value}}}")
 
 
 def test_a_first_document_that_is_no_text_is_an_error_of_yaml() -> None:
