@@ -225,11 +225,14 @@ def explain_frozen(error: BaseException) -> None:
     """
     if not isinstance(error, AttributeError):
         return
-    text = str(error)
+    # Not needed before, and most programs that read objects alone need nothing else of it.
+    from appsdk_operator.runtime import add_note, safe_text, traceback_of
+
+    text = safe_text(error)
     is_struct = text.startswith("immutable type")
     if not is_struct and type(error).__name__ not in _FROZEN_ERRORS:
         return
-    trace = error.__traceback__
+    trace = traceback_of(error)
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     # The frame of the class' setter, if it is written in Python.
@@ -248,4 +251,4 @@ def explain_frozen(error: BaseException) -> None:
         f"draft.spec = {function}(draft.spec, {name}=…)"
     )
     if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+        add_note(error, note)

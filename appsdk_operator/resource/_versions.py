@@ -469,7 +469,9 @@ def _call(
     except (_codec.DecodeError, _codec.EncodeError) as error:
         raise ConversionError(f"{what}: {error}") from error
     except Exception as error:
-        error.add_note(f"while converting {what}")
+        from appsdk_operator.runtime import add_note
+
+        add_note(error, f"while converting {what}")
         raise
     made = _data_of(result, draft, target, what)
     is_draft = made is draft.data

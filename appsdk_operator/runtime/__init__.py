@@ -78,11 +78,14 @@ from appsdk_operator.runtime._threads import present_owner as present_owner
 from appsdk_operator.runtime._threads import present_runner as present_runner
 from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._threads import settle_on as settle_on
+from appsdk_operator.runtime._tracebacks import add_note as add_note
 from appsdk_operator.runtime._tracebacks import callback_name as callback_name
 from appsdk_operator.runtime._tracebacks import error_text as error_text
 from appsdk_operator.runtime._tracebacks import failed_function as failed_function
+from appsdk_operator.runtime._tracebacks import forget_frames as forget_frames
 from appsdk_operator.runtime._tracebacks import has_user_frames as has_user_frames
 from appsdk_operator.runtime._tracebacks import present_place as present_place
+from appsdk_operator.runtime._tracebacks import traceback_of as traceback_of
 from appsdk_operator.runtime._tracebacks import user_traceback as user_traceback
 from appsdk_operator.runtime._waiters import Latch as Latch
 from appsdk_operator.runtime._waiters import Waiters as Waiters

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._logging import SafeLogger
-from appsdk_operator.runtime._tracebacks import user_traceback
+from appsdk_operator.runtime._tracebacks import traceback_of, user_traceback
 
 __all__ = ["FailureLog"]
 
@@ -108,7 +108,7 @@ class FailureLog:
         exc_info: Any = None
         if is_first and with_traceback:
             is_whole = self._log.isEnabledFor(logging.DEBUG)
-            trace = error.__traceback__ if is_whole else user_traceback(error)
+            trace = traceback_of(error) if is_whole else user_traceback(error)
             exc_info = (type(error), error, trace)
         if counted:
             message += "; and %d more like it within %.3g s"
@@ -157,7 +157,7 @@ class FailureLog:
 
 def _place_of(error: BaseException) -> tuple[str, int]:
     """The file and line that raised it."""
-    traceback = error.__traceback__
+    traceback = traceback_of(error)
     if traceback is None:
         return "", 0
     while traceback.tb_next is not None:

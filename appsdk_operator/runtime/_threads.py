@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
@@ -47,14 +47,21 @@ _origin: contextvars.ContextVar[contextvars.Context | None] = contextvars.Contex
 """The context in which the user started what the thread is part of."""
 
 
-@contextlib.contextmanager
-def owned_by(owner: object) -> Iterator[None]:
-    """Within the block, start threads for ``owner``; the threads that they start are its, too."""
-    token = _owner.set(owner)
-    try:
-        yield
-    finally:
-        _owner.reset(token)
+@final
+class owned_by:  # noqa: N801
+    """Within the block, start threads for ``owner``; the threads that they start are its, too.
+
+    A class, because a generator's context replaces a user's exception that takes no traceback.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        self._token = _owner.set(self._owner)
+
+    def __exit__(self, *_: object) -> None:
+        _owner.reset(self._token)
 
 
 def present_owner() -> object:

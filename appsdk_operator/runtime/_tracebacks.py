@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -13,12 +14,15 @@ from types import TracebackType
 from typing import Any
 
 __all__ = [
+    "add_note",
     "callback_name",
     "error_text",
     "failed_function",
+    "forget_frames",
     "format_user_exception",
     "has_user_frames",
     "present_place",
+    "traceback_of",
     "user_traceback",
 ]
 
@@ -35,6 +39,41 @@ _DEPENDENCIES = tuple(
 )
 _LONGEST_ERROR = 2000
 """Characters of an error's text in a log line; answers of servers may be long."""
+
+
+# Of the base class, because a user's exception may be frozen, or have properties of these names.
+_TRACEBACK, _CAUSE, _CONTEXT = (
+    BaseException.__dict__[name] for name in ("__traceback__", "__cause__", "__context__")
+)
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """The traceback of ``error``, whatever its class makes of the attribute; never raises."""
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    return trace
+
+
+def forget_frames(error: BaseException) -> None:
+    """Remove the tracebacks of ``error`` and of its causes; never raises.
+
+    For an error that is stored: its tracebacks keep the frames of the failed call alive.
+    """
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            _TRACEBACK.__set__(each, None)
+            left += (_CAUSE.__get__(each), _CONTEXT.__get__(each))
+            if isinstance(each, BaseExceptionGroup):
+                left += BaseExceptionGroup.exceptions.__get__(each)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to a user's exception, where it takes notes; never raises."""
+    with contextlib.suppress(Exception):  # frozen, for example
+        BaseException.add_note(error, note)
 
 
 def _is_users(filename: str, *, after_kit: bool) -> bool:
@@ -67,19 +106,19 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
 
 def user_traceback(error: BaseException) -> TracebackType | None:
     """The traceback of ``error`` with the user's frames alone; all of it if there are none."""
-    frames = _frames(error.__traceback__)
+    frames = _frames(traceback_of(error))
     shown = _kept(frame.tb_frame.f_code.co_filename for frame in frames)
     trace: TracebackType | None = None
     for frame in reversed(
         [frame for frame, is_shown in zip(frames, shown, strict=True) if is_shown]
     ):
         trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return error.__traceback__ if trace is None else trace
+    return traceback_of(error) if trace is None else trace
 
 
 def has_user_frames(error: BaseException) -> bool:
     """Whether ``error`` came through a function of the user's."""
-    frames = _frames(error.__traceback__)
+    frames = _frames(traceback_of(error))
     return any(_kept(frame.tb_frame.f_code.co_filename for frame in frames))
 
 

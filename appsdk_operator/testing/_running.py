@@ -8,7 +8,14 @@ from typing import Any
 
 from appsdk_operator.cache import Health
 from appsdk_operator.manager import Runnable, as_runnable, name_of
-from appsdk_operator.runtime import StopSignal, ThreadGroup, settle, system_clock
+from appsdk_operator.runtime import (
+    StopSignal,
+    ThreadGroup,
+    add_note,
+    error_text,
+    settle,
+    system_clock,
+)
 
 __all__ = ["running"]
 
@@ -125,6 +132,6 @@ def _note_end(
     error: BaseException, name: str, left: list[str], errors: list[BaseException]
 ) -> None:
     if left:
-        error.add_note(f"{name} has not ended since either: it runs still")
+        add_note(error, f"{name} has not ended since either: it runs still")
     for other in errors:
-        error.add_note(f"{name}, which ran beside it, raised {other!r}")
+        add_note(error, f"{name}, which ran beside it, raised {error_text(other)}")

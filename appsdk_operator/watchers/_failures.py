@@ -17,6 +17,7 @@ from appsdk_operator.runtime import (
     duration_text,
     error_text,
     failed_function,
+    forget_frames,
     get_logger,
     has_user_frames,
 )
@@ -90,7 +91,7 @@ class Failures:
             self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
-        _drop_tracebacks(error)
+        forget_frames(error)
         return delay
 
     def _retry_delay(self, error: Exception, attempt: int) -> float | None:
@@ -169,14 +170,3 @@ def _checked_delay(answer: float | None) -> float | None:
     if not 0 <= delay < math.inf:
         raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None for never")
     return delay
-
-
-def _drop_tracebacks(error: BaseException) -> None:
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        each = left.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            each.__traceback__ = None
-            left += (each.__cause__, each.__context__)

@@ -19,7 +19,7 @@ from appsdk_operator.controllers._helpers.guarded import PatchClient
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
 from appsdk_operator.controllers._reconcile import check_ignored_result
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import add_note, settle
 from appsdk_operator.runtime.validation import check_client, check_function
 
 __all__ = [
@@ -206,7 +206,7 @@ class FinalizerRegistry:
                         "raise what failed, or RetryAfter(seconds), which keeps the finalizer",
                     )
                 except Exception as error:
-                    error.add_note(f"while cleaning up for finalizer {name!r} of {obj!r}")
+                    add_note(error, f"while cleaning up for finalizer {name!r} of {obj!r}")
                     errors.append(error)
                     continue
                 if isinstance(changed, FinalizeResult):

@@ -23,6 +23,7 @@ from appsdk_operator.runtime import (
     Clock,
     StopSignal,
     ThreadGroup,
+    add_note,
     as_exception,
     get_logger,
     settle,
@@ -305,8 +306,7 @@ class Group:
         if self._stop.is_set() and is_cancellation(error):
             return  # a normal end after the stop
         error = as_exception(member.name, error, for_main_thread=False)
-        with contextlib.suppress(Exception):  # a frozen error takes no notes
-            error.add_note(f"raised by runnable {member.name} (group {self.name})")
+        add_note(error, f"raised by runnable {member.name} (group {self.name})")
         self._on_failure(member.name, error)
 
     def _end(self, member: _Member) -> None:

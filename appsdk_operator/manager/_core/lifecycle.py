@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol, final
@@ -13,7 +12,15 @@ from appsdk_operator.manager._core.cluster import Cluster
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, name_of
 from appsdk_operator.manager._election.options import LeadershipLost
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    add_note,
+    error_text,
+    get_logger,
+    system_clock,
+)
 
 __all__ = ["Elected", "ElectorLike", "Lifecycle"]
 
@@ -285,8 +292,7 @@ class Lifecycle:
         if errors:
             _, first = errors[0]
             for name, error in errors[1:]:
-                with contextlib.suppress(Exception):  # a frozen error, or one whose repr fails
-                    first.add_note(f"after that, runnable {name} failed too: {error!r}")
+                add_note(first, f"after that, runnable {name} failed too: {error_text(error)}")
             failures.append(first)
         if stuck:
             text = (

@@ -33,7 +33,7 @@ from appsdk_operator.resource import (
     encode_json,
     json_diff,
 )
-from appsdk_operator.runtime import settle, validation
+from appsdk_operator.runtime import add_note, settle, validation
 from appsdk_operator.webhooks._admission import unfit
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse, Denied
@@ -403,7 +403,7 @@ class _Multi:
             try:
                 response = answer_of(handler, request)
             except Exception as error:
-                error.add_note(f"raised by the handler {name_of(handler)} of {self!r}")
+                add_note(error, f"raised by the handler {name_of(handler)} of {self!r}")
                 raise
             merged = merged.with_warnings(*response.warnings)
             merged = merged.with_audit_annotations(response.audit_annotations)

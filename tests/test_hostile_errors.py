@@ -1,0 +1,259 @@
+"""No exception of a user's function ends or silences what calls it, whatever the exception does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator import (
+    App,
+    ConstantBackoff,
+    InformerController,
+    KubernetesInformer,
+    Manager,
+    ManagerOptions,
+    MergePatch,
+    MutableObject,
+    OpinionatedWatcher,
+    Request,
+    SimpleReconciler,
+    SimpleWatcher,
+    controller_for,
+    kinds,
+)
+from appsdk_operator.cache import Informer
+from appsdk_operator.controllers import ControllerOptions, map_objects
+from appsdk_operator.runtime import ItemExponential, Metrics
+from appsdk_operator.testing import MemoryServer, running
+from appsdk_operator.webhooks import Admission, AdmissionRequest, AdmissionResponse
+from tests.cache.conftest import eventually
+from tests.hostile_errors import HOSTILE_ERRORS
+from tests.webhooks.admission_parts import answer, review
+
+ConfigMap = kinds.core.v1.ConfigMap
+NAMES = {f"error-{number}": make for number, make in enumerate(HOSTILE_ERRORS.values())}
+
+
+class Adds:
+    """An event handler that hears of additions."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+
+    def on_add(self, obj: Any, is_initial: bool) -> None:
+        self.function(obj)
+
+    def on_update(self, old: Any, new: Any) -> None: ...
+
+    def on_delete(self, obj: Any) -> None: ...
+
+
+class Failing:
+    """Raises the hostile exception of an object's name, the first time."""
+
+    def __init__(self) -> None:
+        self.raised: set[str] = set()
+        self.succeeded: set[str] = set()
+
+    def __call__(self, obj: Any, *rest: Any) -> Any:
+        name = getattr(obj, "name", obj)
+        if name in NAMES and name not in self.raised:
+            self.raised.add(name)
+            raise NAMES[name]()  # noqa: RSE102
+        self.succeeded.add(name)
+        return None
+
+    def has_gone_through_all(self) -> bool:
+        return self.raised == self.succeeded == set(NAMES)
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    """Of a server with an object for each hostile exception."""
+    client = MemoryServer().client()
+    for name in NAMES:
+        client.create(MutableObject.new(ConfigMap, name, namespace="default"))
+    return client
+
+
+@pytest.fixture(autouse=True)
+def all_levels(caplog: pytest.LogCaptureFixture) -> None:
+    """What is logged at any level is formatted, as a handler of the user's would."""
+    caplog.set_level(logging.DEBUG, "appsdk_operator")
+
+
+def informer_controller(client: Any, watcher: Any, **options: Any) -> InformerController:
+    controller = InformerController(
+        retry_policy=options.pop("retry_policy", ConstantBackoff(0.001)), **options
+    )
+    controller.add_informer(KubernetesInformer(ConfigMap, client), ConfigMap)
+    controller.add_watcher(watcher, ConfigMap)
+    return controller
+
+
+@pytest.mark.parametrize("options", [{}, {"error_handler": lambda error, call: None}])
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("form", [SimpleWatcher, OpinionatedWatcher])
+def test_the_methods_of_a_watcher(form: Any, workers: int, options: Any, client: Any) -> None:
+    add, others = Failing(), set()
+    watcher = (
+        SimpleWatcher(add=add)
+        if form is SimpleWatcher
+        else OpinionatedWatcher(ConfigMap, client, add=add)
+    )
+    controller = informer_controller(client, watcher, workers=workers, **options)
+    controller.add_watcher(SimpleWatcher(add=lambda obj: others.add(obj.name)), ConfigMap)
+    with running(controller):
+        eventually(add.has_gone_through_all)
+        eventually(lambda: others == set(NAMES))
+
+
+def test_a_reconciler_of_an_informer_controller(client: Any) -> None:
+    function = Failing()
+    controller = informer_controller(client, SimpleWatcher())
+    controller.add_reconciler(SimpleReconciler(lambda request: function(request.object)), ConfigMap)
+    with running(controller):
+        eventually(function.has_gone_through_all)
+
+
+def test_the_deletion_of_an_opinionated_watcher(client: Any) -> None:
+    delete = Failing()
+    watcher = OpinionatedWatcher(ConfigMap, client, delete=delete)
+    with running(informer_controller(client, watcher)):
+        eventually(lambda: all(obj.finalizers for obj in client.list(ConfigMap)))
+        for name in NAMES:
+            client.delete(ConfigMap, name, namespace="default")
+        eventually(delete.has_gone_through_all)
+        eventually(lambda: not list(client.list(ConfigMap)))
+
+
+@pytest.mark.parametrize("option", ["error_handler", "retry_policy", "retry_dequeue_policy"])
+def test_the_policies_of_an_informer_controller(option: str, client: Any) -> None:
+    first, called = Failing(), Failing()
+
+    def policy(*args: Any) -> Any:
+        error = args[-1] if option == "retry_dequeue_policy" else args[0]
+        called(str(error))
+
+    def fail(obj: Any) -> None:
+        if obj.name not in first.raised:
+            first.raised.add(obj.name)
+            raise RuntimeError(obj.name)
+        first.succeeded.add(obj.name)
+
+    watcher = SimpleWatcher(add=fail, update=lambda old, new: fail(new))
+    controller = informer_controller(client, watcher, **{option: policy})
+    with running(controller):
+        eventually(lambda: first.raised == set(NAMES))
+        for obj in client.list(ConfigMap):
+            client.patch(ConfigMap, obj.name, MergePatch({"data": {"a": "b"}}), namespace="default")
+        eventually(lambda: first.succeeded == set(NAMES))
+        if option != "retry_dequeue_policy":
+            assert called.raised == set(NAMES)
+
+
+def of_controller(mgr: Any, part: str, function: Failing) -> None:
+    ignore: Callable[[Any], None] = lambda request: None  # noqa: E731
+    builder = controller_for(mgr).named(f"of-{part.split(maxsplit=1)[0]}")
+    if part == "reconcile":
+        builder.for_(ConfigMap).complete(lambda request: function(request.name))
+    elif part == "predicate":
+        # One that fails lets the event pass.
+        passed = [lambda event: bool(function(event.object)) or True]
+        builder.for_(ConfigMap, predicates=passed).complete(
+            lambda request: function.succeeded.add(request.name)
+        )
+    else:
+
+        def requests(obj: Any) -> list[Request]:
+            function(obj)
+            return [Request(obj.name, obj.namespace)]
+
+        builder.watches(ConfigMap, map_objects(requests)).complete(ignore)
+
+
+@pytest.mark.parametrize("part", ["reconcile", "predicate", "map function"])
+def test_the_functions_of_a_controller(part: str, client: Any) -> None:
+    function = Failing()
+    mgr = Manager(
+        client,
+        options=ManagerOptions(
+            metrics=Metrics(),
+            controller_options=ControllerOptions(
+                rate_limiter=lambda: ItemExponential(base=0.001, maximum=0.01, jitter=0.0)
+            ),
+        ),
+    )
+    of_controller(mgr, part, function)
+    with running(mgr):
+        eventually(function.has_gone_through_all)
+
+
+@pytest.mark.parametrize("part", ["handler", "transform", "index"])
+def test_the_functions_of_an_informer(part: str, client: Any) -> None:
+    function, seen = Failing(), set()
+    options: dict[str, Any] = {"metrics": Metrics()}
+    if part == "transform":
+        options["transform"] = lambda obj: function(obj) or obj
+    informer = Informer(ConfigMap, client, **options)
+    if part == "index":
+        informer.add_index("hostile", lambda obj: function(obj) or ["a"])
+    if part == "handler":
+        informer.add_event_handler(Adds(function))
+    informer.add_event_handler(Adds(lambda obj: seen.add(obj.name)))
+    with running(informer):
+        eventually(lambda: function.raised == set(NAMES))
+        client.create(MutableObject.new(ConfigMap, "later", namespace="default"))
+        eventually(lambda: "later" in seen and "later" in function.succeeded)
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_runnable_of_a_manager_ends_it_with_its_own_error(make: Any, client: Any) -> None:
+    mgr = Manager(client, options=ManagerOptions(metrics=Metrics()))
+    error = make()
+
+    def run(stop: Any) -> None:
+        raise error
+
+    mgr.add(run)
+    raised = raised_by(mgr.run)
+    if raised is not error:
+        # What is no Exception would end more than the run: it becomes the cause of one.
+        assert type(raised) is RuntimeError
+        assert not isinstance(error, Exception)
+        assert raised.__cause__ is error
+
+
+def raised_by(function: Callable[[], None]) -> BaseException | None:
+    """Apart from the test, which must not have a hostile exception as its context."""
+    try:
+        function()
+    except BaseException as raised:
+        return raised
+    return None
+
+
+def test_the_functions_of_an_app(client: Any) -> None:
+    app = App("hostile", retry_policy=ConstantBackoff(0.001))
+    add = Failing()
+    app.on_add(ConfigMap)(add)
+    with running(app.manager(client)):
+        eventually(add.has_gone_through_all)
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_handler_of_a_webhook(make: Any) -> None:
+    def refuse(request: AdmissionRequest) -> AdmissionResponse:
+        raise make()
+
+    refused: list[Any] = []
+    # Not in the main thread, for which exits are meant.
+    thread = threading.Thread(target=lambda: refused.append(answer(Admission(refuse), review())))
+    thread.start()
+    thread.join()
+    assert not refused[0]["allowed"]
+    assert refused[0]["status"]["code"] == 500
