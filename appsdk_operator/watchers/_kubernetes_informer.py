@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar, TypedDict, Unpack, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache import ErrorHandler, IndexFunction, Informer, ListWatchClient, Transform
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection
-from appsdk_operator.runtime import Clock, Metrics
+from appsdk_operator.cache import (
+    BatchHandler,
+    ErrorHandler,
+    EventHandler,
+    IndexFunction,
+    Informer,
+    ListWatchClient,
+    Overflow,
+    Registration,
+    Transform,
+)
+from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, Object
+from appsdk_operator.runtime import Clock, FailureLog, Metrics, get_logger, system_clock
 from appsdk_operator.runtime.validation import check_client
+from appsdk_operator.watchers._checks import check_returned, check_watcher
+from appsdk_operator.watchers._watcher import CallbackResult, ResourceWatcher, SelectiveWatcher
 
 __all__ = ["KubernetesInformer"]
+
+_log = get_logger("appsdk_operator.watchers")
 
 
 class InformerKeywords(TypedDict, total=False):
@@ -88,3 +103,78 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
             resync=resync,
             **options,
         )
+
+    def add_event_handler(
+        self,
+        handler: EventHandler[SpecT, StatusT] | BatchHandler | ResourceWatcher[SpecT, StatusT],
+        *,
+        resync: float | None = None,
+        max_pending: int = 10_000,
+        overflow: Overflow = Overflow.COALESCE,
+    ) -> Registration:
+        """Send ``handler`` every present object and all events from now on.
+
+        As :meth:`Informer.add_event_handler`, and also for a :class:`ResourceWatcher`, as in
+        grafana-app-sdk. Such a watcher is called in a thread of its own. What it raises is an error
+        of the informer (``on_error``) and is not retried: an :class:`InformerController` retries.
+
+        Raises:
+            TypeError: ``handler`` has none of these forms, or ``overflow`` is no :class:`Overflow`.
+            ValueError, RuntimeError: as :meth:`Informer.add_event_handler`.
+        """
+        accepted: Any = handler
+        if isinstance(handler, ResourceWatcher) and not isinstance(
+            handler, (type, EventHandler, BatchHandler)
+        ):
+            check_watcher(handler)
+            accepted = _WatcherHandler(handler)
+        return super().add_event_handler(
+            accepted, resync=resync, max_pending=max_pending, overflow=overflow
+        )
+
+
+@final
+class _WatcherHandler:
+    """A watcher as an event handler."""
+
+    def __init__(self, watcher: ResourceWatcher) -> None:
+        self._watcher = watcher
+        self._concerns = watcher.concerns if isinstance(watcher, SelectiveWatcher) else None
+        self._failures = FailureLog(_log, system_clock)
+
+    def __repr__(self) -> str:
+        return repr(self._watcher)
+
+    def on_add(self, obj: Object, *, is_initial: bool) -> CallbackResult:  # noqa: ARG002
+        return self._checked(self._watcher.add(obj))
+
+    def on_update(self, old: Object, new: Object) -> CallbackResult:
+        if old is not new and self._is_unconcerned_by(old, new):
+            return None
+        return self._checked(self._watcher.update(old, new))
+
+    def on_delete(
+        self,
+        obj: Object,
+        *,
+        is_final_state_unknown: bool,  # noqa: ARG002
+    ) -> CallbackResult:
+        return self._checked(self._watcher.delete(obj))
+
+    def _is_unconcerned_by(self, old: Object, new: Object) -> bool:
+        try:
+            return self._concerns is not None and not self._concerns(old, new)
+        except Exception as error:
+            name = type(self._watcher).__qualname__
+            text = "concerns() of %r failed: the event is delivered"
+            self._failures.failed(error, f"concerns() of {name}", text, self._watcher)
+            return False
+
+    def _checked(self, returned: object) -> CallbackResult:
+        if inspect.isawaitable(returned):
+            return self._awaited(returned)
+        check_returned(self._watcher, returned)
+        return None
+
+    async def _awaited(self, returned: Awaitable[object]) -> None:
+        check_returned(self._watcher, await returned)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from queue import SimpleQueue
 
 import pytest
 
-from appsdk_operator.resource import Kind, LabelSelector, Scope, SelectorError
+from appsdk_operator import client as c
+from appsdk_operator.cache import Informer
+from appsdk_operator.controllers import Result, until, wait_for
+from appsdk_operator.resource import Kind, LabelSelector, MutableObject, Scope, SelectorError, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import ModelServer
-from appsdk_operator.watchers import InformerController, KubernetesInformer, SimpleWatcher
+from appsdk_operator.testing import APIServer, ModelServer, running
+from appsdk_operator.watchers import (
+    InformerController,
+    KubernetesInformer,
+    OpinionatedWatcher,
+    SimpleWatcher,
+)
 
+CONFIG_MAP = kinds.core.v1.ConfigMap
+PATIENCE = 30
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
 
@@ -108,3 +120,145 @@ def test_at_each_resync_every_object_is_shown_as_an_update_to_itself():
             pass
         assert sorted(shown) == sorted([("a", True), ("b", True)] * times)
     controller.close()
+
+
+class Notes:
+    """A watcher's calls, and whatever is done in each."""
+
+    def __init__(self, then=lambda: None):
+        self.calls = SimpleQueue()
+        self.then = then
+
+    def add(self, obj):
+        self.calls.put(("add", obj.name))
+        return self.then()
+
+    def update(self, old, new):
+        self.calls.put(("update", old["data"]["n"], new["data"]["n"]))
+        return self.then()
+
+    def delete(self, obj):
+        self.calls.put(("delete", obj.name))
+        return self.then()
+
+    def next(self):
+        return self.calls.get(timeout=PATIENCE)
+
+
+class AsyncNotes(Notes):
+    """The same with coroutines."""
+
+    async def add(self, obj):
+        await asyncio.sleep(0)
+        super().add(obj)
+
+    async def update(self, old, new):
+        await asyncio.sleep(0)
+        super().update(old, new)
+
+    async def delete(self, obj):
+        await asyncio.sleep(0)
+        super().delete(obj)
+
+
+@pytest.fixture
+def server():
+    with APIServer() as server, c.Client(server.client_config()) as client:
+        client.create(config_map("0"))
+        yield client
+
+
+def config_map(n):
+    return MutableObject.new(CONFIG_MAP, "a", namespace="default", data={"n": n})
+
+
+def informer_of(client, **options):
+    return KubernetesInformer(
+        CONFIG_MAP, client, namespace="default", resync=0, metrics=Metrics(), **options
+    )
+
+
+@pytest.mark.parametrize("make", [Notes, AsyncNotes])
+def test_an_informer_calls_a_watcher_without_a_controller(server, make):
+    informer, notes = informer_of(server), make()
+    registration = informer.add_event_handler(notes)
+    with running(informer):
+        assert registration.wait_for_sync(StopSignal(), timeout=PATIENCE)
+        assert notes.next() == ("add", "a")
+        server.update(config_map("1"))
+        assert notes.next() == ("update", "0", "1")
+        server.delete(CONFIG_MAP, "a", namespace="default")
+        assert notes.next() == ("delete", "a")
+
+
+def test_such_a_watcher_is_not_called_for_updates_that_do_not_concern_it(server, caplog):
+    class Even(Notes):
+        def concerns(self, old, new):
+            return 6 // int(new["data"]["n"]) % 2 == 1  # of 1 and 3 no, of 2 yes, of 0 a bug
+
+    informer, notes = informer_of(server), Even()
+    informer.add_event_handler(notes)
+    with running(informer):
+        assert notes.next() == ("add", "a")
+        for n in ("1", "2", "3", "0", "1", "2"):
+            server.update(config_map(n))
+        assert notes.next() == ("update", "1", "2")
+        assert notes.next() == ("update", "3", "0"), "what cannot be decided is delivered"
+        assert notes.next() == ("update", "1", "2")
+    assert "concerns() of" in caplog.text
+
+
+async def returned_by_a_coroutine():
+    return Result(requeue_after=1)
+
+
+def refuse():
+    raise ConnectionError("refused")
+
+
+@pytest.mark.parametrize(
+    ("then", "text"),
+    [
+        (refuse, "refused"),
+        (lambda: Result(requeue_after=1), "raise what failed"),
+        (returned_by_a_coroutine, "raise what failed"),
+        (lambda: ValueError("x"), "raise"),
+    ],
+)
+def test_what_such_a_watcher_raises_or_returns_in_vain_is_an_error_of_the_informer(
+    server, then, text
+):
+    errors = SimpleQueue()
+    informer = informer_of(server, on_error=errors.put)
+    informer.add_event_handler(Notes(then))
+    with running(informer):
+        assert text in str(errors.get(timeout=PATIENCE))
+
+
+def test_an_opinionated_watcher_puts_its_finalizer_on_and_cleans_up_without_a_controller(server):
+    gone = SimpleQueue()
+    watcher = OpinionatedWatcher(
+        CONFIG_MAP, server, add=lambda obj: None, delete=lambda obj: gone.put(obj.name)
+    )
+    informer = informer_of(server)
+    informer.add_event_handler(watcher)
+    with running(informer):
+        until_put = until.matches(lambda obj: watcher.finalizer in obj.finalizers)
+        wait_for(informer, CONFIG_MAP, "a", until_put, namespace="default", timeout=PATIENCE)
+        server.delete(CONFIG_MAP, "a", namespace="default")
+        assert gone.get(timeout=PATIENCE) == "a"
+
+
+def test_what_is_no_handler_is_refused_with_what_it_may_be():
+    informer = KubernetesInformer(WIDGET, Client(), metrics=Metrics())
+    with pytest.raises(TypeError, match=r"is a class: give an instance, Notes\(…\)"):
+        informer.add_event_handler(Notes)
+    with pytest.raises(TypeError, match="handles no events"):
+        informer.add_event_handler(print)
+    plain = Informer(WIDGET, Client(), metrics=Metrics())
+    with pytest.raises(
+        TypeError, match=r"a watcher: .*add_watcher of .*, or to a KubernetesInformer"
+    ):
+        plain.add_event_handler(Notes())
+    with pytest.raises(ValueError, match="max_pending"):
+        informer.add_event_handler(Notes(), max_pending=0)

@@ -143,6 +143,11 @@ def check_handler(
 def _no_handler(handler: object) -> TypeError:
     if isinstance(handler, type):
         return TypeError(f"handler={handler!r} is a class: give an instance, {handler.__name__}(…)")
+    if all(callable(getattr(handler, name, None)) for name in ("add", "update", "delete")):
+        return TypeError(
+            f"handler: {type(handler).__name__} is a watcher: give it to the add_watcher of an "
+            "InformerController, or to a KubernetesInformer"
+        )
     return TypeError(
         f"handler: {type(handler).__name__} handles no events: give it on_add, on_update and "
         "on_delete, or on_events and on_initial_list_end"
