@@ -14,6 +14,7 @@ import attrs
 
 from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
+from appsdk_operator.client._secret_texts import shown_status
 from appsdk_operator.resource import (
     FieldError,
     Kind,
@@ -522,6 +523,8 @@ def error_from_status(
     >>> type(error).__name__, isinstance(error, Gone)
     ('Expired', True)
     """
+    if request is not None and request.secret:
+        status = shown_status(status)
     status = redacted_json(dict(status))
     code = code or _int(status.get("code"))
     code = code if 0 < code < 1000 else 0

@@ -44,6 +44,9 @@ class Request:
     """The uid that the object in the answer must have; empty: any."""
     repeatable: bool = False
     """Whether a retry does no harm when the server may have carried out the first attempt."""
+    secret: bool = False
+    """Whether it writes what may be secret: then errors show no more than names and paths of what
+    the server says of it."""
     retry: bool = True
     """Whether to retry transient failures; False: the caller has its own backoff."""
 

@@ -99,6 +99,13 @@ def _quoted(what: str, part: str) -> str:
     return quote(part, safe="")
 
 
+_SECRET_KINDS = {
+    ("", "Secret"),
+    ("authentication.k8s.io", "TokenRequest"),
+    ("authentication.k8s.io", "TokenReview"),
+}
+
+
 @attrs.frozen(kw_only=True)
 class Kind(Generic[SpecT_co, StatusT_co]):
     """A kind of Kubernetes object: its API path, and the types of its spec and status.
@@ -120,6 +127,9 @@ class Kind(Generic[SpecT_co, StatusT_co]):
             ``maxSize`` for ``max_size``, in what is read and written and in the schema of the CRD.
             Names that a class gives itself win: :class:`FieldName`, ``msgspec.field(name=…)``,
             aliases of pydantic. Default None: the names are those of the classes.
+        secret: whether fields of its objects are secret, as those of Secrets. Servers quote what
+            they refuse, so errors and logs about a write of such an object show names and paths of
+            fields only. Default: True for Secret, TokenRequest and TokenReview, else False.
 
     Raises:
         ValueError: a name that no API server accepts, or a ``spec`` or ``status`` class that is
@@ -144,6 +154,14 @@ class Kind(Generic[SpecT_co, StatusT_co]):
     spec: type[SpecT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
     status: type[StatusT_co] | None = attrs.field(default=None, eq=False, validator=_check_view)
     rename: Literal["camel"] | None = attrs.field(default=None, eq=False, validator=_check_rename)
+    secret: bool = attrs.field(
+        default=attrs.Factory(
+            lambda self: (self.group, self.kind) in _SECRET_KINDS, takes_self=True
+        ),
+        eq=False,
+        repr=False,
+        validator=attrs.validators.instance_of(bool),
+    )
 
     # Computed once: every object that arrives is compared with it.
     api_version: str = attrs.field(

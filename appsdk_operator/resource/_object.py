@@ -159,6 +159,9 @@ class _KeyOnlyField:
         )
 
 
+_NOTHING = object()
+
+
 @final
 class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, weakref=False):
     """An object as the server sent it: read-only, safe to share between threads and caches.
@@ -318,6 +321,8 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         try:
             value = getattr(_part_decoder(field, view)(self.raw), field)
         except _codec.DECODE_ERRORS:
+            value = _NOTHING
+        if value is _NOTHING:
             value = self._view_with_reason(field, view)
         if value is None:
             self._refuse_if_metadata_only(field)
@@ -335,7 +340,11 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
                 lambda text: msgspec.json.decode(text, type=view, dec_hook=decode_hook), view, raw
             )
         except _codec.DECODE_ERRORS as error:
-            raise view_error(self.kind, self.key, field, view, error) from error
+            problem = view_error(self.kind, self.key, field, view, error)
+            if not self.kind.secret:
+                raise problem from error
+        # Without context: errors of models show the values.
+        raise problem
 
     def __getitem__(self, key: str) -> Any:
         """A top-level field as read-only JSON, for example ``obj["data"]``.
@@ -623,7 +632,10 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         try:
             return convert(value, view)
         except _codec.DECODE_ERRORS as error:
-            raise view_error(self.kind, self.key, field, view, error) from error
+            problem = view_error(self.kind, self.key, field, view, error)
+            if not self.kind.secret:
+                raise problem from error
+        raise problem
 
     def _assign(self, field: str, view: Any, value: Any) -> None:
         _check_class(self.kind, field, value)
@@ -729,10 +741,15 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
             reader = kind.spec_view if field == "spec" else kind.status_view
             convert(_codec.to_plain(value, kind.rename, nulls=True), reader)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
-        place, problem = path_and_problem(error)
-        raise _codec.EncodeError(
+        place, problem = _path_and_problem(kind, error)
+        refusal = _codec.EncodeError(
             f"{kind.kind}: $.{field}{place} does not fit {view.__qualname__}: {problem}"
-        ) from error
+        )
+        if not kind.secret:
+            raise refusal from error
+    else:
+        return
+    raise refusal
 
 
 AnyObject: TypeAlias = Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
@@ -773,12 +790,19 @@ class PartError(_codec.DecodeError):
 
 
 def view_error(kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception) -> PartError:
-    place, problem = path_and_problem(error)
+    place, problem = _path_and_problem(kind, error)
     text = (
         f"{kind.kind} {key}: $.{field}{place} does not fit "
         f"{getattr(view, '__qualname__', view)}: {problem}"
     )
     return PartError(text, kind, field, f"{field}{place}", problem)
+
+
+def _path_and_problem(kind: Kind, error: Exception) -> tuple[str, str]:
+    place, problem = path_and_problem(error)
+    if not kind.secret:
+        return place, problem
+    return place, f"the reason is not shown, as {kind.kind} is a kind with secrets"
 
 
 def type_fields(kind: Kind) -> dict[str, Any]:

@@ -173,6 +173,11 @@ def load_yaml(text: str | bytes) -> list[Any]:
         documents = [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
         budget = [_MAX_VALUES]
         return [_json(document, "$", budget) for document in documents]
+    except yaml.MarkedYAMLError as error:
+        # Not its text, which has the line: it may be one of a Secret.
+        mark = error.problem_mark or error.context_mark
+        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        problem = f"not YAML: {error.problem or error.context}{where}"
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
     except RecursionError as error:
@@ -180,6 +185,7 @@ def load_yaml(text: str | bytes) -> list[Any]:
         with contextlib.suppress(ValueError):
             return [_codec.decode(text if isinstance(text, bytes) else text.encode())]
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
+    raise ValueError(problem)
 
 
 def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[Any, list[str]]:
@@ -207,7 +213,7 @@ def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[An
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise ValueError(f"line {line}: {error.problem}") from error
+        problem = f"line {line}: {error.problem}"
     except yaml.YAMLError as error:
         raise ValueError(f"line 1: {error}") from error
     except RecursionError as error:
@@ -215,6 +221,7 @@ def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[An
     finally:
         if loader is not None:
             loader.dispose()
+    raise ValueError(problem)
 
 
 def _keep_last(node: yaml.Node, repeated: list[str], seen: set[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from appsdk_operator.client import (
     JsonPatch,
     MergePatch,
     NotFound,
+    Patch,
     StrategicMergePatch,
     Unauthorized,
     UnsupportedMediaType,
@@ -44,6 +46,29 @@ def test_an_object_is_created_read_changed_and_deleted(world: World, kind: Kind)
     deleted = world.client.delete(kind, "one", namespace=world.namespace, uid=made.uid)
     assert deleted is None or deleted.uid == made.uid
     assert world.find(kind, "one") is None
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        MergePatch({"data": {"b": "!!!also-secret"}}),
+        MergePatch({"data": {"b": 123456789}}),
+        StrategicMergePatch({"data": {"b": "!!!also-secret"}}),
+        JsonPatch([{"op": "add", "path": "/data/b", "value": "!!!also-secret"}]),
+        MergePatch({"type": "also-secret"}),
+    ],
+    ids=["merge", "number", "strategic", "json", "type"],
+)
+def test_no_refused_patch_of_a_secret_shows_it(world: World, patch: Patch) -> None:
+    secret = kinds.core.v1.Secret
+    data = {"a": "aHVudGVyMg=="}
+    world.client.create(MutableObject.new(secret, "s", namespace=world.namespace, data=data))
+    with pytest.raises(ApiError) as caught:
+        world.client.patch(secret, "s", patch, namespace=world.namespace)
+    error = caught.value
+    shown = "".join(traceback.format_exception(error)) + repr(vars(error))
+    for value in ("aHVudGVyMg", "also-secret", "123456789"):
+        assert value not in shown
 
 
 @BOTH_KINDS

@@ -25,6 +25,7 @@ from appsdk_operator.client._api.subresource import SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._errors import Expired
 from appsdk_operator.client._request import JSON, Request, query_of, selectors_of
+from appsdk_operator.client._secret_texts import is_secret_path
 from appsdk_operator.client._transport.watch import WatchStream, silence_limit_of
 from appsdk_operator.resource import (
     PARTIAL_METADATA_KIND,
@@ -678,6 +679,7 @@ class Client:
             content_type=content_type,
             accept=accept,
             repeatable=method.upper() in {"GET", "HEAD"},
+            secret=body is not None and is_secret_path(path),
         )
         return self._transport.send(request)
 

@@ -70,12 +70,14 @@ def build_request(
     answer_name: str = "",
     answer_uid: str = "",
     repeatable: bool = False,
+    secret: bool = False,
     retry: bool = True,
     sent: AnyObject | None = None,
 ) -> Request:
     """The request for a verb on one object, or on a collection.
 
     Args:
+        secret: whether the body is, if the kind is not.
         sent: the object that names the place, where no ``namespace=`` of the caller does.
 
     Raises:
@@ -102,6 +104,7 @@ def build_request(
         answer_name=answer_name if name is COLLECTION else name,
         answer_uid=answer_uid,
         repeatable=repeatable,
+        secret=body is not None and (secret or kind.secret),
         retry=retry,
     )
 
@@ -230,6 +233,7 @@ def update_request(
         query=write_query(dry_run, field_manager, field_validation),
         body=encode_object(obj, "update"),
         answer_uid=uid_of(obj),
+        secret=obj.kind.secret,
         # With a resource version the server refuses the second of two equal updates.
         repeatable=bool(obj.resource_version),
     )
@@ -289,6 +293,7 @@ def apply_request(
         query=_apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
         body=encode_object(obj, "apply"),
         answer_uid=uid_of(obj),
+        secret=obj.kind.secret,
         content_type=APPLY_CONTENT_TYPE,
         repeatable=True,
     )

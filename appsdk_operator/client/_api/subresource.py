@@ -87,6 +87,7 @@ class SubresourceClient:
             name=name or request_builders.required_name(obj),
             query=write_query(dry_run, field_manager, field_validation),
             body=request_builders.encode_object(obj, "create"),
+            secret=obj.kind.secret,
         )
         return self._send(request, kind)
 

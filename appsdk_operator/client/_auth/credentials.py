@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable
+from typing import TypeGuard
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
@@ -106,6 +107,7 @@ class TokenFile(Credentials):
             self._stamp = None
 
     def _read_if_changed(self) -> None:
+        problem = ""
         try:
             status = check_regular(self._path)
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -121,10 +123,17 @@ class TokenFile(Credentials):
                 return
             if isinstance(error, ConfigError):
                 raise
+            problem = f"it is no text: {error.reason}" if _is_no_text(error) else str(error)
+        # Not as the cause or the context: a UnicodeDecodeError has the whole file.
+        if problem:
             raise ConfigError(
-                f"the token file {self._path} cannot be read: {error}; check that it is mounted "
+                f"the token file {self._path} cannot be read: {problem}; check that it is mounted "
                 "and readable"
-            ) from error
+            )
+
+
+def _is_no_text(error: Exception) -> TypeGuard[UnicodeDecodeError]:
+    return isinstance(error, UnicodeDecodeError)
 
 
 def bearer(token: object, where: str) -> str:

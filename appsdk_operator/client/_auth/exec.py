@@ -152,12 +152,12 @@ class ExecCredentials(Credentials):
         stamp = status.get("expirationTimestamp")
         if not stamp:
             return float("inf")
-        try:
-            expires = parse_time(stamp)
-        except ValueError as error:
+        expires = _time_or_none(stamp)
+        if expires is None:
             raise ConfigError(
-                f"{self._plugin} printed a bad expirationTimestamp: {error}"
-            ) from error
+                f"{self._plugin} printed a bad expirationTimestamp: it is no time such as "
+                "2024-05-01T10:00:00Z"
+            )
         if expires.tzinfo is None:
             expires = expires.replace(tzinfo=dt.UTC)
         life = max(0.0, expires.timestamp() - self._clock.time())
@@ -252,13 +252,12 @@ class _Plugin:
         return json.dumps(info)
 
     def _status_in(self, printed: bytes) -> Mapping[str, str]:
-        try:
+        answer: Any = None
+        # RecursionError: JSON nested too deep. The error is not kept: it has the whole text.
+        with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(printed)
-        # RecursionError: JSON nested too deep.
-        except (ValueError, RecursionError):
-            raise ConfigError(
-                f"{self} failed: what it printed is no JSON; {self._remedy}"
-            ) from None
+        if answer is None:
+            raise ConfigError(f"{self} failed: what it printed is no JSON; {self._remedy}")
         section = KubeconfigSection.of(answer, "the answer", f"what {self} printed", Path())
         version = section.text("apiVersion")
         if version != self._api_version:
@@ -275,6 +274,13 @@ class _Plugin:
     @property
     def _remedy(self) -> str:
         return self._hint or "run it by hand to see what it wants"
+
+
+def _time_or_none(stamp: str) -> dt.datetime | None:
+    try:
+        return parse_time(stamp)
+    except ValueError:
+        return None
 
 
 def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:

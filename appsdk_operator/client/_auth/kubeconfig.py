@@ -12,6 +12,7 @@ import base64
 import binascii
 import ipaddress
 import os
+import re
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,9 @@ ConfigT = TypeVar("ConfigT")
 _SECTIONS = ("contexts", "clusters", "users")
 _MAX_VALUES = 200_000
 """The limit on values of a file: aliases of aliases would fill any memory."""
+_SHORTEST_SECRET = 6
+"""Characters: a shorter value is part of ordinary words."""
+_QUOTED = re.compile(r"'[^']*'?|\"[^\"]*\"?")
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 _USER_KEYS = (
     *_IMPERSONATION,
@@ -320,14 +324,17 @@ class _PackageCredentials(_FileCredentials):
 
     def _current(self) -> str | None:
         configuration = self._configuration
+        problem = ""
         try:
             if configuration.refresh_api_key_hook is not None:
                 configuration.refresh_api_key_hook(configuration)
         except Exception as error:
+            problem = _shown_problem(error, self._kubeconfig.user)
+        if problem:
             raise ConfigError(
-                f"{self._kubeconfig}: the credentials cannot be refreshed: {error}; log in "
+                f"{self._kubeconfig}: the credentials cannot be refreshed: {problem}; log in "
                 "again with the provider's own tool"
-            ) from error
+            )
         return _authorization_from(configuration)
 
     def _header_from(self, kubeconfig: _Kubeconfig) -> str | None:
@@ -337,6 +344,7 @@ class _PackageCredentials(_FileCredentials):
 
 def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
     provider = kubeconfig.user.section("auth-provider").text("name")
+    problem = ""
     try:
         # The dict of the merged files themselves, so that a refreshed token is saved to them.
         merger = package("config.kube_config").KubeConfigMerger(kubeconfig.path)
@@ -362,16 +370,36 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
         loader.load_and_set(configuration)
     # Providers, the file system and missing keys raise errors of any class.
     except Exception as error:
+        problem = _shown_problem(error, kubeconfig.user)
+    if problem:
         raise ConfigError(
-            f"{kubeconfig}: the kubernetes package cannot load the credentials: {error!r}; log in "
+            f"{kubeconfig}: the kubernetes package cannot load the credentials: {problem}; log in "
             "again with the provider's own tool, or use an exec plugin"
-        ) from error
+        )
     if _authorization_from(configuration) is None:
         raise ConfigError(
             f"{kubeconfig}: the auth-provider {provider!r} gives no credentials: log in again, or "
             "use an exec plugin"
         )
     return configuration
+
+
+def _shown_problem(error: Exception, user: KubeconfigSection) -> str:
+    """An error of the package as text, without the values that the file has for the user.
+
+    The error itself is no cause of another: decoders' errors have the text that they refused.
+    """
+    text = repr(error)
+    pending: list[Any] = [user.values]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, "…").replace(repr(value)[1:-1], "…")
+    return text
 
 
 def _authorization_from(configuration: Any) -> str | None:
@@ -423,6 +451,7 @@ def _read_file(file: Path) -> KubeconfigSection:
     Raises:
         ConfigError: it cannot be read, or is no map; the text names the file.
     """
+    data, problem = None, ""
     try:
         if file.is_dir():
             raise ConfigError(
@@ -431,14 +460,20 @@ def _read_file(file: Path) -> KubeconfigSection:
         check_regular(file)
         data, _ = load_first(read_file(file).decode(), most_values=_MAX_VALUES)
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"the kubeconfig {file} cannot be read: it is no text: {error.reason} at byte "
-            f"{error.start}; is it another file, or one in UTF-16?"
-        ) from None
+        problem = (
+            f"it is no text: {error.reason} at byte {error.start}; is it another file, or one in "
+            "UTF-16?"
+        )
     except ConfigError:
         raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the kubeconfig {file} cannot be read: {error}") from error
+    except OSError as error:
+        problem = str(error)
+    except ValueError as error:
+        # What it quotes, such as an alias that is none, may be a part of a token.
+        problem = _QUOTED.sub("…", str(error))
+    # Neither cause nor context: the errors of decoders and parsers have lines of the file.
+    if problem:
+        raise ConfigError(f"the kubeconfig {file} cannot be read: {problem}")
     if not isinstance(data, Mapping):
         raise ConfigError(
             f"{file} is no YAML map with clusters, contexts and users: is it a kubeconfig, as "

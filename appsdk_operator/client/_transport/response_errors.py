@@ -14,6 +14,7 @@ from appsdk_operator.client._errors import (
 )
 from appsdk_operator.client._redaction import display_text, redacted
 from appsdk_operator.client._request import Request
+from appsdk_operator.client._secret_texts import HIDDEN
 from appsdk_operator.client._transport.response_head import Headers
 from appsdk_operator.resource import DecodeError, decode_json
 
@@ -30,6 +31,8 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
         return error_from_status(status, code=code, request=request, retry_after=retry_after)
     text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
     printable = "".join(c if c.isprintable() else "?" for c in redacted(text)[:MAX_EXCERPT])
+    if request.secret:
+        printable = f"an answer of {len(body)} bytes that is no Status ({HIDDEN})"
     if 300 <= code < 400:
         location = display_text(headers.get("Location", ""), limit=MAX_EXCERPT)
         printable = f"redirect to '{location}', which is not followed: check the server's address"

@@ -39,6 +39,7 @@ from appsdk_operator.client._errors import (
 )
 from appsdk_operator.client._redaction import SentCredentials, display_text, redacted
 from appsdk_operator.client._request import Request
+from appsdk_operator.client._secret_texts import shown_warning
 from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
 from appsdk_operator.client._transport.metrics import RequestMetrics
 from appsdk_operator.client._transport.pool import Pool
@@ -343,7 +344,7 @@ class Transport:
             if not 200 <= opened.response.status < 300:
                 raise _refusal(request, opened.response, body)
             made = _decoded(decode, body)
-        self._log_warnings(opened.response)
+        self._log_warnings(request, opened.response)
         return made
 
     def _open_stream(
@@ -352,7 +353,7 @@ class Transport:
         if opened.response.status != 200:
             with self._reusing(opened, handle):
                 raise _refusal(request, opened.response, self._read(request, opened))
-        self._log_warnings(opened.response)
+        self._log_warnings(request, opened.response)
         handle.release()
         return opened
 
@@ -404,13 +405,16 @@ class Transport:
         finally:
             both.set()  # removes it from the children of both
 
-    def _log_warnings(self, response: Response) -> None:
+    def _log_warnings(self, request: Request, response: Response) -> None:
         values = response.headers.get_all("Warning")
         if not values:
             return
         for value in values[:_MAX_WARNINGS_AT_ONCE]:
             for text in _WARNING.findall(value[:_MAX_WARNING_HEADER]):
-                text = display_text(text.replace('\\"', '"'), limit=_MAX_WARNING)
+                text = text.replace('\\"', '"')
+                if request.secret:
+                    text = shown_warning(text)
+                text = display_text(text, limit=_MAX_WARNING)
                 with self._warnings_lock:
                     if text in self._warnings or len(self._warnings) >= _MAX_WARNINGS:
                         continue
