@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # More than there are cores: a test waits more than it works.
 WORKERS ?= 4
-PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+# With RUNNER=hack/lane.py tests that fail run again by themselves: see there.
+RUNNER ?= -m pytest
+PYTEST = $(RUNNER) -n $(WORKERS) --dist worksteal
 # Where PYTHONDONTWRITEBYTECODE is set, each worker and each program that a test starts would compile
 # all tests and the whole package anew, which is a tenth of the run.
 CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
