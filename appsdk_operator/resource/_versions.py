@@ -350,17 +350,33 @@ class _Step:
         made = self.call(bare)
         metadata, parts = made["metadata"], _lossless.parts_of(made)
         lost, back = self._lost(bare, metadata, parts)
-        stash = self._stash(bare, text)
-        if stash is not None:
-            merged = self._restored(metadata, parts, stash)
-            if merged is not None:
-                lost_of_merged, back_of_merged = self._lost(bare, metadata, merged)
+        if text is not None:
+            try:
+                merged = self._merged(bare, metadata, parts, text)
                 # What was written in this version wins over what the annotation has.
-                if lost or not lost_of_merged:
-                    parts, lost, back = merged, lost_of_merged, back_of_merged
+                if merged is not None and (lost or not merged[1]):
+                    parts, lost, back = merged
+            except Exception:  # noqa: S110 - whoever may write the object may have written it
+                pass
         if lost:
             metadata = self._with_annotation(bare, metadata, lost, back)
         return _object(self.target, metadata, parts)
+
+    def _merged(
+        self, bare: Object, metadata: Mapping[str, Any], parts: dict[str, Any], text: str
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None] | None:
+        """The new parts merged with those of the annotation, with what :meth:`_lost` says of them.
+
+        None if the annotation has nothing for the target. It may hold anything, so each of the
+        user's functions that is called with it may raise what it likes.
+        """
+        stash = self._stash(bare, text)
+        if stash is None:
+            return None
+        merged = self._restored(metadata, parts, stash)
+        if not _lossless.fits(self.target, merged):
+            return None
+        return (merged, *self._lost(bare, metadata, merged))
 
     def call(self, obj: Object) -> dict[str, Any]:
         """The result of the function, without regard to the annotation."""
@@ -383,8 +399,8 @@ class _Step:
         back = _lossless.parts_of(made)
         return _lossless.lost_parts(self.source, before, back), back
 
-    def _stash(self, obj: Object, text: str | None) -> _lossless.Stash | None:
-        """What the annotation has for the target; None if it is no good."""
+    def _stash(self, obj: Object, text: str) -> _lossless.Stash | None:
+        """What the annotation has for the target; None if it has nothing."""
         found = _lossless.read_annotation(text)
         if found is None or found.version == self.target.api_version:
             return found
@@ -392,35 +408,28 @@ class _Step:
         former = next((k for k in self.versions.kinds if k.api_version == found.version), None)
         if former is None or former == self.source:
             return None
-        try:
-            there = self.versions.convert(obj, former).to_dict()
-            if found.instead is None:
-                whole = {**there, **found.lost}
-            else:
-                parts = _lossless.restored(found.lost, found.instead, _lossless.parts_of(there))
-                whole = {**type_fields(former), "metadata": there["metadata"], **parts}
-            whole = {name: value for name, value in whole.items() if value is not None}
-            here = self.versions.convert(Object.from_dict(former, whole), self.target)
-        except Exception:  # as in _restored
-            return None
+        there = self.versions.convert(obj, former).to_dict()
+        if found.instead is None:
+            whole = {**there, **found.lost}
+        else:
+            parts = _lossless.restored(found.lost, found.instead, _lossless.parts_of(there))
+            whole = {**type_fields(former), "metadata": there["metadata"], **parts}
+        whole = {name: value for name, value in whole.items() if value is not None}
+        here = self.versions.convert(Object.from_dict(former, whole), self.target)
         parts = _lossless.parts_of(here.to_dict())
         return _lossless.Stash(self.target.api_version, parts, None)
 
     def _restored(
         self, metadata: Mapping[str, Any], new: dict[str, Any], stash: _lossless.Stash
-    ) -> dict[str, Any] | None:
-        """The new parts merged with those of the annotation; None if the annotation is no good."""
+    ) -> dict[str, Any]:
+        """The new parts merged with those of the annotation."""
         kept, known = stash.lost, stash.instead
-        try:
-            if known is None:
-                before = {**new, **kept}
-                before = {name: value for name, value in before.items() if value is not None}
-                there = self._reversed().call(_object(self.target, metadata, before))
-                known = _lossless.parts_of(self.call(Object.from_dict(self.source, there)))
-            merged = _lossless.restored(kept, known, new)
-        except Exception:  # whoever may write the object may have written the annotation
-            return None
-        return merged if _lossless.fits(self.target, merged) else None
+        if known is None:
+            before = {**new, **kept}
+            before = {name: value for name, value in before.items() if value is not None}
+            there = self._reversed().call(_object(self.target, metadata, before))
+            known = _lossless.parts_of(self.call(Object.from_dict(self.source, there)))
+        return _lossless.restored(kept, known, new)
 
     def _with_annotation(
         self,

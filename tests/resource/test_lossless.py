@@ -255,6 +255,57 @@ def test_an_annotation_that_does_not_fit_the_types_is_taken_off() -> None:
     assert versions.convert(old, V1).spec == Spec(size=3, note="fine")
 
 
+odd_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8"), max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["spec", "size", "note", "status"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+odd_sizes = st.sampled_from(["x", "", "7", 7, None, [], {}, 1.5, True])
+odd_annotations = (
+    st.text(st.characters(codec="utf-8"), max_size=20)
+    | odd_values.map(json.dumps)
+    | st.fixed_dictionaries(
+        {
+            "from": st.sampled_from([HUB.api_version, OLD.api_version, f"{GROUP}/v0", 7]),
+            "lost": odd_values | st.fixed_dictionaries({"spec": odd_values}),
+        },
+        optional={"instead": odd_values, "spec": odd_values},
+    ).map(json.dumps)
+)
+
+
+@given(
+    text=odd_annotations | odd_sizes,
+    target=st.sampled_from([HUB, OLD]),
+    version=st.sampled_from([HUB, OLD]),
+    size=st.integers(0, 3),
+)
+def test_whatever_the_annotation_says_the_object_is_converted(
+    text: Any, target: Kind, version: Kind, size: int
+) -> None:
+    """Whoever may write an object may write its annotations, and must not break lists of it."""
+
+    def sized(function: Any) -> Any:
+        return convert_parts(spec=lambda spec: {**spec, "size": function(spec["size"])})
+
+    versions = Versions(HUB).older(OLD, up=sized(int), down=sized(str), lossless=True)
+    source = OLD if target is HUB else HUB
+    spec = {"size": size if source is HUB else str(size)}
+    plain = versions.convert(widget(source, spec), target)
+    try:
+        json.loads(text)
+    except (TypeError, ValueError):
+        # One that counts, because it says of the object what is so.
+        lost = {"from": version.api_version, "lost": {"spec": {"size": text}}}
+        text = json.dumps({**lost, "instead": {"spec": plain["spec"]}})
+    annotations = dict.fromkeys([NAME.replace("v1alpha1", v) for v in ("v1", "v2")], text)
+    made = versions.convert(widget(source, spec, annotations=annotations), target)
+    assert set(made["spec"]) >= {"size"}
+
+
 def test_a_number_is_no_boolean() -> None:
     def number(old: Object, new: MutableObject) -> None:
         new["spec"] = {"on": int(old["spec"]["on"])}

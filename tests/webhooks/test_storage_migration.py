@@ -11,8 +11,10 @@ import pytest
 from appsdk_operator.client import (
     ApiError,
     ClientLike,
+    Conflict,
     DryRunClient,
     Forbidden,
+    Gone,
     Hooks,
     InterceptedClient,
     MergePatch,
@@ -259,6 +261,40 @@ def test_an_object_that_cannot_be_rewritten_is_named_and_nothing_is_trimmed(
     broken.clear()
     assert stored.migrate(client, page_size=1).is_complete, "from before the first that failed"
     stored.check_all_are_stored_in(stored.widgets.v1)
+
+
+@pytest.mark.parametrize("error", [Conflict, NotFound, Forbidden, Gone])
+def test_a_refusal_is_a_failure_whatever_its_code(stored: Stored, error: type[ApiError]) -> None:
+    """A webhook may refuse a write with the code of a conflict, or of an object that is gone."""
+    refused = {"w-01", "w-03"}
+
+    def patch(inner: ClientLike, kind: Kind, name: str, *args: Any, **options: Any) -> Any:
+        if name in refused:
+            raise error("a webhook denied the request", status=409)
+        return inner.patch(kind, name, *args, **options)
+
+    client = stored.client(patch=patch)
+    with pytest.raises(MigrationError, match=r"2 objects .* could not be rewritten"):
+        stored.migrate(client)
+    assert stored.versions == ["v1alpha1", "v1"]
+    refused.clear()
+    assert stored.migrate(client).is_complete
+    stored.check_all_are_stored_in(stored.widgets.v1)
+
+
+def test_a_refused_object_that_cannot_be_read_is_a_failure(stored: Stored) -> None:
+    def patch(inner: ClientLike, kind: Kind, name: str, *args: Any, **options: Any) -> Any:
+        if kind == CRD:
+            return inner.patch(kind, name, *args, **options)
+        raise Conflict("written meanwhile", status=409)
+
+    def get(inner: ClientLike, kind: Kind, *args: Any, **options: Any) -> Any:
+        if kind == CRD:
+            return inner.get(kind, *args, **options)
+        raise Forbidden("not to be read", status=403)
+
+    with pytest.raises(MigrationError, match=r"5 objects .* could not be rewritten"):
+        stored.migrate(stored.client(patch=patch, get=get))
 
 
 def test_writes_keep_their_pace(stored: Stored) -> None:

@@ -93,7 +93,7 @@ def migrate_stored_versions(
 
         manager.add(lambda stop: migrate_stored_versions(manager.client, WIDGET, stop=stop))
 
-    It needs the permissions to list and patch the kind, to get and patch its CRD, and to patch
+    It needs the permissions to get, list and patch the kind, to get and patch its CRD, and to patch
     ``customresourcedefinitions/status``.
 
     Args:
@@ -296,12 +296,22 @@ class _Migration:
         patch = {"metadata": {"uid": obj.uid, "resourceVersion": obj.resource_version}}
         try:
             self.client.patch(kind, obj.name, MergePatch(patch), namespace=obj.namespace)
-        except (Conflict, NotFound):
-            pass  # it was written, or deleted, since it was read
         except ApiError as error:
-            self._note_failure(f"{obj.key}: {error}")
-            return
+            # A webhook may answer with each code, so the code alone does not say what happened.
+            if not isinstance(error, (Conflict, NotFound)) or self._is_as_read(kind, obj):
+                self._note_failure(f"{obj.key}: {error}")
+                return
         self.visited += 1
+
+    def _is_as_read(self, kind: Kind, obj: Object) -> bool:
+        """Whether nobody has written or deleted the object since it was read."""
+        try:
+            now = self.client.get(kind, obj.name, namespace=obj.namespace)
+        except NotFound:
+            return False
+        except ApiError:
+            return True  # which cannot be told, so it counts as a failure
+        return (now.uid, now.resource_version) == (obj.uid, obj.resource_version)
 
     def _note_failure(self, text: str) -> None:
         self.failures += 1
