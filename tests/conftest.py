@@ -10,25 +10,15 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
-import hypothesis
 import pytest
+from hypothesis import settings
 
+from tests import hypothesis_profiles
 from tests.ports import reserved_port
 
-# The same examples in each run, so that one that fails says something of what was changed.
-# `make hunt` looks for others.
-# How long an example takes says how busy the machine is, and nothing of the test.
-_COMMON: Any = {
-    "deadline": None,
-    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
-    # Also for a failure that comes once in many runs: hack/lane.py passes it on.
-    "print_blob": True,
-}
-hypothesis.settings.register_profile("repeatable", derandomize=True, **_COMMON)
-hypothesis.settings.register_profile("hunt", **_COMMON)
-hypothesis.settings.load_profile("repeatable")
+hypothesis_profiles.register()
+settings.load_profile("repeatable")
 # Each of several processes starts a control plane of its own, all at once, on a few cores.
 os.environ.setdefault("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "100s")
 
@@ -42,14 +32,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the tests of the real lane where no control plane is provided."""
-    has_programs = os.environ.get("KUBEBUILDER_ASSETS") or (
-        os.environ.get("TEST_ASSET_ETCD") and os.environ.get("TEST_ASSET_KUBE_APISERVER")
+def _has_control_plane() -> bool:
+    return bool(
+        os.environ.get("KUBEBUILDER_ASSETS")
+        or (os.environ.get("TEST_ASSET_ETCD") and os.environ.get("TEST_ASSET_KUBE_APISERVER"))
     )
-    if not has_programs and item.get_closest_marker("real"):
-        pytest.skip("KUBEBUILDER_ASSETS is not set, see make control-plane")
+
+
+def pytest_report_header() -> str:
+    """Whether the tests on the real control plane are among those of this run."""
+    if _has_control_plane():
+        return "real control plane: its tests are part of this run"
+    return "real control plane: none, its tests are left out; see make control-plane"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests on the real control plane where none is provided."""
+    if _has_control_plane():
+        return
+    if config.option.require_real:
+        raise pytest.UsageError(
+            "--require-real: KUBEBUILDER_ASSETS is not set, see make control-plane"
+        )
+    left_out = [item for item in items if item.get_closest_marker("real")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("real")]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from appsdk_operator.apiserver._managed_fields import field_sets, merging, owner
 from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owners, TypedObject
 from appsdk_operator.apiserver._managed_fields.shapes import Shape, ShapeBuilder
 from appsdk_operator.apiserver._values.run_sync import run_sync
+from tests.hypothesis_profiles import scaled
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -54,7 +55,7 @@ SHAPE = ShapeBuilder().custom(
     }
 )
 
-LAW = settings(max_examples=30, deadline=None)
+LAW = settings(max_examples=scaled(30), deadline=None)
 LETTERS = st.sampled_from("abc")
 PORTS = st.dictionaries(
     st.tuples(st.integers(1, 3), st.sampled_from(["TCP", "UDP"])), st.none() | LETTERS, max_size=3

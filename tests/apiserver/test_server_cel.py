@@ -13,6 +13,7 @@ from appsdk_operator.apiserver._cel import cost_estimate, expressions, schema_ty
 from appsdk_operator.apiserver._cel.expressions import DYN, CelError, CompileError
 from appsdk_operator.apiserver._cel.types import TIMESTAMP
 from appsdk_operator.apiserver._values.go_text import go_float
+from tests.hypothesis_profiles import scaled
 
 
 def value_of(expression: str, **variables: Any) -> Any:
@@ -154,7 +155,7 @@ def test_names_that_expressions_cannot_spell_are_escaped(name: str, shown: str) 
     assert schema_types.escape_field_name(name) == shown
 
 
-@hypothesis.settings(max_examples=50)
+@hypothesis.settings(max_examples=scaled(50))
 @hypothesis.given(strategies.integers(-(2**63), 2**63 - 1), strategies.integers(-1000, 1000))
 def test_integers_are_those_of_64_bits(left: int, right: int) -> None:
     def exact() -> int:
@@ -170,7 +171,7 @@ def test_integers_are_those_of_64_bits(left: int, right: int) -> None:
         assert found == exact()
 
 
-@hypothesis.settings(max_examples=50)
+@hypothesis.settings(max_examples=scaled(50))
 @hypothesis.given(strategies.text(alphabet="ab(.)'\"[]{}+-*?:&|!x1, \\n", max_size=12))
 def test_whatever_is_read_is_read_or_refused(expression: str) -> None:
     try:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.apiserver import APIServer
+from tests.hypothesis_profiles import scaled
 
 JSON_TYPE = "application/json"
 
@@ -262,7 +263,7 @@ def nearly_http(draw: st.DrawFn) -> bytes:
 
 
 BOUNDED = settings(
-    max_examples=150,
+    max_examples=scaled(150),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from appsdk_operator.cache import Event, ResourceAction, Store
 from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, coalesced
 from tests.cache.conftest import THING, check_history, event, line, thing, told
+from tests.hypothesis_profiles import scaled
 
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
 
@@ -131,7 +132,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(steps=steps, bound=st.integers(1, 5))
 def test_what_is_seen_through_merging_is_legal_and_ends_in_the_same_state(steps, bound):
     store, seen, initial = Store(THING), [], 0

@@ -39,6 +39,7 @@ from tests.cache.conftest import (
     page,
     thing,
 )
+from tests.hypothesis_profiles import scaled
 
 EXAMPLES = 300
 NAMES = ("a", "b", "c", "d", "e")
@@ -425,7 +426,7 @@ def test_whatever_goes_wrong_the_copy_converges_and_every_history_is_legal():
     run_state_machine_as_test(
         InformerMachine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=scaled(EXAMPLES),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

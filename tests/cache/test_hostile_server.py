@@ -24,6 +24,7 @@ from tests.cache.conftest import (
     page,
     thing,
 )
+from tests.hypothesis_profiles import scaled
 
 HUGE = int("9" * 400)
 NUMBERS = st.sampled_from([0, -1, 1, HUGE, -HUGE, 2**63, 0.5, 1e308, -0.0])
@@ -91,7 +92,7 @@ def informer(client: ScriptedClient, clock: ManualClock) -> Informer:
     in_stream=st.booleans(),
 )
 @example(status={"code": 429, "details": {"retryAfterSeconds": HUGE}}, bookmark={}, in_stream=False)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_no_event_ends_the_thread(status, bookmark, in_stream):
     lines = [
         json.dumps({"type": kind, "object": value}).encode()
@@ -114,7 +115,7 @@ def test_no_event_ends_the_thread(status, bookmark, in_stream):
 
 
 @given(body=LIST)
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_a_list_is_a_page_or_a_decode_error(body):
     try:
         read = decode_list(THING, json.dumps(body).encode())

@@ -36,6 +36,7 @@ from appsdk_operator.resource import FieldSelector, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, BatchRecorder, Recorder, bookmark, error_line, line, page
 from tests.cache.conftest import thing as make_thing
+from tests.hypothesis_profiles import scaled
 
 EXAMPLES = 200
 SPACES = ("x", "y", "z")
@@ -342,7 +343,7 @@ def test_whatever_namespaces_come_and_go_handlers_are_told_what_happened_and_no_
     run_state_machine_as_test(
         NamespaceChanges,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=scaled(EXAMPLES),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

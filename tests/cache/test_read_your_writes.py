@@ -27,6 +27,7 @@ from appsdk_operator.cache import Cache, CachedClient, CacheOptions
 from appsdk_operator.resource import ListPage, MutableObject, Object, ObjectKey, encode_json
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, bookmark, error_line, line, page
+from tests.hypothesis_profiles import scaled
 
 EXAMPLES = 250
 NAMES = ("a", "b", "c")
@@ -352,7 +353,7 @@ def test_reads_are_never_older_than_own_writes_and_converge():
     run_state_machine_as_test(
         ReadYourWrites,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=scaled(EXAMPLES),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -23,6 +23,7 @@ from tests.cache.conftest import (
     line,
     thing,
 )
+from tests.hypothesis_profiles import scaled
 
 
 def odd(name: str = "odd", version: int = 5, **more: Any) -> dict[str, Any]:
@@ -256,7 +257,7 @@ def is_well(raw: bytes) -> bool:
     place=st.integers(0, 2),
     type_=st.sampled_from(["ADDED", "MODIFIED"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_whatever_bytes_one_object_has_all_others_arrive_and_go_on(bad, way, place, type_):
     versions = (11, 12) if place == 2 else (11, 32) if place == 1 else (31, 32)
     items = [encode_json(data(*of)) for of in zip(("a", "b"), versions, strict=True)]

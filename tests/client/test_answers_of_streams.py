@@ -18,6 +18,7 @@ from appsdk_operator.client._transport.connection import Connection
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import Metrics
 from tests.client.conftest import WIDGET, answer, chunk, failure, widget
+from tests.hypothesis_profiles import scaled
 
 REQUESTS = 4
 
@@ -249,7 +250,7 @@ def play(moves, pieces, verbs, names):
 PIECES = st.lists(st.sampled_from([1, 2, 3, 7, 40, 100_000]), min_size=1, max_size=5)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(
     st.lists(moves(late=["answer"]), min_size=REQUESTS, max_size=REQUESTS),
     PIECES,
@@ -260,7 +261,7 @@ def test_answers_are_told_apart_by_their_framing_alone(moves, pieces, verbs):
     play(moves, pieces, verbs, ["a"] * REQUESTS)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(
     st.lists(moves(late=["answer", "other"]), min_size=REQUESTS, max_size=REQUESTS),
     PIECES,

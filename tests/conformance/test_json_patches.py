@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator.resource import JsonPatch, MutableObject
 from tests.conformance.conftest import WIDGET, World
+from tests.hypothesis_profiles import scaled
 
 KEYS = st.text("ab/~é", max_size=2) | st.sampled_from(["name", "-", "0", "01"])
 LEAVES = (
@@ -55,7 +56,7 @@ def test_servers_make_of_a_patch_what_they_make_of_the_whole_object(world: World
         return client.status.update(draft)
 
     @given(st.lists(changes(), min_size=PAIRS_AT_ONCE, max_size=PAIRS_AT_ONCE))
-    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=scaled(25), suppress_health_check=list(HealthCheck))
     def check(pairs: list[tuple[Any, Any]]) -> None:
         before = {str(n): {"value": one} for n, (one, _) in enumerate(pairs)}
         after = {str(n): {"value": other} for n, (_, other) in enumerate(pairs)}

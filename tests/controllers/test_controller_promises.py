@@ -26,6 +26,7 @@ from appsdk_operator.controllers import (
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Rig, Tap
+from tests.hypothesis_profiles import scaled
 
 MAX_ATTEMPTS = 4
 
@@ -183,7 +184,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
 TestControllerMachine = ControllerMachine.TestCase
 TestControllerMachine.settings = settings(
-    max_examples=120, stateful_step_count=50, deadline=None, print_blob=True
+    max_examples=scaled(120), stateful_step_count=50, deadline=None, print_blob=True
 )
 
 

@@ -28,6 +28,7 @@ from tests.controllers.event_tools import (
     created,
     updated,
 )
+from tests.hypothesis_profiles import scaled
 
 
 class Feed:
@@ -326,7 +327,7 @@ def test_creations_and_deletions_are_never_merged():
     assert plan.done == [("a", version) for version in range(1, 41)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=scaled(50))
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=24),
     st.lists(st.integers(0, 4), min_size=24, max_size=24),

@@ -14,6 +14,7 @@ from appsdk_operator.manager._events.correlator import (
     KeyedOccurrence,
     ObserveResult,
 )
+from tests.hypothesis_profiles import scaled
 
 RECORDED, FLOODED, FULL = ObserveResult.RECORDED, ObserveResult.FLOODED, ObserveResult.FULL
 
@@ -340,7 +341,9 @@ class Recorder(RuleBasedStateMachine):
         assert self.machine.pending == 0
 
 
-Recorder.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Recorder.TestCase.settings = settings(
+    max_examples=scaled(150), stateful_step_count=60, deadline=None
+)
 test_no_occurrence_is_lost = Recorder.TestCase
 
 
@@ -359,5 +362,7 @@ class Reliable(Recorder):
         assert told + self.machine.pending + self.machine.failed == self.machine.recorded
 
 
-Reliable.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Reliable.TestCase.settings = settings(
+    max_examples=scaled(150), stateful_step_count=60, deadline=None
+)
 test_counts_are_exact = Reliable.TestCase

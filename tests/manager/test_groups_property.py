@@ -16,6 +16,7 @@ from appsdk_operator.manager import LeadershipLost, RunnableGroup
 from appsdk_operator.manager._core.groups import STOP_ENGAGED
 from appsdk_operator.manager._core.lifecycle import Lifecycle
 from appsdk_operator.runtime import RealClock, StopSignal
+from tests.hypothesis_profiles import scaled
 
 TIMEOUT = 5.0
 GROUPS: list[RunnableGroup] = [
@@ -157,7 +158,9 @@ plans = st.builds(
 
 @pytest.mark.stress
 # Not shrunk: an example that hangs would hang again and again.
-@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    max_examples=scaled(150), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 @given(
     plans=st.lists(plans, max_size=14),
     election=st.sampled_from(["none", "standby", "won", "lost"]),

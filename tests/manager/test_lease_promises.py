@@ -26,6 +26,7 @@ from appsdk_operator.manager._election.lease_state import (
     Wait,
     WriteLease,
 )
+from tests.hypothesis_profiles import scaled
 from tests.manager.lease_model import LATENCY, TIMES, Process, Server
 
 FAULTS_END = 90.0
@@ -202,7 +203,7 @@ def bound(options: LeaderElection) -> float:
     return watch + 8 * LATENCY
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(2, 5),
@@ -221,7 +222,7 @@ def test_there_are_never_two_leaders_and_when_the_faults_end_there_is_one(
     assert world.led
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 5), times=st.sampled_from(TIMES))
 def test_clocks_that_run_apart_make_no_two_writers_within_the_margin(
     seed: int, count: int, times: dict[str, float]
@@ -231,7 +232,7 @@ def test_clocks_that_run_apart_make_no_two_writers_within_the_margin(
     World(seed, count, options, drift=drift).run(FAULTS_END + 50.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 5), times=st.sampled_from(TIMES))
 @example(seed=0, count=2, times=TIMES[0])
 def test_after_a_crash_another_leads_within_the_lease_and_two_point_two_retry_periods(
@@ -254,7 +255,7 @@ def test_after_a_crash_another_leads_within_the_lease_and_two_point_two_retry_pe
         world.run(world.now + world.rng.uniform(5.0, 30.0))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 5), times=st.sampled_from(TIMES))
 def test_after_a_release_another_leads_within_two_point_two_retry_periods(
     seed: int, count: int, times: dict[str, float]
@@ -271,7 +272,7 @@ def test_after_a_release_another_leads_within_two_point_two_retry_periods(
     assert world.led[-1][1] != before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 5), times=st.sampled_from(TIMES))
 @example(seed=2601030205, count=5, times=TIMES[0])
 def test_a_stop_in_the_middle_of_an_acquisition_lets_nobody_wait_for_a_lease_to_end(

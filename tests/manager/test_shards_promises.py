@@ -25,6 +25,7 @@ from appsdk_operator.manager import Elector, LeaderElection, Shards
 from appsdk_operator.manager._shards import shards as _shards
 from appsdk_operator.manager._shards.assignment import Decision, ObservedLeases
 from appsdk_operator.manager._shards.reconciler import ShardClaim
+from tests.hypothesis_profiles import scaled
 from tests.manager.lease_model import LATENCY, TIMES
 from tests.manager.shards_model import ShardsWorld, in_time, world
 from tests.manager.shards_parts import CALM, FAULTS_END, LONGEST
@@ -85,7 +86,7 @@ def one_joins(made: ShardsWorld, options: LeaderElection) -> None:
     assert len(made.given) - before <= share, "more moved than had to"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -98,7 +99,7 @@ def test_whatever_happens_a_shard_has_one_holder_and_then_all_are_shared_fairly(
         assert made.writes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(
     seed=seeds,
     number=replicas,
@@ -115,7 +116,7 @@ def test_clocks_that_run_apart_make_no_two_writers_of_a_shard_within_the_margin(
         made.run(CALM)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_looks(
     seed: int, number: int, count: int, times: dict[str, float]
@@ -132,7 +133,7 @@ def test_shards_of_a_replica_that_died_are_held_again_within_a_lease_and_three_l
         stays(made, 10 * options.retry_period)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(seed=seeds, number=replicas, count=counts, times=some_times)
 @example(seed=5, number=5, count=8, times=TIMES[0])
 def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
@@ -155,7 +156,7 @@ def test_without_faults_shards_move_for_who_joins_and_leaves_and_else_never(
 LONG = {"lease_duration": 60.0, "renew_deadline": 5.0, "retry_period": 0.5, "fence_margin": 1.0}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(seed=seeds, number=replicas, count=counts)
 def test_who_leaves_while_it_acquires_shards_lets_nobody_wait_for_a_lease_to_end(
     seed: int, number: int, count: int
@@ -172,7 +173,7 @@ def test_who_leaves_while_it_acquires_shards_lets_nobody_wait_for_a_lease_to_end
         assert sum(made.shares()) == count
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(seed=seeds, count=st.integers(1, 3), times=some_times)
 def test_replicas_beyond_the_number_of_shards_stand_by(
     seed: int, count: int, times: dict[str, float]
@@ -188,7 +189,7 @@ def test_replicas_beyond_the_number_of_shards_stand_by(
         assert sorted(made.shares()) == [0] + [1] * count
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(seed=seeds, shard=st.integers(0, 5), times=some_times)
 def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
     seed: int, shard: int, times: dict[str, float]
@@ -211,7 +212,7 @@ def test_a_reconcile_that_never_ends_keeps_its_own_shard_and_no_other(
 BUSY = {"lease_duration": 10.0, "renew_deadline": 5.0, "retry_period": 0.5}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(seed=seeds, number=replicas, count=counts)
 @example(seed=291811, number=2, count=1)
 @example(seed=636589307, number=2, count=1)

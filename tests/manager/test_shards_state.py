@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
 from appsdk_operator.manager._shards.assignment import Decision, ObservedLeases, decide, shard_of
 from appsdk_operator.resource import ObjectKey
+from tests.hypothesis_profiles import scaled
 
 OLD = "1999-01-01T00:00:00.000000Z"
 
@@ -78,7 +79,7 @@ def test_only_one_of_those_with_a_larger_share_gives_to_who_has_none() -> None:
     assert [d.release is not None for d in decisions] == [False, True, False]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(1, 24),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appsdk_operator.project import FileOutcome, GeneratedFiles
+from tests.hypothesis_profiles import scaled
 
 BASE = "one\ntwo\nthree\nfour\nfive\n"
 
@@ -419,7 +420,7 @@ class Editing(RuleBasedStateMachine):
 
 
 TestEditing = Editing.TestCase
-TestEditing.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+TestEditing.settings = settings(max_examples=scaled(25), stateful_step_count=12, deadline=None)
 
 
 TEXT = st.lists(st.integers(0, 7), max_size=8).map(lambda ns: "".join(f"{n}\n" for n in ns))
@@ -427,7 +428,7 @@ TEXTS = st.dictionaries(st.sampled_from(["a", "b", "c/d"]), TEXT)
 
 
 @given(first=TEXTS, edits=TEXTS, second=TEXTS)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_the_same_history_gives_the_same_folder(
     first: dict[str, str], edits: dict[str, str], second: dict[str, str]
 ) -> None:
@@ -444,7 +445,7 @@ def test_the_same_history_gives_the_same_folder(
 
 @given(first=TEXTS, edits=TEXTS, second=TEXTS, writes=st.integers(0, 6))
 @example(first={"a": "1\n"}, edits={"a": "2\n"}, second={"a": "3\n"}, writes=1)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_an_interrupted_write_is_completed_by_the_next(
     first: dict[str, str], edits: dict[str, str], second: dict[str, str], writes: int
 ) -> None:

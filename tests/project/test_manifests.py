@@ -24,6 +24,7 @@ from appsdk_operator.project._manifests.memory import memory_limit
 from appsdk_operator.project._manifests.tree import document
 from appsdk_operator.resource import load_yaml
 from appsdk_operator.webhooks import ManagedCertificates, WebhookServer, WebhookServerOptions
+from tests.hypothesis_profiles import scaled
 from tests.project.operators import BUCKET, elected_elsewhere, full, nothing, small
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -371,7 +372,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(st.dictionaries(KEYS, TREES, min_size=1, max_size=4))
 def test_yaml_is_read_as_it_was_meant(tree: dict[str, Any]) -> None:
     assert load_yaml(document(tree)) == [tree]

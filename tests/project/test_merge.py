@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.project._merge import merge_texts
+from tests.hypothesis_profiles import scaled
 
 TEXT = st.lists(st.sampled_from("abcdef"), max_size=10).map(
     lambda ls: "".join(f"{x}\n" for x in ls)
@@ -19,7 +20,7 @@ TEXT = st.lists(st.sampled_from("abcdef"), max_size=10).map(
 
 
 @given(base=TEXT, text=TEXT)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_a_side_that_has_not_changed_takes_over_the_other(base: str, text: str) -> None:
     assert merge_texts(base, base, text) == text
     assert merge_texts(base, text, base) == text
@@ -27,7 +28,7 @@ def test_a_side_that_has_not_changed_takes_over_the_other(base: str, text: str) 
 
 
 @given(base=TEXT, ours=TEXT, theirs=TEXT)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_the_sides_can_be_exchanged(base: str, ours: str, theirs: str) -> None:
     assert merge_texts(base, ours, theirs) == merge_texts(base, theirs, ours)
 
@@ -60,7 +61,7 @@ def test_changes_of_both_sides_come_together(
     cuts=st.lists(st.integers(0, 11), max_size=2),
     put=st.lists(st.integers(0, 11), max_size=2),
 )
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_a_merge_without_conflict_is_that_of_git(
     base: list[int], cuts: list[int], put: list[int]
 ) -> None:

@@ -27,6 +27,7 @@ from appsdk_operator.project import ModelError, builtin_models, models, read_crd
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.testing.strategies import values
+from tests.hypothesis_profiles import scaled
 from tests.project.model_tools import again, crd, imported, kinds_of
 
 SCHEMA: dict[str, Any] = {
@@ -333,7 +334,7 @@ def statements(tree: ast.Module) -> list[ast.stmt]:
     return [*tree.body, *inner]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 @given(EVIL, EVIL, EVIL, st.sampled_from(STYLES))
 def test_texts_of_a_crd_never_become_code(doc: str, value: str, name: str, style: Any) -> None:
     schema = {
@@ -398,7 +399,7 @@ def ruff(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.programs
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=scaled(8), deadline=None)
 @example(doc="", value="00000000\x1f\x1f\x1f⺀⼀", name="", style="attrs")
 @example(doc='\\"', value="", name="", style="attrs")
 @example(doc="", value="0000000\u0cc2", name="", style="attrs")
@@ -566,7 +567,7 @@ def sound(schema: Any) -> Any:
     return made
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 @given(schemas().map(sound), st.sampled_from(STYLES))
 def test_classes_of_any_schema_are_stable(schema: dict[str, Any], style: Any) -> None:
     original = crd(schema)
@@ -579,7 +580,7 @@ def test_classes_of_any_schema_are_stable(schema: dict[str, Any], style: Any) ->
 def test_the_schema_of_the_classes_accepts_the_same_objects() -> None:
     with APIServer() as server, Client(server.client_config()) as client:
 
-        @settings(max_examples=10, deadline=None)
+        @settings(max_examples=scaled(10), deadline=None)
         @given(st.data())
         def check(data: st.DataObject) -> None:
             schema = data.draw(schemas().map(sound))

@@ -24,6 +24,7 @@ from appsdk_operator.project import (
 )
 from appsdk_operator.resource import dump_yaml, load_yaml
 from appsdk_operator.testing import Access, MemoryServer
+from tests.hypothesis_profiles import scaled
 
 BUCKET: Kind[Any, Any] = Kind(group="example.com", version="v1", kind="Bucket")
 PODS = Permission(groups=[""], resources=["pods"], verbs=["get", "list"], reasons=["it counts"])
@@ -468,7 +469,7 @@ def one_less(made: Roles) -> list[Roles]:
     return found
 
 
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 @given(tests=st.lists(st.lists(ACCESSES, max_size=8), min_size=1, max_size=3))
 def test_a_role_of_a_record_allows_what_was_recorded_and_one_rule_less_does_not(
     client: Client, tests: list[list[Access]]

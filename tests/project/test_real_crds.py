@@ -22,6 +22,7 @@ from appsdk_operator.project import manifests, models, read_crds
 from appsdk_operator.resource import MutableObject, kinds, load_yaml
 from appsdk_operator.testing import ControlPlane, MemoryServer, install_crds
 from appsdk_operator.testing.strategies import values
+from tests.hypothesis_profiles import scaled
 from tests.project.model_tools import again, imported, kinds_of, lost
 from tests.project.operators import full
 
@@ -64,7 +65,9 @@ def test_classes_of_real_crds_are_stable(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: "-".join(one.parts[-5:]))
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=scaled(3), deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
 @given(data=st.data())
 def test_objects_of_real_crds_are_read_and_written_without_loss(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

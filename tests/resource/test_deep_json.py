@@ -32,6 +32,7 @@ from appsdk_operator.resource import (
     load_yaml,
 )
 from appsdk_operator.resource._frozen import thaw
+from tests.hypothesis_profiles import scaled
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
 LEVELS = 10_000
@@ -203,7 +204,7 @@ def test_the_slow_way_reads_and_writes_what_the_fast_one_does(value, indent):
 
 
 @given(value=JSON, cut=st.data())
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_the_slow_way_refuses_what_the_fast_one_does(value, cut):
     raw = bytearray(json.dumps(value).encode())
     for _ in range(cut.draw(st.integers(1, 2))):
@@ -259,7 +260,7 @@ def is_well(raw: bytes) -> bool:
 @given(item=ODD_JSON | BROKEN, place=st.integers(0, 2), is_spaced=st.booleans())
 @example(item=DEEP, place=0, is_spaced=False)
 @example(item=b"\xff", place=1, is_spaced=False)
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_whatever_one_item_of_a_list_is_all_others_arrive(item, place, is_spaced):
     items = [encode_json(data(name)) for name in ("a", "b")]
     items.insert(place, item)
@@ -277,7 +278,7 @@ def test_whatever_one_item_of_a_list_is_all_others_arrive(item, place, is_spaced
 
 @given(item=ODD_JSON | BROKEN | st.binary(max_size=30).filter(lambda raw: b"\n" not in raw))
 @example(item=DEEP)
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 def test_whatever_the_object_of_one_event_is_all_others_arrive(item):
     lines = [
         b'{"type":"ADDED","object":%s}' % raw

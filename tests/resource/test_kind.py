@@ -14,6 +14,7 @@ import urllib3.util
 from hypothesis import given, settings
 
 from appsdk_operator.resource import Kind, Object, Scope, custom_resource_definition, kinds
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 POD = Kind(group="", version="v1", kind="Pod")
@@ -220,7 +221,7 @@ def test_a_subresource_needs_a_name() -> None:
         POD.path("default", "", "status")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(namespace=st.text(min_size=1), name=st.text(min_size=1), sub=st.text(min_size=1))
 def test_no_text_in_a_path_reaches_another_path(namespace: str, name: str, sub: str) -> None:
     try:

@@ -21,6 +21,7 @@ from appsdk_operator.resource import (
     decode_watch_events,
 )
 from appsdk_operator.resource._list_watch import _decode_other
+from tests.hypothesis_profiles import scaled
 
 POD = Kind(group="", version="v1", kind="Pod")
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
@@ -229,7 +230,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(
     event_type=st.sampled_from(["ADDED", "MODIFIED", "DELETED"]),
     content=JSON,
@@ -256,7 +257,7 @@ def test_the_fast_and_the_slow_way_agree_whatever_the_spaces_and_the_order(
     assert fast.object.to_dict() == pod(spec=content)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(cut=st.integers(0, 200), junk=st.binary(max_size=4), kind=st.sampled_from([POD, CONFIG_MAP]))
 def test_damaged_lines_are_errors_of_ours_or_the_same_event(
     cut: int, junk: bytes, kind: Kind

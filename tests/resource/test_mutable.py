@@ -20,6 +20,7 @@ from appsdk_operator.resource import (
     Object,
     ObjectKey,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -345,7 +346,7 @@ def known_part(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(data=st.data())
 def test_assigning_a_typed_spec_loses_no_unknown_field_and_no_change(data: st.DataObject) -> None:
     names = data.draw(st.lists(NAMES, unique=True, max_size=5))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from appsdk_operator.resource import Kind, MutableObject, Object, Versions, convert_parts
+from tests.hypothesis_profiles import scaled
 
 pydantic = pytest.importorskip("pydantic")
 
@@ -93,7 +94,7 @@ def draft(spec: Any, view: Any) -> MutableObject:
 
 
 @classes
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(data=st.data())
 def test_a_typed_value_is_read_as_it_was_written(view: Any, data: st.DataObject) -> None:
     before, after = data.draw(values(view)), data.draw(values(view))

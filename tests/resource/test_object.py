@@ -32,6 +32,7 @@ from appsdk_operator.resource import (
     encode_json,
     parse_time,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 NODE = Kind(group="", version="v1", kind="Node", scope=Scope.CLUSTER)
@@ -468,7 +469,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @given(data=OBJECTS, indent=st.sampled_from([None, 1]))
 def test_nothing_is_lost_in_a_round_trip(data: dict[str, Any], indent: int | None) -> None:
     raw = json.dumps(data, ensure_ascii=False, indent=indent).encode()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from appsdk_operator.resource import EncodeError, Kind, MutableObject, Object, dump_yaml, load_yaml
 from appsdk_operator.resource._yaml import load_first
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -154,7 +155,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(data=st.dictionaries(TEXT, JSON, max_size=4))
 def test_json_values_survive_the_way_through_yaml(data: dict[str, Any]) -> None:
     [loaded] = load_yaml(dump_yaml(data)) or [{}]

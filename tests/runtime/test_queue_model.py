@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from appsdk_operator.runtime import LocalHistogram, ManualClock, Metrics, WorkQueue
+from tests.hypothesis_profiles import scaled
 
 KEYS = st.sampled_from("abcde")
 PRIORITIES = st.sampled_from([0, 0, 0, 5, -100])
@@ -264,5 +265,5 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestWorkQueueAgainstAModel = QueueMachine.TestCase
 TestWorkQueueAgainstAModel.settings = settings(
-    max_examples=300, stateful_step_count=40, deadline=None
+    max_examples=scaled(300), stateful_step_count=40, deadline=None
 )

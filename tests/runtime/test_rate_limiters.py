@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     TokenBucket,
     WithMaxWait,
 )
+from tests.hypothesis_profiles import scaled
 
 
 def test_delays_double_from_5_ms_and_the_nineteenth_is_the_first_at_the_maximum() -> None:
@@ -49,7 +50,7 @@ def test_items_count_apart_and_forget_starts_one_anew() -> None:
     assert limiter._counts._failures == {}
 
 
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 @given(jitter=st.floats(0.0, 2.0), failures=st.integers(0, 12), seed=st.integers(0, 1000))
 def test_jitter_only_lengthens_and_stays_within_its_share(
     jitter: float, failures: int, seed: int

@@ -17,6 +17,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import MemoryServer, ModelServer
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CRD = custom_resource_definition(WIDGET).to_dict()
@@ -168,7 +169,7 @@ def watched(client: Any, since: str) -> Any:
     return seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(history=st.lists(steps, max_size=25))
 @example(
     history=[

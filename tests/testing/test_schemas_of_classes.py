@@ -21,6 +21,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer
+from tests.hypothesis_profiles import scaled
 
 EXAMPLES = 15
 DRAWS = 8
@@ -131,7 +132,7 @@ def classes(draw: Callable[..., Any]) -> tuple[Any, dict[str, list[Any]]]:
 
 
 # A failure is small as it is.
-@settings(max_examples=EXAMPLES, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=scaled(EXAMPLES), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(classes(), st.data())
 def test_a_server_accepts_what_the_class_decodes(made: Any, data: st.DataObject) -> None:
     view, values = made

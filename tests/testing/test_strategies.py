@@ -14,6 +14,7 @@ from appsdk_operator.client import Client
 from appsdk_operator.resource import Kind, MutableObject, custom_resource_definition, kinds
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import MemoryServer, strategies
+from tests.hypothesis_profiles import scaled
 
 GADGET = Kind(group="example.com", version="v1", kind="Gadget")
 SCHEMA: dict[str, Any] = {
@@ -69,7 +70,7 @@ class Spec:
 
 TYPED = Kind(group="example.com", version="v1", kind="Typed", spec=Spec)
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_a_value_that_a_test_changes_is_in_no_other_value() -> None:
         "properties": {"chosen": {"type": "object", "enum": [{}]}, "any": {}},
     }
 
-    @settings(max_examples=20, database=None)
+    @settings(max_examples=scaled(20), database=None)
     @given(strategies.values(schema))
     def change(value: Any) -> None:
         assert value["chosen"] == {}

@@ -28,6 +28,7 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
     keep_all_retries,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -541,7 +542,7 @@ restores = st.builds(
 disasters = st.lists(happenings | st.sampled_from(["copy", "restore", "poll"]), max_size=40)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=scaled(250), deadline=None)
 @example(steps=["create a", "poll", "delete a", "handle", "late", "resync"], dequeue_policy=None)
 @example(
     steps=[

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appsdk_operator.watchers import ListMap
+from tests.hypothesis_profiles import scaled
 
 
 def filled(*items: str, key: str = "k") -> ListMap[str, str]:
@@ -303,7 +304,9 @@ class ListMapModel(RuleBasedStateMachine):
 
 
 TestListMapModel = ListMapModel.TestCase
-TestListMapModel.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestListMapModel.settings = settings(
+    max_examples=scaled(150), stateful_step_count=30, deadline=None
+)
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:

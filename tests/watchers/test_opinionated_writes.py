@@ -14,6 +14,7 @@ from appsdk_operator.client import Conflict, Invalid, MergePatch, NotFound, Patc
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import FinalizerError, OpinionatedWatcher
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 OURS, WIP = "operator.v1.Widget.example.com", "wip.v1.Widget.example.com"
@@ -172,7 +173,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scaled(400), deadline=None)
 @given(
     start=st.lists(st.sampled_from(FOREIGN), unique=True, max_size=3),
     between=st.lists(actions, max_size=12),

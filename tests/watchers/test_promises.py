@@ -30,6 +30,7 @@ from appsdk_operator.watchers import (
     never_retry,
     opinionated_retry_dequeue_policy,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 NAMES = ("a", "b", "c")
@@ -75,7 +76,7 @@ retry_policies = st.sampled_from(
 dequeue_policies = st.sampled_from([None, opinionated_retry_dequeue_policy, keep_all_retries])
 
 many = settings(
-    max_examples=300,
+    max_examples=scaled(300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -25,6 +25,7 @@ from appsdk_operator.watchers import (
     OpinionatedWatcher,
     SimpleReconciler,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 NAMES = ("a", "b")
@@ -300,7 +301,7 @@ def ours(obj: Object) -> list[str]:
 
 
 @settings(
-    max_examples=400,
+    max_examples=scaled(400),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

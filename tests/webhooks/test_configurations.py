@@ -21,6 +21,7 @@ from appsdk_operator.webhooks import (
     remove_configurations,
     webhook_configurations,
 )
+from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 OLD_WIDGET = Kind(group="example.com", version="v1alpha1", kind="Widget")
@@ -341,7 +342,7 @@ def client(config: ClientConfig) -> Iterator[Client]:
 
 
 @given(rules=some_rules(), is_url=st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_servers_accept_what_is_made_of_any_rules_and_add_only_defaults(
     config: ClientConfig, rules: list[WebhookRule], is_url: bool
 ) -> None:

@@ -29,6 +29,7 @@ from tests.examples.cronjob.cron_tools import (
     scheduled_at,
     spec,
 )
+from tests.hypothesis_profiles import scaled
 
 SCHEDULES: Final[dict[str, Callable[[datetime], bool]]] = {
     "* * * * *": lambda time: True,
@@ -151,7 +152,7 @@ def check_end(world: World, plan: Plan) -> None:
             assert len([job for job in done if job["status"].get(kind)]) <= limit
 
 
-@settings(max_examples=30, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=scaled(30), phases=[Phase.explicit, Phase.generate])
 @example(seed=8027)
 @given(seed=st.integers(0, 2**32))
 def test_start_times_are_kept_once_each_as_the_policy_says(seed: int) -> None:

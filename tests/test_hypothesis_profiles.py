@@ -1,0 +1,52 @@
+"""The number of examples of each property test follows the profile of the run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.hypothesis_profiles import DEFAULT, scaled
+
+TESTS = Path(__file__).parent
+
+UNSCALED = {
+    # It has to find a value.
+    "testing/test_strategies.py": 500,
+}
+
+
+@pytest.fixture(params=["repeatable", "hunt", "quick"])
+def profile(request: pytest.FixtureRequest) -> Iterator[str]:
+    settings.load_profile(request.param)
+    yield request.param
+    settings.load_profile(request.config.getoption("--hypothesis-profile") or "repeatable")
+
+
+def test_quick_tries_a_fifth_and_never_less_than_five(profile: str) -> None:
+    tried = [settings().max_examples, *map(scaled, (300, 25, 8, 3))]
+    assert tried == ([20, 60, 5, 5, 3] if profile == "quick" else [DEFAULT, 300, 25, 8, 3])
+
+
+def unscaled(source: str) -> Iterator[object]:
+    """The numbers of examples that a test gives Hypothesis as they are."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "settings":
+            for keyword in node.keywords:
+                text = ast.unparse(keyword.value)
+                if keyword.arg == "max_examples" and not text.startswith("scaled("):
+                    yield ast.literal_eval(text) if text.isdigit() else text
+
+
+def test_each_test_scales_its_number() -> None:
+    assert [*unscaled("settings(max_examples=9)\nhypothesis.settings(max_examples=N)")] == [9, "N"]
+    assert not [*unscaled("settings(max_examples=scaled(9))\ncheck_operator(max_examples=9)")]
+    found = {
+        str(path.relative_to(TESTS)): number
+        for path in TESTS.rglob("*.py")
+        for number in unscaled(path.read_text(encoding="utf-8"))
+    }
+    assert found == UNSCALED
