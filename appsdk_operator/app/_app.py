@@ -170,7 +170,9 @@ class App:
         namespaces: the namespaces in which the operator works; default: all.
         leader_election: True: one replica works at a time, by a Lease of the app's name in the
             namespace of its pods; or the options of the election. Default: all replicas work.
-        workers: how many objects of a kind its watchers handle in parallel; default 1.
+        workers: how many objects of a kind are handled in parallel, unless ``controller_options``
+            or the options of a reconciler say otherwise; default 8. The calls for one object keep
+            their order; with 1 those for all objects of a kind do.
         retry_policy: when a failed call of a watcher is repeated; default: after 5, 10, 20, 40, 80
             and 160 seconds.
         retry_dequeue_policy: whether a new event drops a pending retry; default: it does.
@@ -194,7 +196,7 @@ class App:
         previous_names: Sequence[str] = ("operator",),
         namespaces: Sequence[str] | None = None,
         leader_election: bool | LeaderElection = False,
-        workers: int = 1,
+        workers: int = 8,
         retry_policy: RetryPolicy | None = None,
         retry_dequeue_policy: RetryDequeuePolicy | None = None,
         error_handler: ErrorHandler | None = None,
@@ -215,13 +217,15 @@ class App:
                 f"{', '.join(AppOptionsDict.__annotations__)}"
             )
         self._name = name
-        self._options = _manager_options(name, previous_names, namespaces, leader_election, options)
         self._watchers = WatcherOptions(
             workers=workers,
             retry_policy=retry_policy,
             retry_dequeue_policy=retry_dequeue_policy,
             error_handler=error_handler,
             resync=resync,
+        )
+        self._options = _manager_options(
+            name, previous_names, namespaces, leader_election, workers, options
         )
         self._declared = Declarations()
         self._is_in_use = False
@@ -1080,6 +1084,7 @@ def _manager_options(
     previous_names: Sequence[str],
     namespaces: Sequence[str] | None,
     leader_election: bool | LeaderElection,
+    workers: int,
     options: AppOptionsDict,
 ) -> ManagerOptions:
     election: object = leader_election
@@ -1097,7 +1102,15 @@ def _manager_options(
     client = options.get("client") or ClientSetup()
     if client.field_owner is None:
         client = attrs.evolve(client, field_owner=name)
-    given: dict[str, Any] = {**options, "cache": cache, "client": client}
+    controllers = ControllerOptions(max_concurrent_reconciles=workers)
+    if (own := options.get("controller_options")) is not None:
+        controllers = own.over(controllers)
+    given: dict[str, Any] = {
+        **options,
+        "cache": cache,
+        "client": client,
+        "controller_options": controllers,
+    }
     return ManagerOptions(
         name=name, previous_names=previous_names, leader_election=election, **given
     )

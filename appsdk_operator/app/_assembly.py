@@ -302,7 +302,9 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
         .named(f"{assembly.name}/{declared.name}")
         .with_options(
             ControllerOptions(
-                skip_name_validation=True, needs_leader_election=not declared.every_replica
+                skip_name_validation=True,
+                needs_leader_election=not declared.every_replica,
+                max_concurrent_reconciles=1 if declared.kind is None else None,
             )
         )
     )

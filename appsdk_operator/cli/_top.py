@@ -201,10 +201,14 @@ def tables_of(state: Mapping[str, Any]) -> dict[str, Table]:
         controllers.append(("", (one["name"], kinds, *numbers, one["workers"] or "", ready)))
         for call in one["running"]:
             why = "; ".join(call["reasons"]) or call["action"]
-            row = (_object(call), one["name"], Text(f"running {_took(call['seconds'])}", "cyan"))
-            calls.append((_object(call), (*row, call["attempt"], "", why)))
+            color = "red" if call.get("held_at", "") else "cyan"
+            row = (_object(call), one["name"], Text(f"running {_took(call['seconds'])}", color))
+            held_at = f"held at {call['held_at']}" if call.get("held_at", "") else ""
+            calls.append((_object(call), (*row, call["attempt"], held_at, why)))
         for call in one["planned"]:
-            due = Text(f"in {duration_text(call['due_in'])}", "yellow" if call["error"] else "")
+            due_in = call["due_in"]
+            text = f"overdue for {_took(-due_in)}" if due_in < 0 else f"in {_took(due_in)}"
+            due = Text(text, "yellow" if call["error"] or due_in < 0 else "")
             row = (call["object"], one["name"], due)
             calls.append((call["object"], (*row, call["attempt"], call["error"], call["why"])))
         for call in one["given_up"]:

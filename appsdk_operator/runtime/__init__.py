@@ -37,6 +37,7 @@ from appsdk_operator.runtime._fork import ForkedError as ForkedError
 from appsdk_operator.runtime._fork import OneProcess as OneProcess
 from appsdk_operator.runtime._fork import after_fork as after_fork
 from appsdk_operator.runtime._fork import fork_safe as fork_safe
+from appsdk_operator.runtime._held_workers import HELD_FOR as HELD_FOR
 from appsdk_operator.runtime._held_workers import HeldWorkers as HeldWorkers
 from appsdk_operator.runtime._held_workers import RunningCall as RunningCall
 from appsdk_operator.runtime._keyed_lock import KeyedLock as KeyedLock
@@ -73,6 +74,7 @@ from appsdk_operator.runtime._threads import CoroutineRunner as CoroutineRunner
 from appsdk_operator.runtime._threads import LoopThread as LoopThread
 from appsdk_operator.runtime._threads import ThreadGroup as ThreadGroup
 from appsdk_operator.runtime._threads import as_exception as as_exception
+from appsdk_operator.runtime._threads import callback_place as callback_place
 from appsdk_operator.runtime._threads import owned_by as owned_by
 from appsdk_operator.runtime._threads import present_owner as present_owner
 from appsdk_operator.runtime._threads import present_runner as present_runner

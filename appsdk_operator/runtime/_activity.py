@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
-from appsdk_operator.runtime._held_workers import RunningCall
+from appsdk_operator.runtime._held_workers import HELD_FOR, RunningCall
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._texts import safe_text
+from appsdk_operator.runtime._threads import callback_place
 from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
 
 __all__ = [
@@ -176,6 +177,7 @@ class CallRecord:
         "next_in",
         "omitted_requests",
         "outcome",
+        "place",
         "reasons",
         "requests",
         "role",
@@ -230,6 +232,9 @@ class CallRecord:
         """What came of it."""
         self.next_in: float | None = None
         """Seconds from its end to the next call, where one is planned."""
+        self.place: str = ""
+        """Where it is in the user's code, for a call that has run for half a minute when somebody
+        looks; else ``""``."""
         self.cause: FailureCause | None = None
         """Why it failed; None unless it did."""
         self.requests: list[RequestRecord] = []
@@ -258,6 +263,7 @@ class CallRecord:
             "attempt": self.attempt,
             "started": time - (now - self.started),
             "seconds": seconds,
+            "held_at": self.place if self.seconds is None else "",
             "outcome": self.outcome,
             "next_in": (
                 None if self.next_in is None else self.started + seconds + self.next_in - now
@@ -531,13 +537,16 @@ class ActivityLog:
     def running(self) -> list[CallRecord]:
         """The calls that run, longest first."""
         found = []
-        for slot in list(self.slots.values()):
+        now = self.clock.monotonic()
+        for thread, slot in self.slots.copy().items():
             # The worker may end its call, and begin another, meanwhile.
             record = slot.record
             if record is None and slot.trigger is not None:
                 with contextlib.suppress(AttributeError):
                     record = self.describe(slot)
             if record is not None and record.seconds is None:
+                if now - record.started >= HELD_FOR:
+                    record.place = callback_place(thread) or record.callback
                 found.append(record)
         return sorted(found, key=lambda record: record.started)
 

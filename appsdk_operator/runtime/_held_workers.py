@@ -1,4 +1,4 @@
-"""A warning of callbacks that hold all workers of a controller for a minute."""
+"""A warning of callbacks that do not return for half a minute."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from appsdk_operator.runtime._clock import Clock, RealClock, present_clock
 from appsdk_operator.runtime._durations import duration_text
 from appsdk_operator.runtime._logging import SafeLogger
 from appsdk_operator.runtime._stop import StopSignal
-from appsdk_operator.runtime._tracebacks import present_place
+from appsdk_operator.runtime._threads import callback_place
 
-__all__ = ["HeldWorkers", "RunningCall"]
+__all__ = ["HELD_FOR", "HeldWorkers", "RunningCall"]
 
-_HELD_FOR: Final = 60.0
-"""Seconds that the calls of all workers may take before that is logged."""
-_LOOK_EVERY: Final = 15.0
+HELD_FOR: Final = 30.0
+"""Seconds that a call may take before that is logged, and shown in red."""
+_SHORTEST_WAIT: Final = 0.1
 _MOST_PLACES: Final = 100
 
 
@@ -32,7 +32,7 @@ class RunningCall(NamedTuple):
 
 @final
 class HeldWorkers:
-    """Looks every 15 seconds at the running calls of a controller, in the thread that waits anyway.
+    """Looks at the running calls of a controller now and then, in the thread that waits anyway.
 
     Calls themselves do nothing for it. With another clock than the machine's there are no looks:
     they would be the next event of each test that moves the time.
@@ -54,36 +54,52 @@ class HeldWorkers:
         self._log = log
         self._remedy = remedy
         self._clock = clock
-        self._said: set[str] = set()
+        self._said: set[tuple[str, bool]] = set()
 
     def watch(self, stop: StopSignal) -> None:
         """Wait for ``stop``, and look meanwhile."""
         if not isinstance(present_clock(self._clock), RealClock):
             stop.wait()
             return
-        while not stop.wait(_LOOK_EVERY):
-            self.look(self._clock.monotonic())
+        wait = HELD_FOR
+        while not stop.wait(wait):
+            wait = self.look(self._clock.monotonic())
 
-    def look(self, now: float) -> None:
-        """Warn once for each place in the code that holds the last free worker."""
-        held = [call for call in self._calls() if now - call.started >= _HELD_FOR]
-        if len(held) < self._workers:
+    def look(self, now: float) -> float:
+        """Warn of the calls that have run for half a minute, once for each place in the code.
+
+        A second warning of a place comes when it holds the last free worker.
+
+        Returns:
+            The seconds until the next look: when the first of the other calls has run so long.
+        """
+        calls = sorted(self._calls(), key=lambda call: call.started)
+        held = [call for call in calls if now - call.started >= HELD_FOR]
+        are_all_held = len(held) >= self._workers
+        for call in held:
+            self._warn(call, now, is_last=are_all_held and call is held[-1])
+        if len(held) == len(calls):
+            return HELD_FOR
+        return max(_SHORTEST_WAIT, calls[len(held)].started + HELD_FOR - now)
+
+    def _warn(self, call: RunningCall, now: float, *, is_last: bool) -> None:
+        place = callback_place(call.thread) or "a callback"
+        if (place, is_last) in self._said or len(self._said) >= 2 * _MOST_PLACES:
             return
-        newest = max(held, key=lambda call: call.started)
-        place = present_place(newest.thread) or "a callback"
-        if place in self._said or len(self._said) >= _MOST_PLACES:
-            return
-        self._said.add(place)
+        self._said |= {(place, is_last), (place, False)}
         only = "the only worker" if self._workers == 1 else f"the last of {self._workers} workers"
+        holds = only if is_last else f"one of {self._workers} workers"
+        meanwhile = "nothing else" if is_last else "no other event of that object"
+        more = f", or give the controller more workers with {self._remedy}" if is_last else ""
         self._log.warning(
-            "%s holds %s of controller %s for %s, for %s, and nothing else is handled meanwhile: "
-            "give what it waits for a time-out, raise RetryAfter(seconds) to look again later, or "
-            "give the controller more workers with %s",
+            "%s holds %s of controller %s for %s, for %s, and %s is handled meanwhile: give what "
+            "it waits for a time-out, or raise RetryAfter(seconds) to look again later%s",
             place,
-            only,
+            holds,
             self._controller,
-            duration_text(now - newest.started),
-            newest.about,
-            self._remedy,
+            duration_text(now - call.started),
+            call.about,
+            meanwhile,
+            more,
             extra={"controller": self._controller, "callback": place},
         )

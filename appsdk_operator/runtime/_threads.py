@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._logging import get_logger
-from appsdk_operator.runtime._tracebacks import present_place
+from appsdk_operator.runtime._tracebacks import awaiting_place, present_place
 
 # asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
 # programs have no coroutines.
@@ -24,6 +24,7 @@ __all__ = [
     "LoopThread",
     "ThreadGroup",
     "as_exception",
+    "callback_place",
     "owned_by",
     "present_owner",
     "present_runner",
@@ -39,6 +40,8 @@ _LOOK_EVERY = 30.0
 """The longest pause in seconds between two looks by a thread that waits for a coroutine."""
 _MOST_PLACES = 100
 """Places in the code of which one loop warns."""
+_awaited: dict[int, Coroutine[Any, Any, Any]] = {}
+"""The coroutine that a thread waits for in :meth:`LoopThread.run`, by the thread's ident."""
 _bound = threading.local()
 _owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
 _origin: contextvars.ContextVar[contextvars.Context | None] = contextvars.ContextVar(
@@ -212,12 +215,16 @@ class LoopThread:
                 loop = self._loop = asyncio.new_event_loop()
                 self._thread = self._group.start("loop", lambda: _run_loop(loop))
             future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
+        thread = threading.get_ident()
+        _awaited[thread] = coroutine
         try:
             return self._result_of(future, loop)
         except concurrent.futures.CancelledError:
             # If it was cancelled before it began, it was never awaited.
             coroutine.close()
             raise
+        finally:
+            del _awaited[thread]
 
     def _result_of(
         self, future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
@@ -311,6 +318,16 @@ def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         loop.default_exception_handler(context)
     except Exception as error:
         _log.error("asyncio could not say: %s", context.get("message"), exc_info=error)
+
+
+def callback_place(thread: int) -> str:
+    """The line of the user's code at which a thread is, or the coroutine that it waits for.
+
+    Returns:
+        ``function (file.py:12)``; ``""`` if it is nowhere in code of the user.
+    """
+    coroutine = _awaited.get(thread)
+    return present_place(thread) if coroutine is None else awaiting_place(coroutine)
 
 
 class CoroutineRunner(Protocol):

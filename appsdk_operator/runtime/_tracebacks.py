@@ -10,11 +10,12 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = [
     "add_note",
+    "awaiting_place",
     "callback_name",
     "error_text",
     "failed_function",
@@ -149,12 +150,30 @@ def present_place(thread: int | None) -> str:
     """Where the user's code of a thread is now, as ``function (file.py:12)``; "" if nowhere."""
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001
     while frame is not None:
-        code = frame.f_code
-        if _is_users(code.co_filename, after_kit=True):
-            name = code.co_qualname.replace("<locals>.", "")
-            return f"{name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+        if _is_users(frame.f_code.co_filename, after_kit=True):
+            return _place(frame)
         frame = frame.f_back
     return ""
+
+
+def awaiting_place(coroutine: Any) -> str:
+    """Where the user's code of a coroutine waits, as :func:`present_place`."""
+    place, awaited = "", coroutine
+    while awaited is not None:
+        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is not None and _is_users(frame.f_code.co_filename, after_kit=True):
+            place = _place(frame)
+        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+    return place
+
+
+def _first(awaitable: Any, *names: str) -> Any:
+    return next((found for name in names if (found := getattr(awaitable, name, None))), None)
+
+
+def _place(frame: FrameType) -> str:
+    name = frame.f_code.co_qualname.replace("<locals>.", "")
+    return f"{name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
 
 
 def error_text(error: BaseException) -> str:

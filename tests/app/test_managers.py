@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ from appsdk_operator import kinds
 from appsdk_operator._version import __version__
 from appsdk_operator.app import App
 from appsdk_operator.cache import NotCachedError, NotSyncedError
-from appsdk_operator.client import Client, ClientConfig, ClientLike
-from appsdk_operator.controllers import Request
+from appsdk_operator.client import Client, ClientConfig, ClientLike, MergePatch
+from appsdk_operator.controllers import ControllerOptions, Request
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
@@ -344,11 +345,60 @@ def test_it_says_what_it_does_in_a_few_lines_and_is_silent_in_between(
         [
             f"bucket-operator watches {BUCKET.qualified_name} in all namespaces",
             f"{BUCKET.qualified_name}: synced, 0 objects in N",
-            "bucket-operator has started, after N: 2 controllers with 3 workers",
+            "bucket-operator has started, after N: 2 controllers with 4 workers",
             "bucket-operator is stopping; calls that run have 30 s to end",
             "bucket-operator has stopped, after N",
         ]
     )
+
+
+def test_eight_objects_of_a_kind_are_handled_side_by_side_unless_the_options_say_otherwise() -> (
+    None
+):
+    def counts(app: App) -> list[int]:
+        app.on_add(BUCKET)(nothing)
+        app.object_reconciler(BUCKET)(nothing)
+        app.every(60.0)(lambda: None)
+        with made(app, ClientConfig(server="http://localhost")) as manager:
+            return sorted(each["workers"] for each in manager.debug_state()["controllers"])
+
+    assert counts(App("buckets")) == [1, 8, 8]
+    assert counts(App("buckets", workers=3)) == [1, 3, 3]
+    own = ControllerOptions(max_concurrent_reconciles=2)
+    assert counts(App("buckets", controller_options=own)) == [1, 2, 8]
+    by_kind = ControllerOptions(kind_concurrency={"Bucket.example.com": 5})
+    assert counts(App("buckets", controller_options=by_kind)) == [1, 5, 8]
+
+
+def test_a_function_that_hangs_holds_up_its_own_object_alone(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls, is_over = App("bucket-operator"), Calls(), threading.Event()
+
+    @app.on_add(BUCKET)
+    async def make(bucket: Object[BucketSpec]) -> None:
+        calls.add(f"add {bucket.name}")
+        if bucket.name == "hangs":
+            await asyncio.to_thread(is_over.wait, TIMEOUT)
+
+    @app.on_update(BUCKET)
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        if old.spec != new.spec:
+            calls.add(f"update {new.name}")
+
+    with running(made(app, config)):
+        api.create(bucket("hangs"))
+        calls.wait_for("add hangs")
+        for name in ("hangs", "b", "c"):
+            if name != "hangs":
+                api.create(bucket(name))
+                calls.wait_for(f"add {name}")
+            api.patch(BUCKET, name, MergePatch({"spec": {"size": 5}}), namespace="default")
+        for name in ("b", "c"):
+            calls.wait_for(f"update {name}")
+        assert "update hangs" not in calls.all
+        is_over.set()
+        calls.wait_for("update hangs")
 
 
 def test_a_narrated_app_prints_each_call_with_its_writes(

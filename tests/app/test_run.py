@@ -74,7 +74,7 @@ def test_a_program_says_that_it_works_and_returns_after_a_signal(kubeconfig: Pat
     assert {record["operator"] for record in records} == {"bucket-operator"}
     messages = [record["message"] for record in records]
     assert "bucket-operator watches configmaps in all namespaces" in messages
-    assert messages[-1].endswith(": 1 controller with 1 worker")
+    assert messages[-1].endswith(": 1 controller with 8 workers")
 
 
 @pytest.mark.programs

@@ -158,6 +158,17 @@ def test_the_terminal_shows_each_table_and_the_story_of_an_object() -> None:
     assert "/debug/object.json?namespace=default&name=web" in asked
 
 
+def test_an_overdue_call_and_one_that_is_held_are_said_to_be_so() -> None:
+    shown = state()
+    (controller,) = shown["controllers"]
+    controller["running"] = [call(held_at="make (app.py:12)", seconds=112.0)]
+    controller["planned"][0]["due_in"] = -112.0
+    _, rows = _top.tables_of(shown)["Calls"]
+    cells = [[str(cell) for cell in row] for _, row in rows]
+    assert cells[0][2:] == ["running 112 s", "0", "held at make (app.py:12)", "updated"]
+    assert cells[1][2] == "overdue for 112 s"
+
+
 def test_a_server_that_is_gone_is_said_and_the_last_state_stays() -> None:
     def fetch(_: str) -> dict[str, Any]:
         if is_gone:

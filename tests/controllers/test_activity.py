@@ -92,3 +92,25 @@ def test_a_reconcile_knows_its_call_and_the_log_shows_it_as_running(rig: Rig) ->
         *(("a text", None), ("a text", None))
     ]
     assert rig.controller.activity.running() == []
+
+
+def test_a_reconcile_that_runs_for_half_a_minute_is_shown_with_its_line(rig: Rig) -> None:
+    rig.script.plan.clear()
+    shown: list[object] = []
+
+    def look(_: object) -> None:
+        for seconds in (29.0, 1.0):
+            rig.clock.advance(seconds)
+            now = rig.clock.monotonic()
+            (call,) = rig.controller.activity.running()
+            shown.append(call.to_json(now, 0.0)["held_at"])
+
+    rig.script.during = look
+    rig.add("a text")
+    rig.work()
+    early, late = shown
+    assert early == ""
+    assert str(late).endswith(")")
+    assert ".py:" in str(late)
+    (ended,) = rig.controller.activity.calls()
+    assert ended.to_json(rig.clock.monotonic(), 0.0)["held_at"] == ""

@@ -22,14 +22,14 @@ def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
     assert gate.entered.wait(PATIENCE)
     held = rig.controller._held_workers()
     (call,) = rig.controller.activity.running_calls()
-    held.look(call.started + 59.0)
+    held.look(call.started + 29.0)
     assert not caplog.records
-    held.look(call.started + 61.0)
+    held.look(call.started + 31.0)
     rig.stop_signal.set()
     gate.open.set()
     assert rig.join() == []
     (record,) = caplog.records
-    assert f"the only worker of controller {rig.controller.name} for 61 s, for a" in record.message
+    assert f"the only worker of controller {rig.controller.name} for 31 s, for a" in record.message
     assert ".py:" in record.message.partition(" holds ")[0]
 
 

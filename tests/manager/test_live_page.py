@@ -189,6 +189,26 @@ def test_text_of_objects_makes_no_element_and_no_attribute(serve: Any, path: str
     assert "&lt;script&gt;alert(1)" in page.text
 
 
+def test_a_call_that_is_held_is_red_with_its_line_and_an_overdue_one_says_so(serve: Any) -> None:
+    shown = state()
+    controller = shown["controllers"][0]
+    served = serve(
+        ProfileServer(ProfileServerOptions(address=LOCAL), state=lambda: shown, story=story)
+    )
+    controller["running"] = [call(held_at="", seconds=29.0)]
+    controller["planned"][0]["due_in"] = 5.0
+    page = served.get("/debug/").text
+    assert "29 s" in page
+    assert "held for" not in page
+    assert "in 5.0 s" in page
+    controller["running"] = [call(held_at="make (app.py:12)", seconds=112.0)]
+    controller["planned"][0]["due_in"] = -112.0
+    page = served.get("/debug/").text
+    assert '<span class="state bad">held for 1 min 52 s</span>' in page
+    assert "make (app.py:12)" in page
+    assert "overdue for 1 min 52 s" in page
+
+
 def test_events_carry_the_same_escaped_panels(serve: Any) -> None:
     served = serve(make())
     with served.connect() as client:

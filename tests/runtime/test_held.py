@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from appsdk_operator.runtime import HeldWorkers, LoopThread, ManualClock, RunningCall, get_logger
+from appsdk_operator.runtime import (
+    HeldWorkers,
+    LoopThread,
+    ManualClock,
+    RunningCall,
+    callback_place,
+    get_logger,
+)
 from appsdk_operator.runtime import _threads as threads_module
 from tests.cache.conftest import eventually
 
@@ -123,7 +130,7 @@ def held_by(log_name: str, workers: int, calls: list[RunningCall]) -> HeldWorker
     )
 
 
-def test_a_callback_that_holds_the_only_worker_for_a_minute_is_named_once(
+def test_a_callback_that_holds_the_only_worker_for_half_a_minute_is_named_once(
     releasing: Releasing, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread = threading.Thread(target=lambda: asyncio.run(releasing.hold()))
@@ -132,25 +139,81 @@ def test_a_callback_that_holds_the_only_worker_for_a_minute_is_named_once(
     eventually(releasing.is_held)
     calls = [RunningCall(thread.ident, 100.0, "Bucket default/a")]
     held = held_by("appsdk_operator.test", 1, calls)
-    held.look(159.0)
+    held.look(129.0)
     assert not caplog.records
-    held.look(160.0)
+    held.look(130.0)
     held.look(1000.0)
     releasing.go.set()
     thread.join()
     (record,) = caplog.records
     assert record.message.startswith("Releasing.hold (test_held.py:")
-    assert "holds the only worker of controller shop/buckets for 60 s" in record.message
+    assert "holds the only worker of controller shop/buckets for 30 s" in record.message
     assert "for Bucket default/a, and nothing else is handled meanwhile" in record.message
     assert record.message.endswith("or give the controller more workers with workers=")
 
 
-def test_as_long_as_one_worker_is_free_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+class Latch:
+    """Where a coroutine waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.is_entered = threading.Event()
+        self.event = asyncio.Event()
+
+    async def wait_for_storage(self) -> None:
+        self.is_entered.set()
+        await asyncio.wait_for(self.event.wait(), None)
+
+    async def back_up(self) -> None:
+        await self.wait_for_storage()
+
+
+def test_an_async_callback_is_named_with_the_line_at_which_it_awaits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop, latch = LoopThread("shop"), Latch()
+    thread = threading.Thread(target=lambda: loop.run(latch.back_up()))
+    thread.start()
+    assert thread.ident is not None
+    assert latch.is_entered.wait(PATIENCE)
+    calls = [RunningCall(thread.ident, 100.0, "Bucket default/a")]
+    place = callback_place(thread.ident)
+    held_by("appsdk_operator.test", 8, calls).look(131.0)
+    assert loop._loop is not None
+    loop._loop.call_soon_threadsafe(latch.event.set)
+    thread.join()
+    assert callback_place(thread.ident) == ""
+    assert loop.close(PATIENCE) == []
+    (record,) = caplog.records
+    assert place.startswith("Latch.wait_for_storage (test_held.py:")
+    assert record.message.startswith(f"{place} holds one of 8 workers")
+
+
+def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptureFixture) -> None:
     calls = [RunningCall(-1, 0.0, "Bucket default/a")]
     held = held_by("appsdk_operator.test", 2, calls)
-    held.look(1000.0)
-    calls.append(RunningCall(-2, 950.0, "Bucket default/b"))
-    held.look(1000.0)
+    held.look(29.0)
     assert not caplog.records
-    held.look(1010.0)
-    assert "the last of 2 workers" in caplog.text
+    held.look(30.0)
+    assert "one of 2 workers" in caplog.text
+    assert "no other event of that object is handled meanwhile" in caplog.text
+    assert "more workers" not in caplog.text
+    caplog.clear()
+    calls.append(RunningCall(-2, 950.0, "Bucket default/b"))
+    held.look(970.0)
+    assert not caplog.records
+    held.look(980.0)
+    held.look(2000.0)
+    assert caplog.text.count("the last of 2 workers") == 1
+    assert "nothing else is handled meanwhile" in caplog.text
+
+
+def test_the_next_look_is_when_a_call_has_run_for_half_a_minute() -> None:
+    calls: list[RunningCall] = []
+    held = held_by("appsdk_operator.test", 8, calls)
+    assert held.look(100.0) == 30.0
+    calls += [RunningCall(-1, 99.0, "b"), RunningCall(-2, 80.0, "a")]
+    assert held.look(100.0) == 10.0
+    assert held.look(110.0) == 19.0
+    assert held.look(129.0) == 30.0
+    calls.append(RunningCall(-3, 99.01, "c"))
+    assert held.look(129.0) == 0.1

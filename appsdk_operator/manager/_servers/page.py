@@ -300,14 +300,19 @@ def _running(calls: Sequence[Mapping[str, Any]]) -> _Html:
     rows = [
         [
             _link(call["namespace"], call["name"]),
-            call["callback"],
-            seconds_text(call["seconds"]),
+            _join(_two(call["callback"], call.get("held_at", ""))),
+            _running_for(call),
             _tag("span", _why(call), class_="small"),
             _number(call["attempt"]),
         ]
         for call in calls
     ]
     return _table("Running now.", ("Object", "Callback", "For", "Why", "Attempt#"), rows)
+
+
+def _running_for(call: Mapping[str, Any]) -> object:
+    text = seconds_text(call["seconds"])
+    return _state(f"held for {text}", "bad") if call.get("held_at", "") else text
 
 
 def _why(call: Mapping[str, Any]) -> str:
@@ -318,7 +323,7 @@ def _planned(caption: str, rows: Sequence[Mapping[str, Any]]) -> _Html:
     cells = [
         [
             _link_of(row["object"]),
-            "given up" if row["due_in"] is None else f"in {seconds_text(row['due_in'])}",
+            _when(row["due_in"]),
             _tag("span", _join(_two(row["why"], row["callback"])), class_="small"),
             _number(row["attempt"]),
             _tag("span", row["error"], class_="small"),
@@ -326,6 +331,14 @@ def _planned(caption: str, rows: Sequence[Mapping[str, Any]]) -> _Html:
         for row in rows
     ]
     return _table(caption, ("Object", "When", "Why", "Attempt#", "Last error"), cells)
+
+
+def _when(due_in: float | None) -> object:
+    if due_in is None:
+        return "given up"
+    if due_in < 0:
+        return _state(f"overdue for {seconds_text(-due_in)}", "warn")
+    return f"in {seconds_text(due_in)}"
 
 
 def _two(first: str, second: str) -> list[object]:
