@@ -194,6 +194,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "pods": Strategy(
         generation=True,
+        prepare_update=strategies.update_pod,
         prepare_status=strategies.update_pod_status,
         graceful=True,
         returns_deleted=True,

@@ -31,6 +31,7 @@ __all__ = [
     "update_deployment_status",
     "update_lease",
     "update_namespace",
+    "update_pod",
     "update_pod_status",
     "update_secret",
     "update_stateful_set",
@@ -93,22 +94,11 @@ _QUICK: Final = 300
 
 
 def create_pod(obj: _Object) -> None:
-    """Set the default tolerations, the status and the QoS class."""
+    """Set the default tolerations, the status and the QoS class of a new pod."""
     spec = obj["spec"]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    tolerations = spec.get("tolerations", [])
-    missing = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _QUICK}
-        for key in (_NOT_READY, "node.kubernetes.io/unreachable")
-        if not any(
-            toleration.get("key", "") in ("", key)
-            and toleration.get("effect", "") in ("", "NoExecute")
-            for toleration in tolerations
-        )
-    ]
-    if missing:
-        spec["tolerations"] = [*tolerations, *missing]
+    _add_tolerations(spec)
     status: _Object = {"phase": "Pending", "qosClass": _qos_class(spec)}
     obj["status"] = status
     if spec.get("schedulingGates"):
@@ -122,6 +112,31 @@ def create_pod(obj: _Object) -> None:
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
         ]
+
+
+def update_pod(new: _Object, old: _Object) -> None:
+    """Keep the priority, and set the default tolerations, as for a new pod."""
+    spec, before = new["spec"], old["spec"]
+    for name in ("priority", "preemptionPolicy"):
+        if name in before:
+            spec.setdefault(name, before[name])
+    _add_tolerations(spec)
+
+
+def _add_tolerations(spec: _Object) -> None:
+    """Tolerate for some minutes that the node of a pod is not ready or cannot be reached."""
+    tolerations = spec.get("tolerations", [])
+    missing = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _QUICK}
+        for key in (_NOT_READY, "node.kubernetes.io/unreachable")
+        if not any(
+            toleration.get("key", "") in ("", key)
+            and toleration.get("effect", "") in ("", "NoExecute")
+            for toleration in tolerations
+        )
+    ]
+    if missing:
+        spec["tolerations"] = [*tolerations, *missing]
 
 
 def _qos_class(spec: _Object) -> str:

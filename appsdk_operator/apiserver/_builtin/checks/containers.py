@@ -102,10 +102,8 @@ def _common(container: _Object, at: str, volumes: Mapping[str, _Object]) -> Erro
     for index, variable in enumerate(container.get("env") or ()):
         yield from _variable(variable, f"{at}.env[{index}]")
     yield from _variables_from(container.get("envFrom") or (), f"{at}.envFrom")
-    yield from _mounts(container.get("volumeMounts") or (), f"{at}.volumeMounts", volumes)
-    for index, device in enumerate(container.get("volumeDevices") or ()):
-        if device.get("name", "") not in volumes:
-            yield checks.not_found(f"{at}.volumeDevices[{index}].name", device.get("name", ""))
+    yield from _mounts(container, f"{at}.volumeMounts", volumes)
+    yield from _devices(container, f"{at}.volumeDevices", volumes)
     allowed = ("Always", "IfNotPresent", "Never")
     yield from checks.one_of(container.get("imagePullPolicy"), allowed, f"{at}.imagePullPolicy")
     yield from resources(container.get("resources") or {}, f"{at}.resources")
@@ -236,9 +234,13 @@ def relative_path(value: str, path: str) -> Errors:
         yield FieldError.invalid(path, value, "must not contain '..'")
 
 
-def _mounts(mounts: Sequence[_Object], path: str, volumes: Mapping[str, _Object]) -> Errors:
+def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+    devices = {
+        device.get("name", ""): device.get("devicePath", "")
+        for device in container.get("volumeDevices") or ()
+    }
     places: set[str] = set()
-    for index, mount in enumerate(mounts):
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
         at, name, place = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
         if not name:
             yield FieldError.required(f"{at}.name")
@@ -249,8 +251,54 @@ def _mounts(mounts: Sequence[_Object], path: str, volumes: Mapping[str, _Object]
         if place in places:
             yield FieldError.invalid(f"{at}.mountPath", place, "must be unique")
         places.add(place)
+        if name in devices:
+            yield FieldError.invalid(f"{at}.name", name, "must not already exist in volumeDevices")
+        if place in devices.values():
+            detail = "must not already exist as a path in volumeDevices"
+            yield FieldError.invalid(f"{at}.mountPath", place, detail)
         if mount.get("subPath"):
             yield from relative_path(mount["subPath"], f"{path}.subPath")
+        if mount.get("subPathExpr"):
+            if mount.get("subPath"):
+                detail = "subPathExpr and subPath are mutually exclusive"
+                yield FieldError.invalid(f"{at}.subPathExpr", mount["subPathExpr"], detail)
+            yield from relative_path(mount["subPathExpr"], f"{path}.subPathExpr")
+
+
+def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+    mounts = {
+        mount.get("name", ""): mount.get("mountPath", "")
+        for mount in container.get("volumeMounts") or ()
+    }
+    names: set[str] = set()
+    places: set[str] = set()
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        at, name, place = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
+        if not name:
+            yield FieldError.required(f"{at}.name")
+        if name in names:
+            yield FieldError.invalid(f"{at}.name", name, "must be unique")
+        if name not in volumes:
+            yield checks.not_found(f"{at}.name", name)
+        elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
+            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for "
+            yield FieldError.invalid(f"{at}.name", name, f"{detail}block mode")
+        if not place:
+            yield FieldError.required(f"{at}.devicePath")
+        if place in places:
+            yield FieldError.invalid(f"{at}.devicePath", place, "must be unique")
+        if ".." in place.split("/"):
+            detail = "can not contain backsteps ('..')"
+            yield FieldError.invalid(f"{at}.devicePath", place, detail)
+        else:
+            places.add(place)
+        if name in mounts:
+            yield FieldError.invalid(f"{at}.name", name, "must not already exist in volumeMounts")
+        if place in mounts.values():
+            detail = "must not already exist as a path in volumeMounts"
+            yield FieldError.invalid(f"{at}.devicePath", place, detail)
+        if name:
+            names.add(name)
 
 
 def _probes(container: _Object, at: str) -> Errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
@@ -62,6 +62,9 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
         detail = "must be less than or equal to previous value"
         yield FieldError.invalid("spec.activeDeadlineSeconds", deadline, detail)
         return
+    if not _only_adds(spec.get("tolerations") or (), before.get("tolerations") or ()):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield FieldError.forbidden("spec.tolerations", detail)
     gates = [gate.get("name") for gate in before.get("schedulingGates") or ()]
     for gate in spec.get("schedulingGates") or ():
         if gate.get("name") not in gates:
@@ -86,6 +89,16 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
     if munged != other:
         detail = f"pod updates may not change fields other than {','.join(_MUTABLE)}"
         yield FieldError.forbidden("spec", detail)
+
+
+def _only_adds(tolerations: Sequence[_Object], before: Sequence[_Object]) -> bool:
+    """Whether all tolerations are still there, though perhaps for another time."""
+
+    def without_time(toleration: _Object) -> dict[str, Any]:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    present = [without_time(toleration) for toleration in tolerations]
+    return all(without_time(toleration) in present for toleration in before)
 
 
 def template(given: _Object, path: str) -> Errors:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
+from appsdk_operator.apiserver._builtin.checks.volumes import claim_spec
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import FieldError
 
@@ -74,9 +75,13 @@ def controller(new: _Object, _old: _Object | None) -> list[FieldError]:
 def stateful_set(new: _Object, old: _Object | None) -> list[FieldError]:
     """A StatefulSet."""
     spec = new.get("spec") or {}
-    errors = list(_stateful_set(spec, created=old is None))
-    if old is not None:
+    if old is None:
+        errors = [*_stateful_set(spec, created=True)]
+    else:
         before = old.get("spec") or {}
+        # A template that was stored before it was refused may stay.
+        tolerated = any(_stateful_set(before, created=False))
+        errors = [*_stateful_set(spec, created=False, skips_template=tolerated)]
         kept, other = (
             {name: value for name, value in part.items() if name not in _STATEFUL_MUTABLE}
             for part in (spec, before)
@@ -91,7 +96,7 @@ def stateful_set(new: _Object, old: _Object | None) -> list[FieldError]:
     return errors
 
 
-def _stateful_set(spec: _Object, *, created: bool) -> Errors:
+def _stateful_set(spec: _Object, *, created: bool, skips_template: bool = False) -> Errors:
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"
@@ -101,13 +106,31 @@ def _stateful_set(spec: _Object, *, created: bool) -> Errors:
     for name in ("whenDeleted", "whenScaled"):
         path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
         yield from checks.one_of(retention.get(name), ("Retain", "Delete"), path)
+    claims = spec.get("volumeClaimTemplates") or ()
+    for index, claim in enumerate(claims if created else ()):
+        at = f"spec.volumeClaimTemplates[{index}].spec"
+        yield from claim_spec(claim.get("spec") or {}, at)
     yield from checks.not_negative(spec.get("replicas"), "spec.replicas")
     yield from checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     start = (spec.get("ordinals") or {}).get("start")
     yield from checks.not_negative(start, "spec.ordinals.start")
     if created and spec.get("serviceName"):
         yield from checks.label(spec["serviceName"], "spec.serviceName")
-    yield from _selected(spec, "statefulset", "StatefulSet", "")
+    checked = None if skips_template else _stateful_template(spec.get("template") or {}, claims)
+    yield from _selected(spec, "statefulset", "StatefulSet", "", checked=checked)
+
+
+def _stateful_template(made: _Object, claims: Sequence[_Object]) -> _Object:
+    """The template as its pods will have it: with a volume for each claim, and a name of their own.
+
+    The volumes of the claims replace those of the same names.
+    """
+    spec = made.get("spec") or {}
+    names = {(claim.get("metadata") or {}).get("name", ""): None for claim in claims}
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+    volumes += [volume for volume in spec.get("volumes") or () if volume.get("name") not in names]
+    kept = {name: part for name, part in spec.items() if name not in ("hostname", "subdomain")}
+    return {**made, "spec": {**kept, "volumes": volumes}}
 
 
 def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
@@ -133,8 +156,21 @@ def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
     return errors
 
 
-def _selected(spec: _Object, kind: str, owner: str, complaint: str) -> Errors:
-    """The selector, and the template whose pods it selects."""
+_OWN: Final[_Object] = {}
+
+
+def _selected(
+    spec: _Object, kind: str, owner: str, complaint: str, checked: _Object | None = _OWN
+) -> Errors:
+    """The selector, and the template whose pods it selects.
+
+    Args:
+        spec: has the selector and the template.
+        kind: the name of the kind in an error about the selector.
+        owner: the kind of the object.
+        complaint: the error for a selector that cannot be used.
+        checked: the template to validate; default: the one of ``spec``; None: it is not validated.
+    """
     wanted, made = spec.get("selector"), spec.get("template") or {}
     if wanted is None:
         yield FieldError.required("spec.selector")
@@ -150,7 +186,8 @@ def _selected(spec: _Object, kind: str, owner: str, complaint: str) -> Errors:
         return
     if wanted != {} and not checks.selects(wanted, labels):
         yield FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH)
-    yield from template(made, "spec.template")
+    if checked is not None:
+        yield from template(made if checked is _OWN else checked, "spec.template")
     yield from _always(made, owner)
 
 
