@@ -75,6 +75,17 @@ def a_webhook_is_told_everything_about_a_write(world: World) -> None:
 
 
 @promise
+def the_path_of_a_webhook_has_one_slash_between_its_parts(world: World) -> None:
+    config = world.hooks.client("/one/")
+    assert config["url"].endswith("//one/")
+    world.admit(
+        "Validating", "one", {**webhook(world.hooks, "one", **only("one")), "clientConfig": config}
+    )
+    assert world.map("a", "one").status == 201
+    assert [review["path"] for _, review in world.hooks.reviews] == ["/one"]
+
+
+@promise
 def updates_and_deletions_are_asked_about_with_the_old_object(world: World) -> None:
     world.admit("Validating", "one", webhook(world.hooks, "one", **only("one")))
     world.map("a", "one", data={"k": "1"})

@@ -96,7 +96,8 @@ class WebhookServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         review = json.loads(await request.read())
         name = request.path.strip("/")
-        self.reviews.append((name, {**review, "query": request.query_string}))
+        asked = {**review, "path": request.path, "query": request.query_string}
+        self.reviews.append((name, asked))
         answer: Answer = self.answers.get(name, allow)
         # An answer may take its time, and make requests that are asked about themselves.
         response: Any = await asyncio.to_thread(answer, review["request"])

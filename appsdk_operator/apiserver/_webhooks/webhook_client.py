@@ -6,11 +6,12 @@ import asyncio
 import base64
 import binascii
 import os
+import posixpath
 import ssl
 import weakref
 from collections.abc import Mapping
 from typing import Any, Final, final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import aiohttp
 import msgspec
@@ -40,6 +41,8 @@ _MESSAGES: Final = {
     504: "the server was unable to return a response in the time allotted, but may still be "
     "processing the request",
 }
+# Those that Go leaves as they are in the path of a URL, besides letters, digits and "_.-~".
+_PATH_CHARACTERS: Final = "$&+,/:;=@"
 _AS_SENT: Final = (403, 406, 415)
 _NO_KIND: Final = "couldn't get version/kind; json parse error: "
 _TYPE_META: Final = (
@@ -161,11 +164,11 @@ class WebhookClient:
         """The URL for error texts, and the URL to call; ``""`` for an unknown service."""
         service = config.get("service")
         if not service:
-            url = config.get("url") or ""
-            url = url if urlsplit(url).path else f"{url}/"
-            return url + query, url + query
+            parts = urlsplit(config.get("url") or "")
+            url = f"{parts.scheme}://{parts.netloc}{_clean_path(parts.path)}{query}"
+            return url, url
         name, namespace = service.get("name"), service.get("namespace")
-        path = service.get("path") or "/"
+        path = _clean_path(service.get("path") or "/")
         shown = f"https://{_service_name(config)}:{service.get('port', 443)}{path}{query}"
         url = self._services.get(f"{namespace}/{name}", "").rstrip("/")
         return shown, url and url + path + query
@@ -185,6 +188,12 @@ def _service_name(config: Mapping[str, Any]) -> str:
     """The name that the certificate of a service's webhook is verified for; ``""`` for a URL."""
     service = config.get("service")
     return f"{service.get('name')}.{service.get('namespace')}.svc" if service else ""
+
+
+def _clean_path(path: str) -> str:
+    """The path that client-go requests: one slash between segments, none at the end, no dots."""
+    cleaned = posixpath.normpath("/" + unquote(path).lstrip("/"))
+    return quote(cleaned, safe=_PATH_CHARACTERS)
 
 
 def _pem(bundle: str) -> str:
