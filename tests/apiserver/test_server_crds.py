@@ -115,7 +115,10 @@ def test_versions_are_views_of_the_same_objects(api: Any) -> None:
     older = api.get("/apis/example.com/v1beta1/namespaces/default/widgets/a")
     assert older["apiVersion"] == "example.com/v1beta1"
     assert older["spec"] == {"size": 1, "mode": "a"}
-    assert older.headers["Warning"] == '299 - "example.com/v1beta1 Widget is deprecated"'
+    assert (
+        older.headers["Warning"]
+        == '299 - "example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget"'
+    )
     body = {
         "apiVersion": "example.com/v1beta1",
         "kind": "Widget",

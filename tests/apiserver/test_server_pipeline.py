@@ -17,6 +17,7 @@ from appsdk_operator.apiserver._registry.writes import (
     WriteOptions,
     WriteResult,
 )
+from appsdk_operator.apiserver._schema import metadata
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.runtime import system_clock
 
@@ -116,6 +117,22 @@ def test_a_name_can_be_taken_while_a_creation_waits(core: Core, gate: Gate) -> N
     gate.meanwhile = lambda: put(core, "a")
     with pytest.raises(StatusError, match="already exists"):
         asyncio.run(put(core, "a", ASKED))
+
+
+@pytest.mark.parametrize("tries", [2, 8, 9])
+def test_a_generated_name_that_is_taken_is_followed_by_others(
+    core: Core, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    run_sync(put(core, "x-taken"))
+    names = iter(["x-taken"] * (tries - 1) + ["x-free"])
+    monkeypatch.setattr(metadata, "generated_name", lambda _base, _rng: next(names))
+    obj = {**content(""), "metadata": {"generateName": "x-"}}
+    if tries > 8:  # as many as the real server tries
+        with pytest.raises(StatusError, match='configmaps "x-taken" already exists'):
+            run_sync(core.writer.create(a_map(core, ""), obj, OWN))
+    else:
+        made = run_sync(core.writer.create(a_map(core, ""), obj, OWN))
+        assert made.obj["metadata"]["name"] == "x-free"
 
 
 def test_a_namespace_can_end_while_a_creation_waits(core: Core, gate: Gate) -> None:

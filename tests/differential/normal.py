@@ -20,7 +20,8 @@ _MICRO_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _GO_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \+0000 UTC( m=\S+)?")
 _VERSION_IN_TEXT = re.compile(
-    r"((?:resource ?version(?: in [a-z ]+)?|current): |resource ?version in [a-z ]+ \()(\d+)\b",
+    r"((?:resource ?version(?: in [a-z ]+)?|current): |resource ?version in [a-z ]+ \("
+    r"|resourceVersion\\\":\\\")(\d+)\b",
     re.IGNORECASE,
 )
 _OWN_VERSION = re.compile(r'resourceVersion(?:=|\W{1,5}")(\d+)')

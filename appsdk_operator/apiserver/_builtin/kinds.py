@@ -9,6 +9,7 @@ import attrs
 from appsdk_operator.apiserver._builtin import strategies, types
 from appsdk_operator.apiserver._builtin.checks.registry import CHECKS
 from appsdk_operator.apiserver._builtin.priorities import Priorities
+from appsdk_operator.apiserver._builtin.selectable_fields import FIELDS
 from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
 from appsdk_operator.apiserver._storage.resources import (
     Catalog,
@@ -49,6 +50,7 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) 
             served.from_storage, served.to_storage = _event_from_core, _event_to_core
         elif kind.group == "autoscaling" and kind.version == "v1":
             served.from_storage, served.to_storage = _autoscaler_to_v1, _autoscaler_from_v1
+        served.selectable = FIELDS.get(kind.qualified_name, served.selectable)
         served.warning = _DEPRECATED.get(kind.qualified_name, "")
         resource.versions[kind.version] = served
         resource.storage_version = resource.storage_version or kind.version
@@ -130,6 +132,7 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
 
 _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
+_STORAGE: Final = "io.k8s.api.storage.v1."
 _empty_status: Final = strategies.empty_status
 
 _WORKLOAD: Final = Strategy(
@@ -144,29 +147,13 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "secrets": Strategy(
         prepare_create=strategies.create_secret,
         prepare_update=strategies.update_secret,
-        fields=frozenset({"type"}),
     ),
     "endpoints": Strategy(create_on_update=True),
     "limitranges": Strategy(create_on_update=True),
-    "podtemplates": Strategy(create_on_update=True, generation=True),
+    "podtemplates": Strategy(create_on_update=True, generation=True, returns_deleted=True),
     "events": Strategy(
         create_on_update=True,
         name_style=NameStyle.PATH_SEGMENT,
-        fields=frozenset(
-            {
-                "involvedObject.kind",
-                "involvedObject.namespace",
-                "involvedObject.name",
-                "involvedObject.uid",
-                "involvedObject.apiVersion",
-                "involvedObject.resourceVersion",
-                "involvedObject.fieldPath",
-                "reason",
-                "reportingComponent",
-                "source",
-                "type",
-            }
-        ),
     ),
     "namespaces": Strategy(
         name_style=NameStyle.LABEL,
@@ -175,10 +162,8 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         prepare_delete=strategies.delete_namespace,
         returns_deleted=True,
         protected=frozenset({"default", "kube-public", "kube-system"}),
-        fields=frozenset({"status.phase"}),
     ),
     "nodes": Strategy(
-        fields=frozenset({"spec.unschedulable"}),
         prepare_create=strategies.create_node,
         status_on_create=True,
     ),
@@ -198,29 +183,21 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         prepare_status=strategies.update_pod_status,
         graceful=True,
         returns_deleted=True,
-        fields=frozenset(
-            {
-                "spec.nodeName",
-                "spec.restartPolicy",
-                "spec.schedulerName",
-                "spec.serviceAccountName",
-                "spec.hostNetwork",
-                "status.phase",
-                "status.podIP",
-                "status.nominatedNodeName",
-            }
-        ),
     ),
     "replicationcontrollers": Strategy(
         generation=True,
         prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
-        fields=frozenset({"status.replicas"}),
     ),
     "resourcequotas": Strategy(
         prepare_create=_empty_status(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
     ),
     "serviceaccounts": Strategy(returns_deleted=True),
-    "services": Strategy(create_on_update=True, name_style=NameStyle.LABEL),
+    "services": Strategy(
+        create_on_update=True,
+        name_style=NameStyle.LABEL,
+        returns_deleted=True,
+        deletes_too="endpoints",
+    ),
     "daemonsets.apps": Strategy(
         generation=True,
         prepare_create=strategies.create_daemon_set,
@@ -232,7 +209,6 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "replicasets.apps": attrs.evolve(
         _WORKLOAD,
         prepare_create=_empty_status(f"{_APPS}ReplicaSetStatus"),
-        fields=frozenset({"status.replicas"}),
     ),
     "statefulsets.apps": attrs.evolve(
         _WORKLOAD,
@@ -250,11 +226,9 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "jobs.batch": Strategy(
         generation=True,
         prepare_create=strategies.create_job,
-        fields=frozenset({"status.successful"}),
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         prepare_create=_empty_status("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
-        fields=frozenset({"spec.signerName"}),
     ),
     "ingresses.networking.k8s.io": Strategy(
         generation=True, prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus")
@@ -268,9 +242,14 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         name_style=NameStyle.PATH_SEGMENT,
         prepare_create=_empty_status("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
     ),
-    "csidrivers.storage.k8s.io": Strategy(unconditional_update=False),
-    "csinodes.storage.k8s.io": Strategy(unconditional_update=False),
-    "volumeattachments.storage.k8s.io": Strategy(unconditional_update=False),
+    "storageclasses.storage.k8s.io": Strategy(returns_deleted=True),
+    "csidrivers.storage.k8s.io": Strategy(unconditional_update=False, returns_deleted=True),
+    "csinodes.storage.k8s.io": Strategy(unconditional_update=False, returns_deleted=True),
+    "volumeattachments.storage.k8s.io": Strategy(
+        unconditional_update=False,
+        returns_deleted=True,
+        prepare_create=_empty_status(f"{_STORAGE}VolumeAttachmentStatus"),
+    ),
     "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
     "apiservices.apiregistration.k8s.io": Strategy(unconditional_update=False),

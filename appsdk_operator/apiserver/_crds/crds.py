@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, Final, final
 
@@ -20,10 +22,14 @@ from appsdk_operator.apiserver._storage.resources import (
     Catalog,
     Column,
     Resource,
+    SelectableFields,
     ServedVersion,
     Strategy,
+    field_value,
+    version_priority,
 )
 from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
+from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.runtime import Clock
@@ -305,6 +311,9 @@ class CRDController:
         resource.versions = {
             version["name"]: self._served(resource, version) for version in spec["versions"]
         }
+        for version in spec["versions"]:
+            served = resource.versions[version["name"]]
+            served.warning = _deprecation_warning(resource, version, spec["versions"])
         resource.storage_version = next(
             version["name"] for version in spec["versions"] if version.get("storage")
         )
@@ -324,15 +333,14 @@ class CRDController:
             served.schema_since = self._storage.revision if known is not None else 0
         served.schema = schema
         served.served = bool(version.get("served"))
-        served.columns = tuple(_columns(version))
-        served.selectable_fields = frozenset(
+        served.columns = _columns(version)
+        paths = [
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        ]
+        served.selectable = SelectableFields(
+            {path: functools.partial(field_value, path=path) for path in paths},
+            refusal="field label not supported: {}",
         )
-        served.warning = ""
-        if version.get("deprecated"):
-            served.warning = version.get("deprecationWarning") or (
-                f"{served.api_version} {resource.kind} is deprecated"
-            )
         return served
 
     def _stop_serving(self, obj: dict[str, Any]) -> None:
@@ -393,8 +401,35 @@ class CRDController:
         self._put(record.key, obj)
 
 
-def _columns(version: dict[str, Any]) -> list[Column]:
-    return [
+def _deprecation_warning(
+    resource: Resource, version: dict[str, Any], versions: list[dict[str, Any]]
+) -> str:
+    """The warning about a deprecated version; empty for others."""
+    if not version.get("deprecated"):
+        return ""
+    own: str | None = version.get("deprecationWarning")
+    if own is not None:
+        return own
+    better = [
+        other["name"]
+        for other in versions
+        if other.get("served")
+        and not other.get("deprecated")
+        and version_priority(other["name"]) < version_priority(version["name"])
+    ]
+    warning = f"{resource.group}/{version['name']} {resource.kind} is deprecated"
+    if better:
+        best = min(better, key=version_priority)
+        warning += f"; use {resource.group}/{best} {resource.kind}"
+    return warning
+
+
+def _columns(version: dict[str, Any]) -> tuple[Column, ...] | None:
+    """The printer columns before the first one whose path has no syntax; None without any."""
+    columns = version.get("additionalPrinterColumns")
+    if not columns:
+        return None
+    return tuple(
         Column(
             column["name"],
             column["type"],
@@ -404,5 +439,7 @@ def _columns(version: dict[str, Any]) -> list[Column]:
             column.get("format", ""),
             column.get("priority", 0),
         )
-        for column in version.get("additionalPrinterColumns") or ()
-    ]
+        for column in itertools.takewhile(
+            lambda column: jsonpath.is_valid(column["jsonPath"]), columns
+        )
+    )

@@ -200,9 +200,13 @@ class Frontend:
             user_agent=request.headers.get(hdrs.USER_AGENT, ""),
             cache_revision=self._cache_revision(request, resource),
         )
-        if verb == "watch":
-            return await self._watch(request, resource_request)
-        return await self._carry_out(resource_request)
+        try:
+            if verb == "watch":
+                return await self._watch(request, resource_request)
+            return await self._carry_out(resource_request)
+        except StatusError as error:
+            error.warnings = [served.warning, *error.warnings, *resource_request.warnings]
+            raise
 
     def _cache_revision(self, request: HttpRequest, resource: Resource) -> int | None:
         """The revision of the lagging cache that a ``stale`` rule simulates."""
@@ -212,16 +216,10 @@ class Frontend:
         return None
 
     async def _carry_out(self, resource_request: ResourceRequest) -> web.Response:
-        try:
-            answer = await self._resource_handler.answer(resource_request)
-        except StatusError as error:
-            error.warnings += resource_request.warnings
-            raise
+        answer = await self._resource_handler.answer(resource_request)
         headers = {hdrs.CONTENT_TYPE: media_type_of(answer.body)}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
-        if resource_request.served.warning:
-            resource_request.warnings.insert(0, resource_request.served.warning)
-        add_warnings(response, resource_request.warnings)
+        add_warnings(response, [resource_request.served.warning, *resource_request.warnings])
         return response
 
     async def _watch(
@@ -232,6 +230,7 @@ class Frontend:
         wire: Wire = _HttpWire(request, response)
         faulty = self._faulty_wire(request, wire)
         watch = self._resource_handler.watch(resource_request, faulty or wire)
+        add_warnings(response, [resource_request.served.warning, *resource_request.warnings])
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
         self._response_writer.set_headers(request, response)

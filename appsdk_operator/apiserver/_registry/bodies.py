@@ -266,9 +266,6 @@ def write_options(
     )
 
 
-_ALWAYS: Final = ("metadata.name", "metadata.namespace")
-
-
 def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -> Selection:
     """The selection of a list, a watch or a deletecollection.
 
@@ -276,13 +273,8 @@ def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -
         StatusError: 400, a selector is malformed, or the resource doesn't support its field.
     """
     labels, fields = parse_labels(query), parse_fields(query)
-    known = served.resource.strategy.fields | served.selectable_fields
+    selectable = served.selectable
     for path in fields.paths:
-        if path not in _ALWAYS and path not in known:
-            if known or served.resource.strategy.custom:
-                raise bad_request(f"field label not supported: {path}")
-            raise bad_request(
-                f'"{path}" is not a known field selector: only "metadata.name", '
-                '"metadata.namespace"'
-            )
-    return Selection(namespace, labels, fields)
+        if path not in selectable.metadata and path not in selectable.values:
+            raise bad_request(selectable.refused(path))
+    return Selection(namespace, labels, fields, selectable.values)

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._builtin.types import DecodeError
+from appsdk_operator.apiserver._registry.preparation import coerce
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
+from appsdk_operator.apiserver._schema.metadata_decoding import MetadataError, decode_metadata
+from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.go_text import parse_integer
@@ -86,7 +89,7 @@ def decode_patched(
             422, "the server rejected our request due to an error in our request", details={}
         )
     if served.resource.strategy.custom:
-        _check_type(new, served)
+        return _decode_custom(content_type, body, new, served, validation)
     strategic = content_type == STRATEGIC_PATCH
     unknown: list[str] = []
     made = new
@@ -94,7 +97,7 @@ def decode_patched(
         try:
             made, unknown = decoding.read(served, new, converting=strategic)
         except DecodeError as error:
-            raise _invalid_patch(strategic, body, new, str(error)) from None
+            raise _invalid_patch(_shown_patch(strategic, body, new), str(error)) from None
     if validation == "Ignore":
         return made, []
     if strategic:
@@ -102,9 +105,30 @@ def decode_patched(
         unknown.sort(key=lambda path: path.count("."))
     warnings = _warnings(content_type, body, unknown)
     if warnings and validation == "Strict":
-        why = f"strict decoding error: {', '.join(warnings)}"
-        raise _invalid_patch(strategic, body, new, why)
+        raise _invalid_patch(_shown_patch(strategic, body, new), _strict(warnings))
     return made, warnings
+
+
+def _decode_custom(
+    content_type: str, body: bytes, new: dict[str, Any], served: ServedVersion, validation: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Decode a patched custom resource in place."""
+    _check_type(new, served)
+    # Decoding drops the unknown fields, which a refusal shows.
+    shown = _shown_object(new) if validation == "Strict" else ""
+    try:
+        decode_metadata(new, custom=True)
+        unknown = coerce(served, new)
+    except (MetadataError, CoercionError) as error:
+        raise _invalid_patch(shown or _shown_object(new), str(error)) from None
+    if validation == "Ignore":
+        return new, []
+    # Duplicates come first: the patch is decoded before the object.
+    warnings = [] if content_type == JSON_PATCH else decoding.warnings_of(body, [])
+    warnings += [f'unknown field "{path}"' for path in unknown]
+    if warnings and validation == "Strict":
+        raise _invalid_patch(shown, _strict(warnings))
+    return new, warnings
 
 
 def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
@@ -189,8 +213,20 @@ def _decoded(content_type: str, body: bytes) -> Any:
     return patch
 
 
-def _invalid_patch(strategic: bool, body: bytes, new: dict[str, Any], why: str) -> StatusError:
-    shown = _printed(json.loads(body)) if strategic else json.dumps(new, separators=(",", ":"))
+def _shown_patch(strategic: bool, body: bytes, new: dict[str, Any]) -> str:
+    return _printed(json.loads(body)) if strategic else json.dumps(new, separators=(",", ":"))
+
+
+def _shown_object(new: dict[str, Any]) -> str:
+    """A custom resource as Go encodes a map."""
+    return json.dumps(new, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def _strict(warnings: list[str]) -> str:
+    return f"strict decoding error: {', '.join(warnings)}"
+
+
+def _invalid_patch(shown: str, why: str) -> StatusError:
     return invalid("", "", "", [FieldError.invalid("patch", shown, why)])
 
 

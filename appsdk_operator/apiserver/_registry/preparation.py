@@ -8,11 +8,16 @@ from typing import Any
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
+from appsdk_operator.apiserver._schema.metadata_decoding import (
+    MetadataError,
+    decode_metadata,
+    drop_unknown_fields,
+)
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
+from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import bad_request, invalid
 
-__all__ = ["check_metadata", "prune_and_default", "validate"]
+__all__ = ["check_metadata", "coerce", "prune_and_default", "validate"]
 
 
 def check_metadata(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
@@ -22,9 +27,10 @@ def check_metadata(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
         StatusError: 400, they don't fit.
     """
     resource = target.served.resource
-    metadata = decode_metadata(
-        obj, resource.kind, target.served.version, custom=resource.strategy.custom
-    )
+    try:
+        metadata = decode_metadata(obj, custom=resource.strategy.custom)
+    except MetadataError as error:
+        raise decoding.cannot_be_handled(target.served, resource.kind, str(error)) from None
     if target.name and metadata.get("name", target.name) != target.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
@@ -57,12 +63,9 @@ def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions
         return []
     nulls = list(_nulls(obj)) if options.applied else []
     try:
-        dropped = structure.prune_and_default(obj)
+        dropped = coerce(served, obj)
     except CoercionError as error:
-        kind = served.resource.kind
-        raise bad_request(
-            f'{kind} in version "{served.version}" cannot be handled as a {kind}: {error}'
-        ) from None
+        raise decoding.cannot_be_handled(served, served.resource.kind, str(error)) from None
     stored = served.resource.versions[served.resource.storage_version]
     if (
         stored is not served
@@ -79,12 +82,19 @@ def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions
     if not warnings or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
-        kind = served.resource.kind
-        raise bad_request(
-            f'{kind} in version "{served.version}" cannot be handled as a {kind}: '
-            f"strict decoding error: {', '.join(warnings)}"
-        )
+        raise decoding.strict_decoding_error(served, warnings)
     return warnings
+
+
+def coerce(served: ServedVersion, obj: dict[str, Any]) -> list[str]:
+    """Prune and default a custom resource; return the paths of its unknown fields.
+
+    Raises:
+        CoercionError: the metadata of an embedded object cannot be decoded.
+    """
+    structure = served.structural_schema
+    unknown = [f"metadata.{path}" for path in drop_unknown_fields(obj["metadata"])]
+    return unknown if structure is None else unknown + structure.prune_and_default(obj)
 
 
 def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:

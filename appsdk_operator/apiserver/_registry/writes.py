@@ -9,6 +9,7 @@ creation repeats its checks.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 import attrs
@@ -61,6 +62,8 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 # How often a write starts again because the object changed in the meantime. The real server
 # retries until the request times out.
 _ATTEMPTS: Final = 100
+# How many generated names are tried, as on the real server.
+_GENERATED_NAMES: Final = 8
 _ADMIT_ALL: Final = AdmitAll()
 _IGNORE_UNKNOWN: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 
@@ -148,13 +151,8 @@ class Writer:
         admission = self._admission_for(options)
         obj = await self._mutate(admission, attributes)
         metadata = obj["metadata"]
-        if metadata.get("resourceVersion", "0") not in ("", "0"):
-            raise StatusError(
-                500, "resourceVersion should not be set on objects to be created", reason=""
-            )
-        metadata.pop("resourceVersion", None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = _metadata.generated_name(metadata["generateName"], self._rng)
+            metadata["name"] = self._generated_name(target, metadata["generateName"])
         _metadata.prepare_create(
             metadata, self.clock.time(), self._rng, generation=strategy.generation
         )
@@ -168,11 +166,24 @@ class Writer:
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
         stored = await conversion.to_storage_version(obj, target.served)
+        obj = _with_default_status(target, obj, stored)
         self._check_accepts_creates(target, name)
+        if not options.dry_run and _has_revision(metadata):
+            why = "resourceVersion should not be set on objects to be created"
+            raise StatusError(500, why, reason="")
         present = resource.collection.records.get(target.key)
         if present is not None:
             raise already_exists(resource.plural, resource.group, name, deleting=present.deleting)
         return WriteResult(await self._commit(target, obj, stored, options), 201)
+
+    def _generated_name(self, target: Target, base: str) -> str:
+        """A random name that starts with ``base`` and is not taken, if one is found soon."""
+        resource, name = target.served.resource, ""
+        for _ in range(_GENERATED_NAMES):
+            name = _metadata.generated_name(base, self._rng)
+            if resource.key(target.namespace, name) not in resource.collection.records:
+                break
+        return name
 
     def _check_accepts_creates(self, target: Target, name: str) -> None:
         """Refuse creates while the definition or the namespace is being deleted."""
@@ -244,7 +255,7 @@ class Writer:
             record = resource.collection.records.get(target.key)
             if record is None:
                 if strategy.create_on_update and not patch and not subresource:
-                    return await self.create(target, await change({}), options)
+                    return await self._create_on_update(target, await change({}), options)
                 raise not_found(resource.plural, resource.group, target.name)
             old = await conversion.read_record(target.served, record)
             new = await change(target.served.decode(record))
@@ -261,6 +272,16 @@ class Writer:
             if result is not None:
                 return result
         raise _timed_out()
+
+    async def _create_on_update(
+        self, target: Target, obj: dict[str, Any], options: WriteOptions
+    ) -> WriteResult:
+        """Create an object by an update, whose resourceVersion only needs to be a number."""
+        metadata = check_metadata(target, obj)
+        _metadata.parse_revision(metadata.get("resourceVersion", ""))
+        if not options.dry_run:
+            metadata.pop("resourceVersion", None)
+        return await self.create(target, obj, options)
 
     async def _try_update(
         self,
@@ -315,7 +336,7 @@ class Writer:
         if not options.dry_run and deletion.is_gone(new, old):
             # As on the real server, the response shows the object without finalizers, which is
             # never stored: the deletion is the next revision.
-            self._storage.remove(resource.collection, target.key)
+            await self._remove(target)
             return WriteResult(new, deleted=True)
         return WriteResult(await self._commit(target, new, stored, options))
 
@@ -404,17 +425,27 @@ class Writer:
         delayed = resource.strategy.prepare_delete(new)
         stays = bool(metadata.get("finalizers") or grace or delayed)
         if not stays and not resource.strategy.graceful:
+            shown = attributes.old
             if not options.dry_run:
-                self._storage.remove(resource.collection, target.key)
-            return WriteResult(attributes.old, 200, deleted=True)
+                shown["metadata"]["resourceVersion"] = await self._remove(target)
+            return WriteResult(shown, 200, deleted=True)
         # Kinds with a grace period get a deletionTimestamp even when nothing delays the deletion.
         _metadata.mark_deleting(metadata, self.clock.time(), None if delayed else grace)
         if not options.dry_run and not _identical(new, old):
             record = self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
-            self._storage.remove(resource.collection, target.key)
+            new["metadata"]["resourceVersion"] = await self._remove(target)
         shown = await conversion.from_storage_version(new, record.api_version, target.served)
         return WriteResult(shown, 200, deleted=not stays)
+
+    async def _remove(self, target: Target) -> str:
+        """Remove an object from the storage; return the version of its deletion."""
+        resource = target.served.resource
+        removed = self._storage.remove(resource.collection, target.key)
+        companion = self._catalog.find("", "v1", resource.strategy.deletes_too)
+        if companion is not None and target.key in companion.resource.collection.records:
+            await self.delete(attrs.evolve(target, served=companion), DeleteOptions())
+        return str(removed.revision)
 
     # -- shared steps ------------------------------------------------------------------------
 
@@ -455,6 +486,37 @@ class Writer:
         if resource.converter is None:
             return obj
         return await conversion.read_record(target.served, record)
+
+
+def _with_default_status(
+    target: Target, obj: dict[str, Any], stored: dict[str, Any]
+) -> dict[str, Any]:
+    """Default the status of a new object, as the real server does when it reads it.
+
+    It is dropped from the request before, and validation does not see it.
+
+    Args:
+        target: its address.
+        obj: the object in the client's version.
+        stored: the same in the storage version; its status is defaulted in place.
+
+    Returns:
+        The object to answer with.
+    """
+    resource = target.served.resource
+    structure = resource.versions[resource.storage_version].structural_schema
+    filled = structure is not None and structure.default_status(stored)
+    if not filled or stored is obj or resource.converter is not None:
+        return obj
+    return target.served.read(msgspec.json.decode(msgspec.json.encode(stored)))
+
+
+def _has_revision(metadata: Mapping[str, Any]) -> bool:
+    """Whether there is a resourceVersion that is a number other than 0; others are overlooked."""
+    try:
+        return _metadata.parse_revision(metadata.get("resourceVersion", "")) != 0
+    except StatusError:
+        return False
 
 
 def _add_warnings(options: WriteOptions, warnings: list[str]) -> None:

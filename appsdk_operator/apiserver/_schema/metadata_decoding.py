@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from appsdk_operator.apiserver._values import go_json
-from appsdk_operator.apiserver._values.status import bad_request
 
-__all__ = ["decode_metadata"]
+__all__ = ["MetadataError", "decode_metadata", "drop_unknown_fields"]
 
 # The Go types of the fields.
 _TEXT, _NUMBER = "string", "int64"
@@ -44,22 +43,45 @@ _OWNER: Final = {
     "controller": "bool",
     "blockOwnerDeletion": "bool",
 }
+_LISTS: Final = {
+    "ownerReferences": frozenset(_OWNER),
+    "managedFields": frozenset(
+        {"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"}
+    ),
+}
 
 
-def decode_metadata(
-    obj: dict[str, Any], kind: str, version: str, *, custom: bool
-) -> dict[str, Any]:
+class MetadataError(ValueError):
+    """Metadata that cannot be decoded. The text is Go's."""
+
+
+def drop_unknown_fields(metadata: dict[str, Any]) -> list[str]:
+    """Drop the fields that decoded metadata cannot have; return their paths in it, sorted."""
+    unknown = [name for name in metadata if name not in _FIELDS]
+    for name in unknown:
+        del metadata[name]
+    for name, known in _LISTS.items():
+        items = metadata.get(name)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            others = [field for field in item or () if field not in known]
+            unknown += [f"{name}[{index}].{field}" for field in others]
+            for field in others:
+                del item[field]
+    return sorted(unknown)
+
+
+def decode_metadata(obj: dict[str, Any], *, custom: bool) -> dict[str, Any]:
     """Decode the metadata of ``obj`` in place: drop nulls and empty collections, and return it.
 
     Raises:
-        StatusError: 400, a field has the wrong type.
+        MetadataError: a field has the wrong type.
     """
     metadata = obj.get("metadata")
     if metadata is None:
         metadata = {}
     problem = next(_problems(metadata, custom=custom), None)
     if problem is not None:
-        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        raise MetadataError(problem)
     obj["metadata"] = metadata = {
         key: value
         for key, value in metadata.items()

@@ -9,6 +9,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.apiserver._schema import metadata as _metadata
+from appsdk_operator.apiserver._schema.metadata_decoding import drop_unknown_fields
 from appsdk_operator.apiserver._schema.pruning import EMBEDDED
 from appsdk_operator.apiserver._values import names as _names
 from appsdk_operator.apiserver._values.go_json import kind_of
@@ -220,11 +221,9 @@ def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
     if problem := _decode_problem(metadata):
         error = FieldError.invalid(f"{path}.metadata", _shown(metadata), f"json: {problem}")
         raise CoercionError(str(error))
-    dropped += [f"{path}.metadata.{name}" for name in sorted(metadata) if name not in _META]
+    dropped += [f"{path}.metadata.{name}" for name in drop_unknown_fields(metadata)]
     value["metadata"] = {
-        name: item
-        for name, item in metadata.items()
-        if name in _META and item not in (None, "", {}, [])
+        name: item for name, item in metadata.items() if item not in (None, "", {}, [])
     }
 
 

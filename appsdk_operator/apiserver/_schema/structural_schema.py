@@ -74,6 +74,16 @@ class StructuralSchema:
             self._coerce(obj, dropped)
         return dropped
 
+    def default_status(self, obj: dict[str, Any]) -> bool:
+        """Fill in the default of a missing status; return whether there is one."""
+        defaults: dict[str, Any] = {}
+        if "status" not in obj and self.has_defaults:
+            self._prune_and_default(defaults, "", [])
+            if "status" in defaults:
+                obj["status"] = defaults["status"]
+                return True
+        return False
+
     def prune(self, obj: dict[str, Any]) -> None:
         """Drop unknown fields and nulls."""
         if self._prune_only is None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._storage.resources import FieldValue, ServedVersion
 from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record, Storage
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
@@ -49,6 +49,8 @@ class Selection:
     namespace: str = ""
     labels: LabelSelector = attrs.field(factory=LabelSelector)
     fields: FieldSelector = attrs.field(factory=FieldSelector)
+    values: Mapping[str, FieldValue] = attrs.field(factory=dict, eq=False)
+    """Read the values of fields besides name and namespace."""
 
     @property
     def prefix(self) -> str:
@@ -59,10 +61,18 @@ class Selection:
         """The predicate for objects with the prefix; None if all are selected."""
         if self.labels.empty and self.fields.empty:
             return None
-        labels, fields = self.labels, self.fields
-        if fields.empty:
+        labels = self.labels
+        if self.fields.empty:
             return lambda record: labels.matches(record.labels)
-        return lambda record: labels.matches(record.labels) and _fields_match(fields, record)
+        return lambda record: labels.matches(record.labels) and self._has_fields(record)
+
+    def _has_fields(self, record: Record) -> bool:
+        found = {"metadata.name": record.name, "metadata.namespace": record.namespace}
+        paths = self.fields.paths
+        if not found.keys() >= set(paths):
+            obj = record.decode()
+            found |= {path: self.values[path](obj) for path in paths if path not in found}
+        return self.fields.matches(found.__getitem__)
 
     def includes(self) -> Callable[[Record], bool] | None:
         """The predicate for any object of the resource; None if all are selected."""
@@ -73,13 +83,6 @@ class Selection:
         if wanted is None:
             return lambda record: record.namespace == namespace
         return lambda record: record.namespace == namespace and wanted(record)
-
-
-def _fields_match(selector: FieldSelector, record: Record) -> bool:
-    metadata = {"name": record.name, "namespace": record.namespace}
-    if all(path.startswith("metadata.") for path in selector.paths):
-        return selector.matches({"metadata": metadata})
-    return selector.matches(record.decode())
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeAlias, final
 
 import attrs
 import msgspec
@@ -16,7 +16,19 @@ from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.resource import kinds
 
-__all__ = ["Catalog", "Column", "Converter", "NameStyle", "Resource", "ServedVersion", "Strategy"]
+__all__ = [
+    "Catalog",
+    "Column",
+    "Converter",
+    "FieldValue",
+    "NameStyle",
+    "Resource",
+    "SelectableFields",
+    "ServedVersion",
+    "Strategy",
+    "field_value",
+    "version_priority",
+]
 
 
 def _no_preparation(_obj: dict[str, Any]) -> None:
@@ -33,6 +45,40 @@ def _no_update_preparation(_new: dict[str, Any], _old: dict[str, Any]) -> None:
 
 def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
     return []
+
+
+FieldValue: TypeAlias = Callable[[Mapping[str, Any]], str]
+"""Reads the value of a selectable field from a stored object."""
+
+
+def field_value(obj: Mapping[str, Any], path: str) -> str:
+    """The value at ``path``, as selectors compare it; ``""`` for a missing one."""
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@attrs.frozen
+class SelectableFields:
+    """The fields that field selectors of a kind may name."""
+
+    values: Mapping[str, FieldValue] = attrs.field(factory=dict)
+    """The value of each field besides name and namespace."""
+    metadata: frozenset[str] = attrs.field(
+        default=frozenset({"metadata.name", "metadata.namespace"}), kw_only=True
+    )
+    """Those of ``metadata.name`` and ``metadata.namespace`` that are supported."""
+    refusal: str = attrs.field(default="", kw_only=True)
+    """The error for other fields; default: that of kinds with ``values``, or without."""
+
+    def refused(self, path: str) -> str:
+        """The error for a field that is not supported."""
+        if self.refusal or self.values:
+            return (self.refusal or "field label not supported: {}").format(path)
+        return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 @attrs.frozen(kw_only=True)
@@ -55,12 +101,12 @@ class Strategy:
     """Whether an update of a missing object creates it."""
     returns_deleted: bool = False
     """Whether a delete returns the object instead of a Status."""
+    deletes_too: str = ""
+    """The core resource whose object of the same name a delete takes along."""
     name_style: NameStyle = NameStyle.SUBDOMAIN
     """The syntax of names."""
     protected: frozenset[str] = frozenset()
     """Names of objects that cannot be deleted."""
-    fields: frozenset[str] = frozenset()
-    """The fields that field selectors support, besides metadata.name and metadata.namespace."""
     prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
     """Set the fields that the server sets on new objects."""
     prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
@@ -150,12 +196,14 @@ class ServedVersion:
     structural_schema: StructuralSchema | None = None
     schema_since: int = 0
     """The revision at which the schema last changed."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] | None = None
+    """The printer columns besides the name; None: the age, or those of a built-in kind."""
     served: bool = True
     warning: str = ""
     from_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    selectable_fields: frozenset[str] = frozenset()
+    selectable: SelectableFields = attrs.field(factory=SelectableFields)
+    """The fields that field selectors of this version may name."""
     field_managers: tuple[Any, Any, dict[str, Any]] | None = None
     """A cache of field managers: the schema and subresources it is valid for, and one manager for
     each subresource."""
@@ -322,13 +370,13 @@ class Catalog:
             served = [name for name, version in resource.versions.items() if version.served]
             found.setdefault(resource.group, {}).update(dict.fromkeys(served))
         return {
-            group: sorted(versions, key=_version_priority)
+            group: sorted(versions, key=version_priority)
             for group, versions in found.items()
             if versions
         }
 
 
-def _version_priority(version: str) -> tuple[int, int, int, str]:
+def version_priority(version: str) -> tuple[int, int, int, str]:
     """Sort key for versions as in Kubernetes: stable, beta, alpha, each newest first."""
     head, _, rest = version.removeprefix("v").partition("beta")
     rank = 1 if "beta" in version else 0

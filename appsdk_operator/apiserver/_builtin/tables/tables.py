@@ -70,9 +70,13 @@ def _definitions(served: ServedVersion) -> list[dict[str, Any]]:
                 "description": column.description,
                 "priority": column.priority,
             }
-            for column in served.columns or (AGE,)
+            for column in _columns(served)
         ),
     ]
+
+
+def _columns(served: ServedVersion) -> tuple[Column, ...]:
+    return (AGE,) if served.columns is None else served.columns
 
 
 def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
@@ -99,7 +103,7 @@ def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
     if not served.resource.strategy.custom:
         printer = printer_of(served.resource.group, served.resource.plural)
         return printer.cells(obj, lambda since: _ago(since, now))
-    columns = served.columns or (AGE,)
+    columns = _columns(served)
     found = (_cell(jsonpath.find(obj, column.path), column.type, now) for column in columns)
     return [obj["metadata"].get("name", ""), *found]
 

@@ -1,0 +1,82 @@
+"""The fields that selectors of built-in kinds may name, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from appsdk_operator.apiserver._storage.resources import SelectableFields, field_value
+
+__all__ = ["FIELDS"]
+
+_Object = Mapping[str, Any]
+
+
+def _with_default(path: str, default: str) -> Callable[[_Object], str]:
+    return lambda obj: field_value(obj, path) or default
+
+
+def _paths(*paths: str) -> dict[str, Callable[[_Object], str]]:
+    return {path: _with_default(path, "") for path in paths}
+
+
+def _source(event: _Object) -> str:
+    return field_value(event, "source.component") or field_value(event, "reportingComponent")
+
+
+_NAME: Final = frozenset({"metadata.name"})
+_REFERENCE: Final = (
+    *("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"),
+)
+
+FIELDS: Final[dict[str, SelectableFields]] = {
+    "pods": SelectableFields(
+        {
+            **_paths(
+                *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
+                *("spec.serviceAccountName", "status.phase", "status.podIP"),
+                "status.nominatedNodeName",
+            ),
+            "spec.hostNetwork": _with_default("spec.hostNetwork", "false"),
+            # The name of former versions.
+            "spec.host": _with_default("spec.nodeName", ""),
+            # Accepted, but without a value.
+            "status.podIPs": lambda _pod: "",
+        }
+    ),
+    "nodes": SelectableFields(
+        {"spec.unschedulable": _with_default("spec.unschedulable", "false")}, metadata=_NAME
+    ),
+    "namespaces": SelectableFields(_paths("status.phase"), metadata=_NAME),
+    "secrets": SelectableFields(_paths("type")),
+    "services": SelectableFields(_paths("spec.clusterIP", "spec.type")),
+    "replicationcontrollers": SelectableFields(
+        {"status.replicas": _with_default("status.replicas", "0")}
+    ),
+    "jobs.batch": SelectableFields(
+        {"status.successful": _with_default("status.succeeded", "0")},
+        refusal='field label "{}" not supported for Job',
+    ),
+    "certificatesigningrequests.certificates.k8s.io": SelectableFields(
+        _paths("spec.signerName"), metadata=_NAME
+    ),
+    "events": SelectableFields(
+        {
+            **_paths(*(f"involvedObject.{name}" for name in _REFERENCE)),
+            **_paths("reason", "reportingComponent", "type"),
+            "source": _source,
+        }
+    ),
+    # They are stored as events of the core group.
+    "events.events.k8s.io": SelectableFields(
+        {
+            **{
+                f"regarding.{name}": _with_default(f"involvedObject.{name}", "")
+                for name in _REFERENCE
+            },
+            **_paths("reason", "type"),
+            "reportingController": _with_default("reportingComponent", ""),
+        }
+    ),
+}
+"""The selectable fields of the kinds that have any besides name and namespace."""
