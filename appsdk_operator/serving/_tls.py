@@ -116,6 +116,7 @@ class ServerContexts:
         self._name = name
         self._lock = threading.Lock()
         self._made_from: tuple[KeyPair, object] | None = None
+        self._refused: tuple[KeyPair, object] | None = None
         self._context: ssl.SSLContext | None = None
         new_server_context(options)
         try:
@@ -132,7 +133,7 @@ class ServerContexts:
         """The context for the next connection.
 
         A pair or an authority that cannot be used is logged once, and leaves the context before in
-        use.
+        use. It is tried again at each call, since what was missing may have been a descriptor.
 
         Raises:
             OSError: there is no certificate, and there was none before.
@@ -140,11 +141,14 @@ class ServerContexts:
         made_from = self._present()
         with self._lock:
             if made_from != self._made_from:
-                self._made_from = made_from
                 try:
                     self._context = self._new(made_from[0])
                 except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-                    self._log(error)
+                    if made_from != self._refused:
+                        self._log(error)
+                    self._refused = made_from
+                else:
+                    self._made_from = made_from
             context = self._context
         if context is None:
             raise OSError(f"the {self._name} server has no certificate that it can use")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import datetime as dt
+import errno
 import itertools
 import logging
 import math
@@ -509,6 +510,27 @@ def test_a_pair_that_cannot_be_used_leaves_the_one_before_in_use(
         assert "PRIVATE KEY" not in caplog.text
     with pytest.raises(ValueError, match="the http server cannot use its certificate"):
         of_source(Source(two[0], one[1]))
+
+
+def test_a_pair_that_could_not_be_loaded_for_a_moment_is_loaded_later(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while the process has no file descriptor left."""
+    one, two = certificate("one"), certificate("two")
+    source = Source(*one)
+    served = serve(of_source(source))
+    with monkeypatch.context() as patched:
+        for number in (errno.EMFILE, errno.ENFILE, errno.ENOSPC):
+
+            def fail(*_: object, number: int = number) -> None:
+                raise OSError(number, os.strerror(number))
+
+            patched.setattr(KeyPair, "load_into", fail)
+            source.now = KeyPair(*two)
+            assert name_shown(served, one[0]) == "one"
+            assert name_shown(served, one[0]) == "one"
+    assert caplog.text.count("; the one before stays in use") == 1
+    assert name_shown(served, one[0], two[0]) == "two"
 
 
 def test_a_source_that_fails_costs_a_connection_and_not_the_server(

@@ -7,14 +7,18 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.resource import Object, kinds
+from appsdk_operator.webhooks import ManagedCertificates
 from appsdk_operator.webhooks._certificates import plan, secret
 from appsdk_operator.webhooks._certificates.content import Content
-from appsdk_operator.webhooks._certificates.issuing import X509Issuer
+from appsdk_operator.webhooks._certificates.issuing import X509Issuer, certified_name
 from appsdk_operator.webhooks._certificates.targets import as_target
 from tests.webhooks.certificate_model import LAG, POLICY, FakeIssuer
 
+Mutating = kinds.admissionregistration.v1.MutatingWebhookConfiguration
 NOW = 1_000_000.0
 
 
@@ -197,3 +201,44 @@ def test_only_what_matters_of_an_api_service_is_a_change_of_it() -> None:
     assert version(resourceVersion="1") == version(resourceVersion="2")
     assert version(spec={"caBundle": "AAAA"}) != version(spec={"caBundle": "AAAB"}) != version()
     assert version(uid="v") != version()
+
+
+# Letter cases, zeros and forms of one address: what a certificate shows is one of them.
+written_names = (
+    st.ip_addresses(v=4).map(str)
+    | st.ip_addresses(v=6).flatmap(
+        lambda address: st.sampled_from(
+            [str(address), address.exploded, address.exploded.upper(), str(address).upper()]
+        )
+    )
+    | st.from_regex(
+        r"[A-Za-z0-9][A-Za-z0-9-]{0,10}(\.[A-Za-z][A-Za-z0-9]{0,5}){0,3}", fullmatch=True
+    )
+)
+
+
+@settings(max_examples=50)
+@given(names=st.lists(written_names, min_size=1, max_size=3))
+def test_a_certificate_shows_the_names_that_it_was_made_for(names: list[str]) -> None:
+    """Else names would be missing at each look, and each look would make another certificate."""
+    issuer = X509Issuer("ns/tls", key_type="EC-P256", ca_lifetime=9e6, lifetime=9e6)
+    wanted = frozenset(map(certified_name, names))
+    assert issuer.pair(issuer.authority(NOW), wanted, NOW).names == wanted
+    assert frozenset(map(certified_name, wanted)) == wanted
+
+
+def test_an_address_with_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="use the address without its zone"):
+        ManagedCertificates("hooks", "tls", namespace="a", names=["fe80::1%eth0"])
+
+
+def test_a_url_names_its_host_in_any_form() -> None:
+    managed = ManagedCertificates(
+        "hooks", "tls", namespace="a", names=["2001:DB8::1", "Hooks.Test"], inject=[(Mutating, "m")]
+    )
+    urls = ["https://[2001:db8:0::1]:8443/a", "https://HOOKS.test/b", "https://other.test/c"]
+    webhooks = [{"name": f"w{n}.test", "clientConfig": {"url": url}} for n, url in enumerate(urls)]
+    obj = Object.from_dict(Mutating, {"metadata": {"name": "m"}, "webhooks": webhooks})
+    (target,) = managed._targets
+    found = target.read(obj, ("a", "hooks"), managed._own_names, "")
+    assert len(found.bundles) == 2

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.client import Forbidden
-from appsdk_operator.resource import Kind, MutableObject, Object, field
+from appsdk_operator.resource import Kind, MutableObject, Object, field, kinds
 from appsdk_operator.webhooks import (
     Admission,
     AdmissionRequest,
@@ -743,6 +743,29 @@ def test_without_changes_there_is_no_patch() -> None:
 def test_a_patch_from_a_validating_handler_is_named() -> None:
     found = answer(Admission(MultiValidating(patch("/spec/a"))), review())
     assert "use MultiMutating" in found["status"]["message"]
+
+
+@pytest.mark.parametrize("namespace", ["", "team"])
+def test_a_built_in_kind_of_a_request_is_that_of_the_table(namespace: str) -> None:
+    """Whatever namespace the request has: one about a Namespace names it."""
+    seen: list[Kind[Any, Any]] = []
+
+    def look(request: AdmissionRequest) -> AdmissionResponse:
+        seen.append(request.kind)
+        return AdmissionResponse.allowed()
+
+    for each in kinds.builtin_kinds():
+        kind, version = each.kind, {"group": each.kind.group, "version": each.kind.version}
+        fields = {
+            "kind": {**version, "kind": kind.kind},
+            "resource": {**version, "resource": kind.plural},
+            "namespace": namespace,
+        }
+        obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "a"}}
+        assert answer(Admission(look), review(**fields, object=obj))["allowed"]
+        assert seen.pop() == kind
+        several = MultiValidating(Validating(kind, create=lambda new: None))
+        assert answer(Admission(several), review(**fields, object=obj))["allowed"], kind
 
 
 def test_a_failure_of_one_of_several_denies() -> None:

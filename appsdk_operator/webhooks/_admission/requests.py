@@ -21,6 +21,7 @@ from appsdk_operator.resource import (
     Scope,
     decode_json,
     encode_json,
+    kinds,
     members,
 )
 from appsdk_operator.runtime import Clock, SafeLogger, get_logger, system_clock
@@ -104,8 +105,17 @@ class WireRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     options: msgspec.Raw = _NOTHING
 
 
+def _identity(kind: Kind | _WireKind) -> tuple[str, str, str]:
+    """What a kind is known by; plural, scope and types may be a guess."""
+    return kind.group or "", kind.version or "", kind.kind or ""
+
+
 @functools.lru_cache(maxsize=1024)
 def _kind_of(group: str, version: str, kind: str, plural: str, is_namespaced: bool) -> Kind:
+    for builtin in kinds.builtin_kinds():
+        if _identity(builtin.kind) == (group, version, kind):
+            return builtin.kind
+    # A request about a Namespace names one, so this is no way to tell the scope of built-in kinds.
     scope = Scope.NAMESPACED if is_namespaced else Scope.CLUSTER
     if not plural:
         return Kind(group=group, version=version, kind=kind, scope=scope)
@@ -268,12 +278,7 @@ class AdmissionRequest:
         self.http = http
         self.webhook = webhook
         found = wire.kind or _NO_KIND
-        if (
-            kind is not None
-            and found.kind == kind.kind
-            and found.version == kind.version
-            and (found.group or "") == kind.group
-        ):
+        if kind is not None and _identity(kind) == _identity(found):
             self._kind = kind
         else:
             self._kind = _from_wire(found, wire.resource, bool(wire.namespace))

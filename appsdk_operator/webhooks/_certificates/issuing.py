@@ -235,7 +235,19 @@ def _names_of(loaded: x509.Certificate) -> frozenset[str]:
         return frozenset()
     names = extension.value.get_values_for_type(x509.DNSName)
     addresses = extension.value.get_values_for_type(x509.IPAddress)
-    return frozenset([*names, *map(str, addresses)])
+    return frozenset(certified_name(str(name)) for name in (*names, *addresses))
+
+
+def certified_name(name: str) -> str:
+    """A DNS name or an address in the one form in which they are compared.
+
+    >>> certified_name("2001:DB8::1"), certified_name("Hooks.Test")
+    ('2001:db8::1', 'hooks.test')
+    """
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower()
 
 
 def _general_name(name: str) -> Any:

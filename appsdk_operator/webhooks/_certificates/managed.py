@@ -226,7 +226,7 @@ class ManagedCertificates:
         self._service = (namespace, service)
         self._secret_name = secret
         self._targets: Final = _targets(inject)
-        self._own_names = frozenset(checked_texts("names", names))
+        self._own_names = frozenset(map(_checked_name, checked_texts("names", names)))
         self._annotation = cert_manager or ""
         self._field_manager = field_manager
         self._policy = plan.Policy(
@@ -240,7 +240,8 @@ class ManagedCertificates:
         self._issuer = issuing.X509Issuer(
             f"{namespace}/{secret}", key_type=key_type, ca_lifetime=ca_lifetime, lifetime=lifetime
         )
-        _check_names(self._policy.names)
+        for name in self._policy.names:
+            _checked_name(name)
         self._client = client
         self._environment = Environment(clock, metrics)
         self._clock = self._environment.clock
@@ -739,10 +740,12 @@ def _names_of(service: str, namespace: str) -> frozenset[str]:
     return frozenset([service, base, f"{base}.svc", f"{base}.svc.cluster.local"])
 
 
-def _check_names(names: frozenset[str]) -> None:
-    for name in names:
-        if not name or len(name) > _LONGEST_NAME or not name.isascii() or not name.isprintable():
-            raise ValueError(f"name {name!r}: use a DNS name in ASCII, or an IP address")
+def _checked_name(name: str) -> str:
+    if not name or len(name) > _LONGEST_NAME or not name.isascii() or not name.isprintable():
+        raise ValueError(f"name {name!r}: use a DNS name in ASCII, or an IP address")
+    if "%" in name:
+        raise ValueError(f"name {name!r}: use the address without its zone: certificates have none")
+    return issuing.certified_name(name)
 
 
 def _check_lifetimes(

@@ -14,7 +14,7 @@ import attrs
 from appsdk_operator.client import JsonPatch
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.webhooks._certificates.content import Certificate
-from appsdk_operator.webhooks._certificates.issuing import read_authorities
+from appsdk_operator.webhooks._certificates.issuing import certified_name, read_authorities
 from appsdk_operator.webhooks._certificates.plan import Target
 
 __all__ = ["ANNOTATION", "CertificateTarget", "as_target"]
@@ -123,7 +123,7 @@ class CertificateTarget:
             named = _dict(client.get("service"))
             url = client.get("url")
             if (named.get("namespace"), named.get("name")) == service or (
-                isinstance(url, str) and _host(url) in names
+                isinstance(url, str) and certified_name(_host(url)) in names
             ):
                 yield path, client
 
