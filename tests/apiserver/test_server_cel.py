@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -11,8 +12,10 @@ from hypothesis import strategies
 
 from appsdk_operator.apiserver._cel import cost_estimate, expressions, schema_types
 from appsdk_operator.apiserver._cel.expressions import DYN, CelError, CompileError
-from appsdk_operator.apiserver._cel.types import TIMESTAMP
+from appsdk_operator.apiserver._cel.types import BOOL, INT, TIMESTAMP, DeclType
+from appsdk_operator.apiserver._cel.values import NONE, Optional
 from appsdk_operator.apiserver._values.go_text import go_float
+from tests.counting import calls_of
 from tests.hypothesis_profiles import scaled
 
 
@@ -190,3 +193,86 @@ def test_values_that_are_not_what_their_types_say_have_no_overload() -> None:
     program = expressions.compile("self < timestamp('2026-01-01T00:00:00Z')", {"self": TIMESTAMP})
     with pytest.raises(CelError, match="no such overload"):
         program.evaluate({"self": []})
+
+
+@pytest.mark.parametrize(
+    ("term", "joint", "around"),
+    [
+        ("a == 1", " || ", "{}"),
+        ("-a == 1", " && ", "{}"),
+        ("x{n} > 1", " || ", "{}"),
+        ("[]", ", ", "[{}] == []"),
+        ("dyn(a)", ", ", "[{}] == []"),
+        ("x{n}", ", ", "[{}] == []"),
+        ("{n}: a", ", ", "{{{}}} == {{}}"),
+        ("[1].exists(x, x == a)", " || ", "{}"),
+        ("'a'", " || ", "{}"),
+        ("@", "", "{}"),
+    ],
+)
+def test_compiling_twice_as_long_a_chain_is_twice_the_work(
+    term: str, joint: str, around: str
+) -> None:
+    def compile_chain(length: int) -> None:
+        chain = joint.join(term.replace("{n}", str(n)) for n in range(length))
+        with contextlib.suppress(CompileError):
+            expressions.compile(around.format(chain), {"a": INT})
+
+    compile_chain(1)
+    once, twice = calls_of(lambda: compile_chain(400)), calls_of(lambda: compile_chain(800))
+    assert twice < 2.2 * once
+
+
+def test_a_chain_of_optional_maps_is_as_much_work_as_it_is_long() -> None:
+    def chain(length: int) -> str:
+        return "optional.of(a)" + ".optMap(x, x + 1)" * length + ".orValue(0)"
+
+    def run(length: int) -> None:
+        program = expressions.compile(chain(length), {"a": INT})
+        assert program.evaluate({"a": 1}) == length + 1
+        assert cost_estimate.estimate_cost(program.root, DeclType(INT, 0, 1)) > 2**length
+
+    run(1)
+    once, twice = calls_of(lambda: run(10)), calls_of(lambda: run(20))
+    assert twice < 2.5 * once
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("optional.of(1).optMap(x, x + 1)", Optional(2)),
+        ("optional.none().optMap(x, x)", NONE),
+        ("optional.of(1).optFlatMap(x, optional.none())", NONE),
+        ("optional.of(1).optFlatMap(x, optional.of(x + 1))", Optional(2)),
+        ("[1, 2].map(n, optional.of(n).optMap(x, x + n)).map(o, o.value())", [2, 4]),
+    ],
+)
+def test_optional_values_are_mapped(expression: str, expected: Any) -> None:
+    assert value_of(expression) == expected
+
+
+def test_mapping_what_is_no_optional_fails() -> None:
+    with pytest.raises(CelError, match="no such overload"):
+        value_of("self.optMap(x, x)", self=1)
+
+
+def test_a_long_expression_is_refused_before_it_is_read() -> None:
+    text = "a || " * 20_000 + "a"
+    with pytest.raises(CompileError) as refused:
+        expressions.compile(text, {"a": BOOL})
+    assert str(refused.value) == (
+        "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100001, limit 100000"
+    )
+
+
+def test_the_first_hundred_problems_are_told_and_the_others_counted() -> None:
+    with pytest.raises(CompileError) as refused:
+        expressions.compile(" || ".join(f"x{n}" for n in range(103)), {})
+    assert str(refused.value).count("undeclared reference") == 100
+    assert str(refused.value).endswith("\n3 more errors were truncated")
+
+
+def test_a_range_is_no_longer_than_an_evaluation_may_cost() -> None:
+    assert value_of("lists.range(3)") == [0, 1, 2]
+    with pytest.raises(CelError, match="actual cost limit exceeded"):
+        value_of("lists.range(1000000001).size() > 0")

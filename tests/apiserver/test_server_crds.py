@@ -8,6 +8,8 @@ import pytest
 
 from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.resource import Kind
+from tests.counting import calls_of
+from tests.definitions import widget_definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = f"{DEFINITIONS}/widgets.example.com"
@@ -225,3 +227,28 @@ def test_no_definition_takes_the_place_of_a_built_in_kind(api: Any, widget_crd: 
     api.create(DEFINITIONS, widget_crd)
     api.delete(f"{DEFINITIONS}/leases.coordination.k8s.io")
     assert api.get("/apis/coordination.k8s.io/v1/leases").status == 200
+
+
+def _alternatives(levels: int, keyword: str) -> dict[str, Any]:
+    """Alternatives of alternatives: two each, and one below the other."""
+    innermost: dict[str, Any] = {"required": ["a"]}
+    made = innermost
+    for _level in range(levels):
+        made = {keyword: made} if keyword == "not" else {keyword: [innermost, made]}
+    return made
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf", "not"])
+def test_the_work_for_alternatives_grows_with_their_number_not_with_their_depth(
+    keyword: str,
+) -> None:
+    def serve(levels: int) -> int:
+        spec = {"type": "object", "properties": {"a": {"type": "string"}}}
+        alternatives = _alternatives(levels, keyword)
+        definition = widget_definition({"properties": {"spec": {**spec, **alternatives}}})
+        server = APIServer()
+        return calls_of(lambda: server.apply_crds([definition]))
+
+    serve(1)
+    none, once, twice = serve(0), serve(8), serve(16)
+    assert twice - none < 2.3 * (once - none)

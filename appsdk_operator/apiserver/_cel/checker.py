@@ -17,7 +17,7 @@ from appsdk_operator.apiserver._cel.syntax_tree import (
     Node,
     Problem,
     Select,
-    children,
+    walk,
 )
 from appsdk_operator.apiserver._cel.types import (
     BOOL,
@@ -49,9 +49,10 @@ def check(root: Node, variables: Mapping[str, Type]) -> list[Problem]:
     checker = _Checker(variables)
     checker.check(root)
     checker.resolve_types(root)
-    if not checker.problems:
-        _check_literals(root, checker.problems)
-    return checker.problems
+    problems = checker.problems
+    if not problems:
+        _check_literals(root, problems)
+    return problems
 
 
 @final
@@ -60,16 +61,24 @@ class _Checker:
         self._scopes: list[dict[str, Type]] = [dict(variables)]
         self._substitution = Substitution()
         self._functions = functions()
-        self.problems: list[Problem] = []
+        self._problems: dict[Problem, None] = {}
+        self._checked: set[int] = set()
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems so far, each once."""
+        return list(self._problems)
 
     def resolve_types(self, node: Node) -> None:
         """Replace type variables in the types of all nodes by what was inferred for them."""
-        node.type = self._substitution.resolve(node.type, unbound_as_dyn=True)
-        for child in children(node):
-            self.resolve_types(child)
+        for each in walk(node):
+            each.type = self._substitution.resolve(each.type, unbound_as_dyn=True)
 
     def check(self, node: Node) -> Type:
         """Set and return the type of a node."""
+        if id(node) in self._checked:
+            return node.type
+        self._checked.add(id(node))
         match node:
             case Literal():
                 node.type = node.of
@@ -90,9 +99,7 @@ class _Checker:
         return node.type
 
     def _report(self, node: Node, message: str) -> Type:
-        problem = Problem(node.position, message)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self._problems[Problem(node.position, message)] = None
         return ERROR
 
     def _lookup(self, name: str) -> Type | None:
@@ -306,14 +313,13 @@ class _Checker:
             self._report(node, f"expected type '{expected}' but found '{given}'")
 
 
-def _check_literals(node: Node, problems: list[Problem]) -> None:
+def _check_literals(root: Node, problems: list[Problem]) -> None:
     """Report invalid string literals for patterns, durations and timestamps."""
-    if isinstance(node, Call):
-        arg = node.args[-1] if node.args else None
-        if isinstance(arg, Literal) and isinstance(arg.value, str):
-            _check_text(node, arg.value, arg, problems)
-    for child in children(node):
-        _check_literals(child, problems)
+    for call in walk(root):
+        if isinstance(call, Call):
+            arg = call.args[-1] if call.args else None
+            if isinstance(arg, Literal) and isinstance(arg.value, str):
+                _check_text(call, arg.value, arg, problems)
 
 
 def _check_text(node: Call, text: str, arg: Literal, problems: list[Problem]) -> None:

@@ -37,16 +37,23 @@ COST_VARIABLE: Final = "@cost"
 """The name under which the variables hold the cost: a list of units spent and the limit."""
 
 
-def base_cost(node: Node) -> int:
+def base_cost(root: Node) -> int:
     """The cost of one evaluation without the iterations of its loops."""
-    own = 0 if isinstance(node, Literal) else 1
-    if isinstance(node, ListNode):
-        own = 10
-    elif isinstance(node, MapNode):
-        own = 30
-    if isinstance(node, Comprehension):
-        return own + base_cost(node.range)
-    return own + sum(map(base_cost, children(node)))
+    known: dict[int, int] = {}
+
+    def cost(node: Node) -> int:
+        if id(node) in known:
+            return known[id(node)]
+        own = 0 if isinstance(node, Literal) else 1
+        if isinstance(node, ListNode):
+            own = 10
+        elif isinstance(node, MapNode):
+            own = 30
+        counted = (node.range,) if isinstance(node, Comprehension) else children(node)
+        known[id(node)] = made = own + sum(map(cost, counted))
+        return made
+
+    return cost(root)
 
 
 def evaluator(node: Node) -> Evaluator:
@@ -64,6 +71,8 @@ def evaluator(node: Node) -> Evaluator:
             return _map(node)
         case Comprehension():
             return _comprehension(node)
+        case Call(macro=macro) if macro:
+            return _of_optional(node)
         case Call():
             return _call(node)
         case _:
@@ -231,6 +240,30 @@ def _conditional(condition: Evaluator, first: Evaluator, second: Evaluator) -> E
     return evaluate
 
 
+def _of_optional(node: Call) -> Evaluator:
+    """``optMap`` and ``optFlatMap``. The target, which occurs twice, is evaluated once."""
+    made = node.args[1]
+    if node.macro == "optMap":
+        assert isinstance(made, Call)
+        made = made.args[0]
+    assert isinstance(made, Comprehension)
+    assert isinstance(made.init, Call)
+    assert made.init.target is not None
+    target, name, body = evaluator(made.init.target), made.accumulator, evaluator(made.result)
+    wraps = node.macro == "optMap"
+
+    def evaluate(env: Env) -> Any:
+        value = target(env)
+        if not isinstance(value, Optional):
+            raise no_such_overload()
+        if not value.has_value:
+            return NONE
+        found = body({**env, name: value.value})
+        return Optional(found) if wraps else found
+
+    return evaluate
+
+
 def _not_strictly_false(arg: Evaluator) -> Evaluator:
     def evaluate(env: Env) -> Any:
         try:
@@ -262,8 +295,6 @@ def _optional_access(operand: Evaluator, key: Evaluator) -> Evaluator:
 
 
 def _comprehension(node: Comprehension) -> Evaluator:
-    if node.macro == "bind":
-        return _bind(node)
     over = evaluator(node.range)
     unit = base_cost(node.step) + base_cost(node.condition)
     variables = node.variables
@@ -293,11 +324,6 @@ def _comprehension(node: Comprehension) -> Evaluator:
         return run(iterations())
 
     return evaluate
-
-
-def _bind(node: Comprehension) -> Evaluator:
-    init, result, name = evaluator(node.init), evaluator(node.result), node.accumulator
-    return lambda env: result({**env, name: init(env)})
 
 
 Iterations = Any

@@ -18,7 +18,7 @@ from appsdk_operator.apiserver._cel.checker import check
 from appsdk_operator.apiserver._cel.evaluation import COST_VARIABLE, Evaluator, base_cost, evaluator
 from appsdk_operator.apiserver._cel.macros import MacroError
 from appsdk_operator.apiserver._cel.parser import ParseError, parse, recursion_problem
-from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, children, format_problems
+from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, format_problems, walk
 from appsdk_operator.apiserver._cel.types import DYN, Type
 from appsdk_operator.apiserver._cel.values import CelError, no_such_overload
 
@@ -69,13 +69,10 @@ class Program:
 
     def uses(self, name: str) -> bool:
         """Whether the expression refers to this variable."""
-        return _uses(self.root, name)
-
-
-def _uses(node: Node, name: str) -> bool:
-    if isinstance(node, Ident) and node.name.removeprefix(".") == name:
-        return True
-    return any(_uses(child, name) for child in children(node))
+        return any(
+            isinstance(node, Ident) and node.name.removeprefix(".") == name
+            for node in walk(self.root)
+        )
 
 
 def compile(expression: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001

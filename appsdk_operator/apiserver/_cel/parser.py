@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator.apiserver._cel.macros import expand
 from appsdk_operator.apiserver._cel.syntax_tree import (
+    MAX_PROBLEMS,
     Call,
     Ident,
     ListNode,
@@ -53,6 +54,7 @@ _EXPECTED: Final = (
     "STRING, BYTES, IDENTIFIER}"
 )
 _MAX_DEPTH: Final = 200
+_MAX_LENGTH: Final = 100_000
 
 
 class ParseError(ValueError):
@@ -78,8 +80,13 @@ def parse(source: str) -> Node:
     """Parse an expression into a tree without macros.
 
     Raises:
-        ParseError: it has a syntax error.
+        ParseError: it has a syntax error, or more than 100,000 characters.
     """
+    if len(source) > _MAX_LENGTH:
+        message = (
+            f"expression code point size exceeds limit: size: {len(source)}, limit {_MAX_LENGTH}"
+        )
+        raise ParseError(Problem(-1, message))
     problems: list[Problem] = []
     parser = _Parser(_tokens(source, problems))
     try:
@@ -119,6 +126,9 @@ def _tokens(source: str, problems: list[Problem]) -> list[_Token]:
     found: list[_Token] = []
     position = 0
     while position < len(source):
+        if len(problems) > MAX_PROBLEMS:
+            message = f"Syntax error: More than {MAX_PROBLEMS} syntax errors"
+            raise ParseError(*problems[:MAX_PROBLEMS], Problem(problems[-1].position, message))
         match = _TOKEN.match(source, position)
         if match is None:
             problems.append(_token_problem(position, source[position]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 
 from appsdk_operator.apiserver._cel.types import DYN, Type
 
 __all__ = [
+    "MAX_PROBLEMS",
     "Call",
     "Comprehension",
     "Ident",
@@ -21,7 +22,11 @@ __all__ = [
     "Select",
     "children",
     "format_problems",
+    "walk",
 ]
+
+MAX_PROBLEMS: Final = 100
+"""The most problems of an expression that are reported, as in cel-go."""
 
 
 @final
@@ -34,9 +39,10 @@ class Problem:
 
 
 def format_problems(source: str, problems: list[Problem]) -> str:
-    """Format problems as cel-go does, each with its line of the expression."""
+    """Format the first problems as cel-go does, each with its line of the expression."""
     texts: list[str] = []
-    for problem in sorted(problems, key=lambda problem: problem.position):
+    shown = problems[:MAX_PROBLEMS]
+    for problem in sorted(shown, key=lambda problem: problem.position):
         if problem.position < 0:
             texts.append(f"ERROR: <input>:-1:0: {problem.message}")
             continue
@@ -48,6 +54,8 @@ def format_problems(source: str, problems: list[Problem]) -> str:
             f"ERROR: <input>:{number}:{column + 1}: {problem.message}\n"
             f" | {line}\n | {'.' * column}^"
         )
+    if len(problems) > len(shown):
+        texts.append(f"{len(problems) - len(shown)} more errors were truncated")
     return "\n".join(texts)
 
 
@@ -95,6 +103,8 @@ class Call(Node):
     function: str
     target: Node | None
     args: list[Node]
+    macro: str = ""
+    """The macro that expanded to it, if evaluation treats it specially."""
     overloads: list[str] = attrs.field(factory=list, init=False)
 
 
@@ -149,3 +159,15 @@ def children(node: Node) -> Iterator[Node]:
             yield from (node.range, node.init, node.condition, node.step, node.result)
         case _:
             pass
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """All nodes of a tree, each once: macros let several nodes share one child."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(children(node))

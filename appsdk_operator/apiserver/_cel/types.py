@@ -178,6 +178,13 @@ TYPE_NAMES: Final[dict[str, Type]] = {
 """The types by their names in expressions, where a type is a value as well."""
 
 
+def _with_params(type_: Type, params: list[Type]) -> Type:
+    """``type_`` with these parameters; itself if they are its own."""
+    if all(new is old for new, old in zip(params, type_.params, strict=True)):
+        return type_
+    return Type(type_.name, tuple(params), type_.kind, type_.decl_type)
+
+
 @final
 class Substitution:
     """The types that inference has assigned to type variables."""
@@ -185,6 +192,7 @@ class Substitution:
     def __init__(self) -> None:
         """No variable has a type yet."""
         self._assigned: dict[str, Type] = {}
+        self._changes: list[tuple[str, Type | None]] = []
         self._count = 0
 
     def fresh_variable(self) -> Type:
@@ -200,27 +208,46 @@ class Substitution:
             return names[type_.name]
         if not type_.params:
             return type_
-        return attrs.evolve(
-            type_, params=tuple(self.instantiate(param, names) for param in type_.params)
-        )
+        return _with_params(type_, [self.instantiate(param, names) for param in type_.params])
 
     def resolve(self, type_: Type, *, unbound_as_dyn: bool = False) -> Type:
         """``type_`` with assigned variables replaced; ``unbound_as_dyn``: others become ``dyn``."""
-        while type_.kind == "variable" and type_.name in self._assigned:
-            type_ = self._assigned[type_.name]
+        if type_.kind == "variable":
+            type_ = self._end_of(type_)
         if type_.kind == "variable":
             return DYN if unbound_as_dyn else type_
         if not type_.params:
             return type_
-        params = tuple(self.resolve(param, unbound_as_dyn=unbound_as_dyn) for param in type_.params)
-        return attrs.evolve(type_, params=params)
+        params = [self.resolve(param, unbound_as_dyn=unbound_as_dyn) for param in type_.params]
+        return _with_params(type_, params)
+
+    def _end_of(self, variable: Type) -> Type:
+        """What a chain of assigned variables ends at; the chain becomes as short as can be."""
+        passed: list[str] = []
+        end = variable
+        while end.kind == "variable" and end.name in self._assigned:
+            passed.append(end.name)
+            end = self._assigned[end.name]
+        for name in passed[:-1]:
+            self._set(name, end)
+        return end
+
+    def _set(self, name: str, to: Type) -> None:
+        self._changes.append((name, self._assigned.get(name)))
+        self._assigned[name] = to
 
     def assign_all(self, wanted: list[Type], given: list[Type]) -> bool:
         """Whether each given type is assignable to the wanted one; if not, assign no variable."""
-        before = dict(self._assigned)
+        before = len(self._changes)
         if len(wanted) == len(given) and all(map(self._assign, wanted, given)):
             return True
-        self._assigned = before
+        # Undone one by one: a copy of all assignments for each call would be quadratic.
+        while len(self._changes) > before:
+            name, was = self._changes.pop()
+            if was is None:
+                del self._assigned[name]
+            else:
+                self._assigned[name] = was
         return False
 
     def _assign(self, wanted: Type, given: Type) -> bool:
@@ -246,7 +273,7 @@ class Substitution:
     def _bind(self, variable: Type, to: Type) -> bool:
         if self._occurs(variable, to):
             return False
-        self._assigned[variable.name] = to
+        self._set(variable.name, to)
         return True
 
     def _occurs(self, variable: Type, where: Type) -> bool:

@@ -72,7 +72,11 @@ def compile_validation(schema: Mapping[str, Any]) -> Check:
     if schema.get(_INT_OR_STRING):
         types = ("integer", "string")
     format_ = _formats_in_force(schema.get("format") or "", types)
-    checks_by_type = {kind: _checks_for_type(kind, schema, types, format_) for kind in _TYPES}
+    # Compiled once for all types: else each level of alternatives would multiply the work by six.
+    combinations = tuple(_combinations(schema))
+    checks_by_type = {
+        kind: _checks_for_type(kind, schema, types, format_, combinations) for kind in _TYPES
+    }
     nullable = bool(schema.get("nullable")) or not types
     listed = ",".join(types)
     check_enum = enum_check(schema["enum"]) if schema.get("enum") else None
@@ -105,7 +109,11 @@ def _formats_in_force(name: str, types: tuple[str, ...]) -> str:
 
 
 def _checks_for_type(
-    kind: type, schema: Mapping[str, Any], types: tuple[str, ...], format_: str
+    kind: type,
+    schema: Mapping[str, Any],
+    types: tuple[str, ...],
+    format_: str,
+    combinations: tuple[Check, ...],
 ) -> tuple[int, tuple[Check, ...]]:
     """The keywords that match every value of a Python type, and the checks for the others."""
     matches = 4 + (2 if types or format_ else 0)
@@ -113,7 +121,7 @@ def _checks_for_type(
     if (type_check := _type_check(kind, types, format_)) is not None:
         matches -= 1
         checks.append(type_check)
-    checks += _combinations(schema)
+    checks += combinations
     if kind is str:
         matches += 1
         checks += string_checks(schema, format_)

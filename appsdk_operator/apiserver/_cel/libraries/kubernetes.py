@@ -77,6 +77,16 @@ def _slice(items: list[Any], start: int, end: int) -> list[Any]:
     return items[start:end]
 
 
+# As many cost units as one evaluation has.
+_MAX_RANGE: Final = 1_000_000
+
+
+def _range(count: int) -> list[int]:
+    if count > _MAX_RANGE:
+        raise CelError("operation cancelled: actual cost limit exceeded")
+    return list(range(count))
+
+
 def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
     if depth < 0:
         raise CelError("level must be non-negative")
@@ -120,7 +130,7 @@ def _list_rows() -> list[Row]:
         ("list_slice", "list<A>:slice(int,int)->list<A>", _slice),
         ("list_flatten", "list<list<A>>:flatten()->list<A>", _flatten),
         ("list_flatten_int", "list<dyn>:flatten(int)->list<dyn>", _flatten),
-        ("lists_range", "lists.range(int)->list<int>", lambda n: list(range(n))),
+        ("lists_range", "lists.range(int)->list<int>", _range),
         ("list_reverse", "list<A>:reverse()->list<A>", lambda items: items[::-1]),
         ("list_distinct", "list<A>:distinct()->list<A>", _distinct),
         ("sets_contains", "sets.contains(list<A>,list<A>)->bool", _set_contains),
