@@ -191,6 +191,8 @@ def _attributes(target: Any, fields: list[_Field]) -> tuple[dict[str, Any], list
             namespace[field.wire] = slot
         else:
             moved.append((field.wire, field.own.name))
+    if any(field.wire.startswith("__") and field.wire.endswith("__") for field in fields):
+        raise _NoSuchTypeError  # Python has a meaning for it
     owned = {field.own.name for field in fields}
     if any(wire in owned or hasattr(target, wire) for wire, _ in moved):
         raise _NoSuchTypeError  # it is not told which is meant

@@ -194,7 +194,7 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
     for part in (schema, *schema.get("allOf", ())):
         if "enum" in part:
             # Copies, which a test may change.
-            known = [value for value in part["enum"] if value is not None]
+            known = [value for value in part["enum"] if value is not None] or [None]
             return st.sampled_from(known).map(copy.deepcopy)
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string":
         return st.one_of(st.integers(0, 100), _matching(r"[0-9]{1,2}%"))

@@ -15,7 +15,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from appsdk_operator.project._models._names import ModelError
+
 __all__ = [
+    "DEEPEST_VALUE",
     "WIDTH",
     "Group",
     "Node",
@@ -37,6 +40,9 @@ __all__ = [
 WIDTH: Final = 88
 """The longest line, but for texts that cannot be broken; the default of ruff and black."""
 DOC_WIDTH: Final = WIDTH - 4
+DEEPEST_VALUE: Final = 30
+"""How deeply values may be nested, and lists in a type; Python parses 200 brackets, and pydantic's
+import takes dozens of calls for each."""
 
 # Letters that ruff counts otherwise than the Unicode data of Python say, with their columns.
 _EXCEPTIONS: Final = (
@@ -230,11 +236,11 @@ def _escape(found: re.Match[str]) -> str:
     )
 
 
-def literal(value: Any) -> Node:
+def literal(value: Any, *, level: int = 0) -> Node:
     """A JSON value as an expression.
 
     Raises:
-        ValueError: it is no JSON value.
+        ModelError: it is no JSON value, or nested so deeply that Python would not parse it.
     """
     if isinstance(value, str):
         return Text(string(value))
@@ -242,13 +248,15 @@ def literal(value: Any) -> Node:
         return Text(repr(value))
     if isinstance(value, float) and math.isfinite(value):
         return Text(repr(value))
+    if level > DEEPEST_VALUE:
+        raise ModelError(f"a default or enum has values more than {DEEPEST_VALUE} levels deep")
+    inner = level + 1
     if isinstance(value, Mapping):
-        return Group(
-            Text(""), "{}", tuple((f"{string(str(k))}: ", literal(v)) for k, v in value.items())
-        )
+        items = ((f"{string(str(k))}: ", literal(v, level=inner)) for k, v in value.items())
+        return Group(Text(""), "{}", tuple(items))
     if isinstance(value, (list, tuple)):
-        return Group(Text(""), "[]", tuple(("", literal(item)) for item in value))
-    raise ValueError(f"{value!r} is no JSON value")
+        return Group(Text(""), "[]", tuple(("", literal(item, level=inner)) for item in value))
+    raise ModelError(f"{value!r} is no JSON value")
 
 
 def value_literal(values: Iterable[Any]) -> Node:

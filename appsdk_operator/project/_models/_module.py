@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import attrs
@@ -22,7 +23,12 @@ from appsdk_operator.project._models._layout import (
     string,
     written,
 )
-from appsdk_operator.project._models._names import CLASS_RESERVED, FIELD_RESERVED, class_words
+from appsdk_operator.project._models._names import (
+    CLASS_RESERVED,
+    FIELD_RESERVED,
+    ModelError,
+    class_words,
+)
 
 __all__ = ["STYLES", "KindText", "ModelStyle", "module_text", "named", "reserved_fields"]
 
@@ -35,8 +41,14 @@ _PYDANTIC_NAMES: Final = frozenset(
     {
         *("construct", "copy", "dict", "fields", "from_orm", "json", "parse_file", "parse_obj"),
         *("parse_raw", "schema", "schema_json", "update_forward_refs", "validate"),
+        *("model_computed_fields", "model_config", "model_construct", "model_copy", "model_dump"),
+        *("model_dump_json", "model_extra", "model_fields", "model_fields_set"),
+        *("model_json_schema", "model_parametrized_name", "model_post_init", "model_rebuild"),
+        *("model_validate", "model_validate_json", "model_validate_strings"),
     }
 )
+"""What pydantic.BaseModel has itself."""
+_NOT_IN_MSGSPEC: Final = re.compile(r'[\x00-\x1f"\\]')
 _MODULES: Final[Mapping[str, str]] = {
     "attrs": "attrs",
     "dataclass": "dataclasses",
@@ -87,13 +99,15 @@ def _camel(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def named(classes: Sequence[ModelClass]) -> None:
+def named(classes: Sequence[ModelClass], constants: Collection[str]) -> None:
     """Give all classes names: short ones, with as much of their path as tells them apart.
+
+    None is that of a constant of the module.
 
     Those of the main version of a kind come first, so that another version changes none of them;
     those of other versions end with their version.
     """
-    taken = set(CLASS_RESERVED)
+    taken = {*CLASS_RESERVED, *constants}
     for one in classes:
         if one.fixed_name:
             one.name = one.fixed_name
@@ -230,6 +244,11 @@ def _field_text(field: Field, style: str) -> tuple[str, list[Node]]:
     name, factory = _FIELD_CALLS[style]
     arguments: list[tuple[str, Node]] = []
     if is_named and style == "msgspec":
+        if _NOT_IN_MSGSPEC.search(field.wire):
+            raise ModelError(
+                f"the field {field.wire!r}: msgspec has none with quotation marks, backslashes or "
+                "control characters in its name: use another style"
+            )
         arguments.append(("name=", Text(string(field.wire))))
     elif is_named:
         kind = _with_name(kind, field.wire)

@@ -11,12 +11,18 @@ from typing import Final
 __all__ = [
     "CLASS_RESERVED",
     "FIELD_RESERVED",
+    "ModelError",
     "class_words",
     "constant",
     "singular",
     "snake",
     "unused",
 ]
+
+
+class ModelError(ValueError):
+    """A CustomResourceDefinition or a name that no classes can be made of; the text says why."""
+
 
 _WORDS: Final = re.compile(
     r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z][a-z]*|[a-z]+|[0-9]+[a-z]*(?![A-Za-z])|[0-9]+"

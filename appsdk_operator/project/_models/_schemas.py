@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator.project._models._classes import Classes, Field, ModelClass
 from appsdk_operator.project._models._layout import (
+    DEEPEST_VALUE,
     Group,
     Node,
     OrNone,
@@ -18,9 +19,16 @@ from appsdk_operator.project._models._layout import (
     plain_doc,
     value_literal,
 )
-from appsdk_operator.project._models._names import class_words, singular, snake, unused
+from appsdk_operator.project._models._names import (
+    ModelError,
+    class_words,
+    singular,
+    snake,
+    unused,
+)
+from appsdk_operator.resource import Rule
 
-__all__ = ["QUANTITY", "ModelError", "SchemaReader", "rules"]
+__all__ = ["QUANTITY", "ModelError", "SchemaReader", "check_forms", "rules"]
 
 _KIT: Final = "appsdk_operator.resource"
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
@@ -52,10 +60,8 @@ _RULE_FIELDS: Final = {
     "optionalOldSelf": "optional_old_self",
 }
 _DEEPEST: Final = 100
-
-
-class ModelError(ValueError):
-    """A CustomResourceDefinition or a name that no classes can be made of; the text says why."""
+_LONG: Final = 300
+_LITERAL_LIMIT: Final = 2**63
 
 
 def typing_name(name: str) -> Text:
@@ -107,6 +113,8 @@ class Place:
 
     words: tuple[str, ...]
     path: str
+    lists: int = 0
+    """In how many lists and maps one within the other it is, since the last field."""
 
     def inside(self, name: str) -> Place:
         """The place of a field."""
@@ -115,7 +123,19 @@ class Place:
     def item(self, path: str) -> Place:
         """The place of the items."""
         *above, own = self.words
-        return Place((*above, singular(own)), f"{self.path}{path}")
+        return Place((*above, singular(own)), f"{self.path}{path}", self.lists + 1)
+
+    def check(self) -> None:
+        """Refuse what is nested so deeply that Python would not parse it.
+
+        Raises:
+            ModelError: naming the place.
+        """
+        path = self.path if len(self.path) < _LONG else f"{self.path[:_LONG]}…"
+        if len(self.words) > _DEEPEST:
+            raise ModelError(f"{path} is nested more than {_DEEPEST} levels deep")
+        if self.lists > DEEPEST_VALUE:
+            raise ModelError(f"{path} is in more than {DEEPEST_VALUE} lists and maps of each other")
 
 
 class SchemaReader:
@@ -151,6 +171,7 @@ class SchemaReader:
             ModelError: the schema is none, or nested too deeply.
         """
         place = Place(words, name)
+        check_forms(schema, name)
         found = self._resolve(schema)
         if found is not None:
             reference = self._definition(*found)
@@ -173,10 +194,8 @@ class SchemaReader:
 
     def _parts(self, schema: Any, place: Place, *, doc: str = "") -> tuple[Node, list[Node]]:
         """The type without null, and its markers."""
-        if not isinstance(schema, Mapping):
-            raise ModelError(f"{place.path} is {schema!r}, and no schema")
-        if len(place.words) > _DEEPEST:
-            raise ModelError(f"{place.path} is nested more than {_DEEPEST} levels deep")
+        check_forms(schema, place.path)
+        place.check()
         found = self._resolve(schema)
         if found is not None:
             return self._definition(*found), []
@@ -267,7 +286,7 @@ class SchemaReader:
         fixed: str = "",
     ) -> Ref:
         properties = _fields_of(schema)
-        required = [name for name in properties if name in schema.get("required", ())]
+        required = [name for name in properties if name in (schema.get("required") or ())]
         # A default is there before anybody looks, so that such a field may be left out.
         required = [name for name in required if _default(properties[name]) is None]
         taken: set[str] = set()
@@ -321,11 +340,57 @@ class SchemaReader:
         )
 
 
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
+
+
+def _are_mappings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+
+
+_FORMS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "properties": (_is_mapping, "a mapping of schemas"),
+    "required": (_is_list, "a list of names"),
+    "enum": (_is_list, "a list of values"),
+    "x-kubernetes-validations": (_are_mappings, "a list of rules"),
+    "x-kubernetes-list-map-keys": (_are_texts, "a list of names"),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf"), (_are_mappings, "a list of schemas")),
+}
+
+
+def check_forms(schema: Any, path: str) -> None:
+    """Refuse a schema whose parts are of another form than API servers accept; null is absence.
+
+    Raises:
+        ModelError: naming the place and the part.
+    """
+    if not isinstance(schema, Mapping):
+        raise ModelError(f"{path} is {schema!r}, and no schema")
+    for name, (fits, form) in _FORMS.items():
+        value = schema.get(name)
+        if value is not None and not fits(value):
+            raise ModelError(f"{path}: {name} is {value!r}, and not {form}")
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    if is_map and not schema.get("x-kubernetes-list-map-keys"):
+        raise ModelError(f"{path}: a list of type map has no x-kubernetes-list-map-keys")
+    for rule in schema.get("x-kubernetes-validations") or ():
+        try:
+            Rule(str(rule.get("rule") or ""), reason=str(rule.get("reason") or ""))
+        except ValueError as error:
+            raise ModelError(f"{path}: {error}") from error
+
+
 def _fields_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields of an object that are said; those that every embedded object has are not."""
-    fields = schema.get("properties") or {}
-    if not isinstance(fields, Mapping):
-        raise ModelError(f"properties are {fields!r}, and no mapping of schemas")
+    fields: Mapping[str, Any] = schema.get("properties") or {}
     if schema.get(_EMBEDDED) and schema.get(_OPEN) and fields.keys() <= _OBJECT_FIELDS:
         return {}
     return fields
@@ -402,11 +467,15 @@ def _scalar(schema: Mapping[str, Any], kind: str) -> tuple[Node, list[Node]]:
 
 
 def _literals(schema: Mapping[str, Any], kind: type) -> list[Any] | None:
-    """The values of an enum, if all are of one type."""
+    """The values of an enum, if all are of one type, and of those that msgspec compares."""
     values = schema.get("enum")
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         return None
-    return list(dict.fromkeys(values)) if all(type(value) is kind for value in values) else None
+    if not all(type(value) is kind for value in values):
+        return None
+    if kind is int and not all(-_LITERAL_LIMIT <= value < _LITERAL_LIMIT for value in values):
+        return None
+    return list(dict.fromkeys(values))
 
 
 def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -442,7 +511,7 @@ def rules(schema: Mapping[str, Any]) -> list[Node]:
             kit_name("Rule"),
             literal(str(rule.get("rule") or "")),
             **{
-                python: literal(rule[name])
+                python: literal(rule[name] if name == "optionalOldSelf" else str(rule[name]))
                 for name, python in _RULE_FIELDS.items()
                 if rule.get(name)
             },
@@ -487,12 +556,15 @@ def _default_of(inner: Node, value: Any) -> tuple[Node, bool] | None:
     None if the type has no such value.
     """
     found = value_of(inner, value)
-    if found is None or not isinstance(value, Mapping) or isinstance(inner, Ref):
+    # Each instance has a list or dict of its own; a tuple or an instance of a class is shared.
+    if not isinstance(found, Group) or found.brackets == "()":
         return None if found is None else (found, False)
     if not value:
-        return Text("dict"), True
-    assert isinstance(found, Group)
+        return Text("list" if found.brackets == "[]" else "dict"), True
     return attrs.evolve(found, head=Text("lambda: ")), True
+
+
+_EMPTY: Final = (Text("dict"), Text("list"))
 
 
 def value_of(inner: Node, value: Any) -> Node | None:
@@ -534,7 +606,7 @@ def _instance(inner: Ref, value: Any) -> Node | None:
         found = value_of(field.type, value[field.wire])
         if found is None:
             return None
-        if field.is_factory and not value[field.wire] and field.default == Text("dict"):
+        if field.is_factory and not value[field.wire] and field.default in _EMPTY:
             continue
         if found != field.default:  # the same value, and the shorter text
             items.append((f"{field.name}=", found))
