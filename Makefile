@@ -9,26 +9,33 @@ WORKERS ?= 4
 RUNNER ?= -m pytest
 PYTEST = $(RUNNER) -n $(WORKERS) --dist worksteal
 # Where PYTHONDONTWRITEBYTECODE is set, each worker and each program that a test starts would compile
-# all tests and the whole package anew, which is a tenth of the run.
-CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
+# all tests and the whole package anew, which is a tenth of the run. One folder for all environments:
+# those of one Python share what they compile.
+CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build/bytecode)
+# Once for an environment: several workers at once would each compile the tests.
+WARM := $(VENV)/.warm
 
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
-.PHONY: bench crds demo docs test test-long check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
+.PHONY: bench crds demo docs test test-all ready ready-lowest check format soak clean coverage test-lowest fidelity webhooks control-plane helm hunt dist
 
 # The main job, on the embedded API server or, with `make demo KUBECONFIG=...`, on that cluster. A
 # KUBECONFIG in the environment is left alone: nobody's cluster should be used by accident.
 demo: $(READY)
 	$(BIN)/python examples/issue_tracker.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
 
-# Those on a real control plane need KUBEBUILDER_ASSETS and are skipped without it.
-test: $(READY)
-	$(CACHED) $(BIN)/python $(PYTEST) -m 'not long' $(ARGS)
+# What a change needs while it is made: no tests that start programs, a fifth of the examples of the
+# property tests. Those on a real control plane need KUBEBUILDER_ASSETS and are left out without it.
+test: $(WARM)
+	$(CACHED) $(BIN)/python $(PYTEST) -m 'not long and not programs' --hypothesis-profile=quick $(ARGS)
 
-# The others: whole projects with their own checks, examples from end to end, minutes of load.
-test-long: $(READY)
-	$(CACHED) $(BIN)/python $(PYTEST) -m long $(ARGS)
+# All of them, with all examples.
+test-all: $(WARM)
+	$(CACHED) $(BIN)/python $(PYTEST) $(ARGS)
+
+# Sets up what `make test` and `make test-all` need.
+ready: $(WARM)
 
 # `make -j 2 -O check` runs two of them at a time.
 CHECKS := check-format check-lint check-mypy check-pyright check-user-types check-imports
@@ -105,21 +112,26 @@ hunt: $(READY)
 	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.
-test-lowest: VENV = .venv-lowest
-test-lowest:
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet uv
-	$(VENV)/bin/uv pip install --quiet --python $(VENV) --resolution lowest-direct -e '.[testing,cli,tracing]'
-	$(VENV)/bin/pip install --quiet pytest-timeout pytest-xdist
-	$(CACHED) $(VENV)/bin/python $(PYTEST) $(ARGS)
+test-lowest: .venv-lowest/.warm
+	$(CACHED) .venv-lowest/bin/python $(PYTEST) $(ARGS)
+ready-lowest: .venv-lowest/.warm
 
 $(READY): INSTALLED = -e '.[testing,cli,tracing]' --group dev
 .venv-bench/.ready: INSTALLED = -e '.[testing]' --group bench
 .venv-docs/.ready: INSTALLED = -e '.[testing,cli,tracing]' --group docs
-$(READY) .venv-bench/.ready .venv-docs/.ready: pyproject.toml
+.venv-lowest/.ready: INSTALLED = --resolution lowest-direct -e '.[testing,cli,tracing]'
+# Of these the newest.
+.venv-lowest/.ready: RUNNERS = pytest-timeout pytest-xdist
+$(READY) .venv-bench/.ready .venv-docs/.ready .venv-lowest/.ready: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet uv
 	$(@D)/bin/uv pip install --quiet --python $(@D) $(INSTALLED)
+	$(if $(RUNNERS),$(@D)/bin/pip install --quiet $(RUNNERS))
+	touch $@
+
+# What cannot be collected is the run's own to say.
+$(WARM) .venv-lowest/.warm: %/.warm: %/.ready
+	-$(CACHED) $(@D)/bin/python -m pytest --collect-only -q -n 0 $(ARGS) >$(@D)/collected 2>&1
 	touch $@
 
 clean:
