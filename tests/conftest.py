@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from tests import hypothesis_profiles
@@ -71,6 +72,12 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, but --require-real was given: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for docstring examples in the package alone: the search takes a tenth of collection."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)
