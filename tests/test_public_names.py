@@ -52,7 +52,7 @@ NAMES = {
         wait_for with_low_priority_when_unchanged
     """,
     "manager": """
-        AuthFilter CacheSetup CertificateFiles CertificatePair ClientSetup Cluster Elected Elector
+        AuthFilter CacheSetup CertificateFiles ClientSetup Cluster Elected Elector
         ElectorLike EventBroadcaster EventClient EventOptions EventRecorder FailureEvents Fence
         FencedClient HTTPFilter HTTPHandler HTTPLimits HTTPRequest HTTPResponse HTTPServer
         HealthCheck HealthChecks HealthServer HealthServerOptions LeaderElection

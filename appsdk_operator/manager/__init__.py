@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._shards.shards import SHARDS_LABEL as SHARDS_LABEL
     from appsdk_operator.manager._shards.shards import Shards as Shards
     from appsdk_operator.serving import CertificateFiles as CertificateFiles
-    from appsdk_operator.serving import CertificatePair as CertificatePair
     from appsdk_operator.serving import HTTPHandler as HTTPHandler
     from appsdk_operator.serving import HTTPLimits as HTTPLimits
     from appsdk_operator.serving import HTTPRequest as HTTPRequest
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
 _MODULES = {
     "serving": (
         "CertificateFiles",
-        "CertificatePair",
         "HTTPHandler",
         "HTTPLimits",
         "HTTPRequest",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from appsdk_operator.serving._addresses import is_off as is_off
     from appsdk_operator.serving._addresses import parse_address as parse_address
     from appsdk_operator.serving._certificates import CertificateFiles as CertificateFiles
-    from appsdk_operator.serving._certificates import CertificatePair as CertificatePair
     from appsdk_operator.serving._certificates import Certificates as Certificates
     from appsdk_operator.serving._key_pair import KeyPair as KeyPair
     from appsdk_operator.serving._limits import HTTPLimits as HTTPLimits
@@ -41,7 +40,6 @@ _MODULES = {
     ),
     "serving._certificates": (
         "CertificateFiles",
-        "CertificatePair",
         "Certificates",
     ),
     "serving._key_pair": ("KeyPair",),

@@ -25,7 +25,7 @@ from appsdk_operator.serving._tls import TLSOptions, file_signature, new_server_
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificateFiles", "CertificatePair", "Certificates", "load_certificates"]
+__all__ = ["CertificateFiles", "Certificates", "load_certificates"]
 
 _log: Final = get_logger("appsdk_operator.manager")
 _READS: Final = Family(
@@ -294,7 +294,3 @@ class CertificateFiles:
         names = " and ".join(self._files)
         remedy = "check that the files are there, are PEM, and belong together"
         return f"cannot use the certificate in {names}: {error}: {remedy}"
-
-
-CertificatePair = CertificateFiles
-"""The former name of :class:`CertificateFiles`."""

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.manager import CertificatePair, HTTPResponse, HTTPServer, TLSOptions
+from appsdk_operator.manager import HTTPResponse, HTTPServer, TLSOptions
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.serving import CertificateFiles, KeyPair, SelfSigned
 
@@ -81,8 +81,8 @@ class Files:
         put(self.cert, cert)
         put(self.key, key)
 
-    def pair(self, **options: Any) -> CertificatePair:
-        return CertificatePair(self.cert, self.key, **options)
+    def pair(self, **options: Any) -> CertificateFiles:
+        return CertificateFiles(self.cert, self.key, **options)
 
     def tls(self, **options: Any) -> TLSOptions:
         return TLSOptions(cert_file=self.cert, key_file=self.key, **options)
@@ -331,7 +331,7 @@ def test_the_symbolic_link_that_the_kubelet_swaps_is_followed(tmp_path: Path) ->
     (tmp_path / "..data").symlink_to("..1")
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).symlink_to(f"..data/{name}")
-    pair = CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key", metrics=Metrics())
+    pair = CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key", metrics=Metrics())
     old = pair.context()
     (tmp_path / "..new").symlink_to("..2")
     (tmp_path / "..new").rename(tmp_path / "..data")
@@ -431,7 +431,7 @@ def test_a_new_client_authority_is_picked_up(serve: Any, files: Files, tmp_path:
 def test_files_that_cannot_be_used_are_an_error_at_construction(files: Files) -> None:
     missing = files.folder / "missing"
     with pytest.raises(ValueError, match=r"\[Errno 2\].*missing': check that the files are there"):
-        CertificatePair(missing, files.key)
+        CertificateFiles(missing, files.key)
     with pytest.raises(ValueError, match="cannot use the certificate"):
         make(TLSOptions(cert_file=missing, key_file=files.key))
     put(files.key, certificate("other")[1])
@@ -662,4 +662,4 @@ def test_arguments_of_another_type_are_refused_with_what_to_give(
 
 
 def test_the_former_name_of_certificate_files_works() -> None:
-    assert CertificatePair is CertificateFiles
+    assert CertificateFiles is CertificateFiles
