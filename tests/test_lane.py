@@ -37,7 +37,7 @@ BEFORE = []
 @pytest.mark.parametrize("name", ["some/path[0]::a b", "c"])
 def test_in_company(name):
     BEFORE.append(name)
-    assert BEFORE == [name]
+    assert BEFORE == [name], "\\udcff"
 """
 PASSES = """
 def test_passes():
@@ -51,6 +51,9 @@ def lane(tmp_path: Path) -> Lane:
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     # Nothing that the planted tests do not need: pytest starts again and again.
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    # It tells planted tests whether they are in company.
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    environment.pop("PYTEST_ADDOPTS", None)
 
     def run(*arguments: str, **files: str) -> tuple[int, str, str]:
         (tmp_path / "planted").mkdir()
@@ -71,7 +74,8 @@ def lane(tmp_path: Path) -> Lane:
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=250,
         )
@@ -118,7 +122,7 @@ def test_workers_send_ids_of_any_characters_and_what_hypothesis_says(lane: Lane)
         @pytest.mark.parametrize("name", ["some/path[0]::a b"])
         def test_property(name):
             if "PYTEST_XDIST_WORKER" in os.environ:
-                error = ValueError("number=100")
+                error = ValueError("number=100 \\udcff")
                 error.add_note("Failing test case: test_property(\\n    number=100,\\n)\\n")
                 error.add_note("You can add @reproduce_failure('6.1', b'AEFk') to your test")
                 raise error
