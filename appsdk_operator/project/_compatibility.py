@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -18,6 +19,7 @@ _CLIENTS: Final = ("clients",)
 _BOTH: Final = ("stored objects", "clients")
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _RULES: Final = "x-kubernetes-validations"
 _LOWEST: Final = ("minLength", "minItems", "minProperties")
 _HIGHEST: Final = ("maxLength", "maxItems", "maxProperties")
@@ -30,10 +32,21 @@ _WIDER: Final = (
 # Formats that API servers check; others are notes.
 _FORMATS: Final = frozenset(
     {
-        *("byte", "cidr", "date", "date-time", "datetime", "duration", "email", "hostname"),
-        *("ipv4", "ipv6", "mac", "uri", "uuid", "uuid3", "uuid4", "uuid5"),
+        *("bsonobjectid", "byte", "cidr", "creditcard", "date", "date-time", "datetime"),
+        *("duration", "email", "hexcolor", "hostname", "ipv4", "ipv6", "isbn", "isbn10", "isbn13"),
+        *("k8s-long-name", "k8s-short-name", "mac", "rgbcolor", "ssn"),
+        *("uri", "uuid", "uuid3", "uuid4", "uuid5"),
     }
 )
+_ANY: Final[Mapping[str, Any]] = {_OPEN: True}
+"""The schema of whatever there is where no schema says anything."""
+_TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+# Of each object, also where its schema does not say so.
+_METADATA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"name": _TEXT, "generateName": _TEXT},
+    **_ANY,
+}
 _NEW_VERSION: Final = "make it in a new version, and convert between the two"
 
 
@@ -66,8 +79,10 @@ def breaking_changes(
 ) -> list[Finding]:
     """The changes from one CRD to another that break stored objects or clients.
 
-    Versions are compared by name. Wider types and limits, new optional fields and new versions
-    break nothing. Rules and patterns are compared as texts: a changed one counts as narrower.
+    Versions are compared by name; without a conversion between versions also the version in which
+    objects are stored with those in which they would be written now. Wider types and limits, new
+    optional fields and new versions break nothing. Rules and patterns are compared as texts: a
+    changed one counts as narrower.
 
     Args:
         old: the CustomResourceDefinition as it was released, in ``apiextensions.k8s.io/v1``.
@@ -137,6 +152,8 @@ def _whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
         else:
             for finding in _version(version, present[name]):
                 yield attrs.evolve(finding, version=name)
+    if _strategy(new) != "Webhook":
+        yield from _unconverted(old["versions"], new["versions"])
     is_converted = _strategy(old) == "Webhook"
     if is_converted and _strategy(new) != "Webhook" and len(new["versions"]) > 1:
         yield _finding(
@@ -145,6 +162,30 @@ def _whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
             _BOTH,
             "keep it until one version is left and all objects are stored in it",
         )
+
+
+def _unconverted(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """What stored objects lose when they are written as they are in another version."""
+    known = {version["name"]: version for version in old}
+    stored = next((version for version in old if version.get("storage")), None)
+    for version in new:
+        former = known.get(version["name"], {})
+        if stored is None or former.get("storage"):
+            continue
+        is_stored_in = version.get("storage") and not former.get("storage")
+        if is_stored_in or (version.get("served") and not former.get("served")):
+            for finding in _schema(_root(stored), _root(version), ""):
+                if "stored objects" in finding.breaks:
+                    yield attrs.evolve(
+                        finding,
+                        version=version["name"],
+                        change=f"compared with {stored['name']}, without conversion: "
+                        f"{finding.change}",
+                        breaks=_OBJECTS,
+                        remedy="convert between the two with a webhook, or keep the field",
+                    )
 
 
 def _strategy(spec: Mapping[str, Any]) -> str:
@@ -210,7 +251,8 @@ def _version(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding
                 _CLIENTS,
                 _NEW_VERSION,
             )
-    if before.get("scale") and after.get("scale") and before["scale"] != after["scale"]:
+    paths, present = before.get("scale") or {}, after.get("scale") or {}
+    if present and any(present.get(name) != each for name, each in paths.items()):
         yield _finding("subresources.scale", "its paths changed", _CLIENTS, "keep the paths")
     kept = {one["jsonPath"] for one in new.get("selectableFields", ())}
     for one in old.get("selectableFields", ()):
@@ -222,14 +264,28 @@ def _version(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding
 
 def _root(version: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    return found
+    return _with_metadata(found)
+
+
+def _with_metadata(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a whole object, with what each object has."""
+    fields = schema.get("properties") or {}
+    own = fields.get("metadata") or {}
+    metadata = {**_METADATA, **own}
+    metadata["properties"] = {**_METADATA["properties"], **(own.get("properties") or {})}
+    whole = {"apiVersion": _TEXT, "kind": _TEXT, **fields, "metadata": metadata}
+    return {**schema, "properties": whole}
 
 
 # -- Schemas ---------------------------------------------------------------------------------
 
 
 def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    if old == new:
+        return
     old, new = _with_enum(old), _with_enum(new)
+    if old.get(_EMBEDDED) and new.get(_EMBEDDED):
+        old, new = _with_metadata(old), _with_metadata(new)
     before, after = _type(old), _type(new)
     if before != after:
         is_wider = after == "anything" or (before, after) in _WIDER
@@ -318,12 +374,12 @@ def _limits(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
         elif name == "maximum" and name in new and _gets_exclusive(old, new, name):
             yield _narrower(old, new, path, "exclusiveMaximum")
     step, former = new.get("multipleOf"), old.get("multipleOf")
-    if step and step != former and (not former or former % step):
+    if step and (not former or Decimal(str(former)) % Decimal(str(step))):
         yield _narrower(old, new, path, "multipleOf")
     for name in ("pattern", *_JUNCTORS):
         if name in new and new[name] != old.get(name):
             yield _narrower(old, new, path, name)
-    if new.get("x-kubernetes-embedded-resource") and not old.get("x-kubernetes-embedded-resource"):
+    if new.get(_EMBEDDED) and not old.get(_EMBEDDED):
         yield _finding(path, "it must be a whole Kubernetes object now", _BOTH, _NEW_VERSION)
 
 
@@ -380,33 +436,33 @@ def _merging(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Itera
 
 
 def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    fields, known = old.get("properties") or {}, new.get("properties") or {}
-    values, any_value = _map_values(old), _map_values(new)
-    is_open = bool(new.get(_OPEN))
-    for name, schema in fields.items():
+    fields = old.get("properties") or {}
+    for name in dict.fromkeys([*fields, *(new.get("properties") or {})]):
+        before, after = _field(old, name), _field(new, name)
         inner = f"{path}.{name}" if path else str(name)
-        if name in known:
-            yield from _schema(schema, known[name], inner)
-        elif any_value is not None:
-            yield from _schema(schema, any_value, inner)
-        elif not is_open:
+        if before is None or after is _ANY:
+            continue  # no object has it, or it may be anything
+        if after is not None:
+            yield from _schema(before, after, inner)
+        else:
             yield _finding(
                 inner,
                 "the field is gone: its value is dropped at the next write",
                 _BOTH,
                 f"keep it, deprecated in its description, or {_NEW_VERSION}",
             )
-    if values is not None and any_value is not None:
-        yield from _schema(values, any_value, f"{path}.*")
-    elif values is not None and not is_open:
-        yield _finding(path, "it is no map any more: other keys are dropped", _BOTH, _NEW_VERSION)
-    if old.get(_OPEN) and not is_open and any_value is None:
+    others, allowed = _other_fields(old), _other_fields(new)
+    if others is not None and allowed is not None and allowed is not _ANY:
+        yield from _schema(others, allowed, f"{path}.*")
+    elif others is _ANY and allowed is None:
         yield _finding(
             path,
             "unknown fields are dropped now",
             _BOTH,
             f"keep {_OPEN}, or name all fields that are used",
         )
+    elif others is not None and allowed is None:
+        yield _finding(path, "it is no map any more: other keys are dropped", _BOTH, _NEW_VERSION)
     for name in new.get("required") or ():
         if _is_needed(new, name) and not _is_needed(old, name):
             inner = f"{path}.{name}" if path else str(name)
@@ -414,11 +470,18 @@ def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             yield _finding(inner, what, _BOTH, "give it a default, or leave it optional")
 
 
-def _map_values(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = schema.get("additionalProperties")
-    if found is True:
-        return {_OPEN: True}
-    return found if isinstance(found, Mapping) else None
+def _field(schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """The schema of a field's values; None if such a field is dropped."""
+    found: Mapping[str, Any] | None = (schema.get("properties") or {}).get(name)
+    return _other_fields(schema) if found is None else found
+
+
+def _other_fields(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The schema of the values of fields that have no name; None if they are dropped."""
+    values = schema.get("additionalProperties")
+    if isinstance(values, Mapping):
+        return values
+    return _ANY if values is True or schema.get(_OPEN) or _type(schema) == "anything" else None
 
 
 def _is_needed(schema: Mapping[str, Any], name: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from appsdk_operator.cli import _frame
+from appsdk_operator.resource import load_yaml
 
 APP = """
 import attrs
@@ -61,10 +63,19 @@ def test_what_breaks_is_printed_with_the_status_1(crds: Run) -> None:
     assert "spec.maxSize: its default changed from 0 to 3, which breaks clients" in said
 
 
-def test_a_kind_that_the_app_no_longer_has_is_reported(crds: Run) -> None:
+@pytest.mark.parametrize(
+    ("name", "other"), [("widgets", "gadgets"), ("crds.example.com", "former.example.com")]
+)
+@pytest.mark.parametrize("is_in_list", [False, True])
+def test_a_kind_that_the_app_no_longer_has_is_reported(
+    crds: Run, name: str, other: str, is_in_list: bool
+) -> None:
     crds("-o", "old")
     path = Path("old/widgets.crds.example.com.yaml")
-    path.write_text(path.read_text().replace("widgets", "gadgets"))
+    text = path.read_text().replace(name, other)
+    if is_in_list:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(load_yaml(text))})
+    path.write_text(text)
     status, said = crds("--check", "old")
     assert status == 1
     assert "the App has no such kind any more" in said

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from appsdk_operator.client import ApiError, MergePatch
 from appsdk_operator.project import Finding, breaking_changes
-from appsdk_operator.resource import Kind, Object, Versions, custom_resource_definition, kinds
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Object,
+    Versions,
+    custom_resource_definition,
+    kinds,
+)
+from appsdk_operator.testing import MemoryServer
 
 V1 = Kind(group="example.com", version="v1", kind="Widget")
 V2 = Kind(group="example.com", version="v2", kind="Widget")
@@ -214,3 +226,93 @@ def test_an_enum_that_moves_beside_null_breaks_nothing() -> None:
     old, new = ({"enum": ["a"]}, {"allOf": [{"enum": ["a"]}]})
     nullable = {**STR, "nullable": True}
     assert told({**nullable, **old}, {**nullable, **new}) == []
+
+
+def test_an_unchanged_meaning_breaks_nothing() -> None:
+    old = crd({"type": "number", "multipleOf": 0.3})
+    old["spec"]["versions"][0]["subresources"] = {
+        "scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}
+    }
+    new = crd({"type": "number", "multipleOf": 0.1})
+    new["spec"]["versions"][0]["subresources"] = copy.deepcopy(
+        old["spec"]["versions"][0]["subresources"]
+    )
+    new["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status.s"
+    assert breaking_changes(old, new) == []
+    assert {each.path for each in breaking_changes(new, old)} == {"subresources.scale", "spec"}
+
+
+# What API servers do with what was stored under another definition.
+
+scalars = st.sampled_from(
+    [
+        *({"type": name} for name in ("string", "integer", "number", "boolean")),
+        {"type": "string", "maxLength": 1},
+        {"type": "string", "enum": ["a", "b"]},
+        {"type": "string", "format": "hexcolor"},
+        {"type": "integer", "minimum": 2},
+        {"type": "number", "multipleOf": 0.5},
+        {"type": "string", "nullable": True},
+        ANY,
+        INT_OR_STRING,
+    ]
+)
+
+
+def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    fields = st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
+    return (
+        st.builds(lambda found: {"type": "object", "properties": found}, fields)
+        | st.builds(lambda found: {**OPEN, "properties": found}, fields)
+        | st.builds(lambda found: {**ANY, "properties": found}, fields)
+        | st.builds(lambda found: {"type": "object", "additionalProperties": found}, inner)
+        | st.builds(lambda found: {"type": "array", "items": found}, inner)
+        | st.builds(
+            lambda found: {"type": "object", "properties": found, "required": sorted(found)[:1]},
+            fields,
+        )
+    )
+
+
+some_schemas = st.recursive(scalars, containers, max_leaves=3)
+some_values = st.recursive(
+    st.sampled_from(["a", "red?", "#ffffff", "", 0, 3, 1.5, True, None]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
+    ),
+    max_leaves=3,
+)
+
+
+@given(
+    old=some_schemas,
+    new=some_schemas,
+    value=some_values,
+    is_another_version=st.booleans(),
+    metadata=st.sampled_from([None, {"properties": {"name": {"maxLength": 1, **STR}}}]),
+)
+def test_what_a_server_refuses_or_drops_of_a_stored_object_is_found(
+    old: Any, new: Any, value: Any, is_another_version: bool, metadata: Any
+) -> None:
+    before, after = crd(field(old)), crd(field(new))
+    if metadata is not None:
+        whole = after["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        whole["properties"]["metadata"] = {"type": "object", **metadata}
+    if is_another_version:
+        (version,) = after["spec"]["versions"]
+        former = before["spec"]["versions"][0]
+        after["spec"]["versions"] = [{**version, "name": "v2"}, {**former, "storage": False}]
+    found = [each for each in breaking_changes(before, after) if "stored objects" in each.breaks]
+    client = MemoryServer(crds=[before]).client()
+    try:
+        stored = client.create(MutableObject.new(V1, "ab", namespace="default", spec={"it": value}))
+    except ApiError:
+        assume(False)
+    definition = client.get(CRD, before["metadata"]["name"]).mutable_copy()
+    definition["spec"] = after["spec"]
+    client.update(definition)
+    patch = MergePatch({"metadata": {"labels": {"any": "write"}}})
+    kept = None
+    with contextlib.suppress(ApiError):
+        kept = client.patch(V1, "ab", patch, namespace="default").to_dict().get("spec")
+    assert found or kept == stored.to_dict().get("spec")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,11 +73,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
             documents = list(load_yaml(file.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise click.ClickException(f"{file}: {error}") from error
-        found += [
-            one
-            for one in documents
-            if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition"
-        ]
+        found += _crds_of(documents)
     if not found:
         raise click.ClickException(
             f"{path} has no CustomResourceDefinition: give the file or folder of a release"
@@ -85,23 +81,31 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _crds_of(documents: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """The definitions among documents, also those in a List, as kubectl prints them."""
+    for one in documents:
+        if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition":
+            yield one
+        elif isinstance(one, dict) and str(one.get("kind")).endswith("List"):
+            yield from _crds_of(one.get("items") or ())
+
+
 def _compare(old: Iterable[dict[str, Any]], new: list[MutableObject]) -> int:
     from appsdk_operator.project import breaking_changes
 
     made = {crd.name: crd for crd in new}
-    groups = {crd["spec"]["group"] for crd in new}
     findings: list[Finding] = []
     count = 0
     for crd in old:
         name = str((crd.get("metadata") or {}).get("name"))
         present = made.get(name)
         if present is None:
-            if (crd.get("spec") or {}).get("group") in groups:
-                count += 1
-                click.echo(
-                    f"{name}: the App has no such kind any more, which breaks stored objects and "
-                    "clients: keep the CRD until no object is left"
-                )
+            count += 1
+            click.echo(
+                f"{name}: the App has no such kind any more, which breaks stored objects and "
+                "clients: keep the CRD until no object is left; leave CRDs of others out of what "
+                "is compared"
+            )
             continue
         try:
             findings += breaking_changes(crd, present)
