@@ -35,10 +35,12 @@ from appsdk_operator.app._decorators import (
     ObjectDecorator,
     UpdateDecorator,
 )
+from appsdk_operator.app._fields import check_field
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import crds_of, owned_kinds
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
+from appsdk_operator.app._returned import returning_nothing
 from appsdk_operator.app._run import ExitStatus, RunOptions, run_program, start_logging
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
@@ -335,6 +337,9 @@ class App:
                 f"own({name}) is called twice: give all options in one call, and several versions "
                 "as Versions"
             )
+        for each in self._declared.watching:
+            if isinstance(each, Handler) and each.field is not None:
+                check_field(each.field, each.kind, [declared])
         self._declare(self._declared.owned, declared)
         return kind
 
@@ -598,7 +603,7 @@ class App:
             declared = Timer(
                 interval=interval,
                 kind=kind,
-                function=function,
+                function=returning_nothing(function),
                 name=self._free_name(name or f"every-{name_of(function).replace('_', '-')}"),
                 first_after=first_after,
                 every_replica=every_replica,
@@ -970,6 +975,8 @@ class App:
                 f"field={field!r}: changes of the {path.root} are no updates for this watcher: use "
                 f"a reconciler, with predicates=[fields_changed({field!r})]"
             )
+        if path is not None:
+            check_field(path, kind, self._declared.owned)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             validation.check_callable(f"on_{cause}", function, *CAUSES[cause], required=True)
@@ -984,7 +991,11 @@ class App:
                         f"watcher of its own, watcher={name_of(function).replace('_', '-')!r}"
                     )
             declared = Handler(
-                kind=kind, watcher=watcher, cause=cause, function=function, field=path
+                kind=kind,
+                watcher=watcher,
+                cause=cause,
+                function=returning_nothing(function),
+                field=path,
             )
             self._declare(self._declared.watching, declared)
             return function

@@ -23,7 +23,7 @@ from appsdk_operator.manager import (
     MetricsServerOptions,
     ProfileServerOptions,
 )
-from appsdk_operator.resource import kinds
+from appsdk_operator.resource import check_followed_namespace, kinds
 from appsdk_operator.runtime import (
     LOG_FORMATS,
     LogFormat,
@@ -77,8 +77,14 @@ class ExitStatus(enum.IntEnum):
 def _namespaces(value: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if isinstance(value, str):
         given = tuple(part.strip() for part in value.split(",") if part.strip())
-        return () if given == (_ALL,) else given
-    return None if value is None else validation.checked_texts("namespaces", value)
+        given = () if given == (_ALL,) else given
+    elif value is None:
+        return None
+    else:
+        given = validation.checked_texts("namespaces", value)
+    for name in given:
+        check_followed_namespace(name, "namespaces")
+    return given
 
 
 def _truth(name: str, value: bool | str) -> bool:

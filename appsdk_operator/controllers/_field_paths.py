@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, final
 
-from appsdk_operator.resource import Object, wire_steps
+from appsdk_operator.resource import Kind, Object, wire_steps
 
 __all__ = ["FieldPath", "is_same_json"]
 
@@ -42,12 +42,16 @@ class FieldPath:
     def value(self, obj: Object) -> Any:
         """The value of the field; None when it is missing."""
         value: Any = obj.get(self.root)
-        for step in wire_steps(obj.kind, self._steps)[1:]:
+        for step in self.steps_of(obj.kind)[1:]:
             if isinstance(step, str):
                 value = value.get(step) if isinstance(value, Mapping) else None
             else:
                 value = value[step] if isinstance(value, list) and step < len(value) else None
         return value
+
+    def steps_of(self, kind: Kind) -> tuple[str | int, ...]:
+        """Its names on the wire, and its indexes."""
+        return wire_steps(kind, self._steps)
 
     @property
     def root(self) -> str:

@@ -62,6 +62,7 @@ from appsdk_operator.resource._list_watch import decode_watch_event as decode_wa
 from appsdk_operator.resource._list_watch import decode_watch_events as decode_watch_events
 from appsdk_operator.resource._lossless import lost_parts as lost_parts
 from appsdk_operator.resource._lossless import with_defaults as with_defaults
+from appsdk_operator.resource._names import check_followed_namespace as check_followed_namespace
 from appsdk_operator.resource._names import check_namespace_name as check_namespace_name
 from appsdk_operator.resource._names import check_path_segment as check_path_segment
 from appsdk_operator.resource._object import AnyObject as AnyObject

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["check_namespace_name", "check_path_segment"]
+import re
+from typing import Final
+
+__all__ = ["check_followed_namespace", "check_namespace_name", "check_path_segment"]
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def check_path_segment(what: str, value: object) -> None:
@@ -40,3 +45,28 @@ def check_namespace_name(value: object, option: str = "namespace") -> None:
         )
     if value:
         check_path_segment("namespace", value)
+
+
+def check_followed_namespace(value: object, option: str = "namespace") -> None:
+    """As :func:`check_namespace_name`, and refuse what no namespace can be called.
+
+    Whoever follows a namespace that cannot exist never learns it from the API server, which answers
+    with an empty list.
+
+    Raises:
+        ValueError: it is a pattern, or another text that is no name of a namespace.
+        TypeError: it is no text.
+    """
+    check_namespace_name(value, option)
+    if not value or _LABEL.fullmatch(str(value)):
+        return
+    if any(sign in str(value) for sign in "*?["):
+        raise ValueError(
+            f"{option} has the pattern {value!r}, and the API server knows names only: give each "
+            "name, or none for all; for namespaces that come and go, handle Namespace objects and "
+            "call cache.set_namespaces([…])"
+        )
+    raise ValueError(
+        f"{option} has {value!r}, which no namespace can be called: a name has at most 63 "
+        "lower-case letters, digits and '-', and begins and ends with a letter or digit"
+    )

@@ -98,7 +98,7 @@ def test_updates_of_different_fields_may_share_a_watcher() -> None:
     def changed(old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
 
     app.on_update(BUCKET, field="spec.size")(changed)
-    app.on_update(BUCKET, field="spec.color")(changed)
+    app.on_update(BUCKET, field="spec.note")(changed)
     with pytest.raises(ValueError, match="declared twice"):
         app.on_update(BUCKET, field="spec.size")(changed)
 

@@ -13,8 +13,8 @@ from appsdk_operator.resource import (
     FieldSelector,
     Kind,
     LabelSelector,
+    check_followed_namespace,
     check_kind,
-    check_namespace_name,
     field_selector_of,
     label_selector_of,
 )
@@ -83,7 +83,7 @@ def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
                 raise TypeError(
                     f"namespaces={{{name!r}: {options!r}}}: give NamespaceOptions by name"
                 )
-            check_namespace_name(name, "namespaces")
+            check_followed_namespace(name, "namespaces")
         return dict(namespaces)
     if isinstance(namespaces, str):
         raise ValueError(
@@ -97,7 +97,7 @@ def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
             f"namespaces={namespaces!r}: give a list of names, or none at all for all namespaces"
         )
     for name in namespaces:
-        check_namespace_name(name, "namespaces")
+        check_followed_namespace(name, "namespaces")
     return {name: NamespaceOptions() for name in namespaces}
 
 

@@ -14,8 +14,8 @@ from appsdk_operator.resource import (
     FieldSelector,
     Kind,
     LabelSelector,
+    check_followed_namespace,
     check_kind,
-    check_namespace_name,
     field_selector_of,
     label_selector_of,
 )
@@ -31,7 +31,7 @@ __all__ = ["InformerOptions"]
 
 
 def _check_namespace(_: object, __: object, value: str) -> None:
-    check_namespace_name(value)
+    check_followed_namespace(value)
 
 
 def _check_page_size(_: object, __: object, value: int) -> None:

@@ -1,0 +1,73 @@
+"""The check of a field's path against the class or schema of its kind."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from appsdk_operator.app._declarations import Owned, is_builtin
+from appsdk_operator.controllers import FieldPath
+from appsdk_operator.resource import Kind, custom_resource_definition
+
+__all__ = ["check_field"]
+
+_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+
+
+def check_field(path: FieldPath, kind: Kind[Any, Any], owned: Sequence[Owned]) -> None:
+    """Check that objects of ``kind`` can have the field.
+
+    Args:
+        path: the field.
+        kind: the kind.
+        owned: the kinds whose CRDs the app has so far, perhaps with schemas.
+
+    Raises:
+        ValueError: neither the class nor the schema has it; the text has the nearest name.
+    """
+    schema: Any = _schema_of(kind, owned)
+    where = ""
+    for step in path.steps_of(kind):
+        if not isinstance(schema, Mapping) or schema.get(_OPEN):
+            return
+        if isinstance(step, int):
+            schema, where = schema.get("items"), f"{where}[{step}]"
+            continue
+        known = schema.get("properties")
+        other = schema.get("additionalProperties")
+        if known and step in known:
+            schema = known[step]
+        elif isinstance(other, Mapping) or other is True:
+            schema = other
+        elif known or schema.get("type") not in (None, "object"):
+            raise ValueError(_unknown(path, kind, where, step, list(known or ())))
+        else:
+            return
+        if step == "metadata" and not where:
+            return
+        where = f"{where}.{step}" if where else step
+
+
+def _unknown(path: FieldPath, kind: Kind[Any, Any], where: str, step: str, known: list[str]) -> str:
+    folded = {name.lower().replace("_", ""): name for name in known}
+    near = difflib.get_close_matches(step.lower().replace("_", ""), folded, 1, 0.5)
+    hint = f", did you mean {folded[near[0]]!r}?" if near else "."
+    names = f" There are {', '.join(sorted(known))}" if known else " It is no object"
+    owner = where if "." in where or "[" in where else f"{where} of {kind}" if where else str(kind)
+    return f"field={str(path)!r}: {owner} has no field {step!r}{hint}{names}"
+
+
+def _schema_of(kind: Kind[Any, Any], owned: Sequence[Owned]) -> Any:
+    """The schema of the kind's version; None where there is none."""
+    if is_builtin(kind):
+        return None
+    found = next((each for each in owned if kind in each.kinds), Owned(kind=kind))
+    given: Any = found.kind
+    try:
+        crd = custom_resource_definition(given, **found.options).to_dict()
+    except (NameError, TypeError, ValueError):
+        # A class of which no CRD can be made, or none yet; whoever makes it is told.
+        return None
+    schemas = {each["name"]: each["schema"] for each in crd["spec"]["versions"]}
+    return schemas.get(kind.version, {}).get("openAPIV3Schema")

@@ -1,0 +1,39 @@
+"""The check that a declared function returns nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from appsdk_operator.controllers import check_ignored_result
+from appsdk_operator.runtime import callback_name, settle
+
+__all__ = ["returning_nothing"]
+
+
+def returning_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with a check of what it returns, which would be dropped silently.
+
+    The value of a lambda may be a by-product, such as that of ``dict.pop``.
+    """
+    name = callback_name(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> None:
+        returned = settle(function(*arguments))
+        if returned is None:
+            return
+        check_ignored_result(
+            name, returned, "raise what failed, or RetryAfter(seconds) to be called again"
+        )
+        if not name.endswith("<lambda>"):
+            # Not the value: it may be a Secret's content.
+            raise TypeError(
+                f"{name} returned {type(returned).__name__}, which an App keeps nowhere: return "
+                "None, write what has to stay with app.client.status.patch(…), and to be called "
+                "again raise RetryAfter(seconds)"
+            )
+
+    call.__qualname__ = name
+    return call

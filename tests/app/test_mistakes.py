@@ -1,0 +1,174 @@
+"""Declarations and functions that mean something else than they say: the error names what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.app import App, RunOptions
+from appsdk_operator.cache import CacheOptions, Informer, NamespaceOptions
+from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.controllers import Result
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.testing import APIServer, install_crds
+from tests.app.test_app import BUCKET, CONFIG_MAP
+from tests.app.test_managers import Calls, bucket, eventually, made, running
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("team-*", "knows names only: give each name, or none for all"),
+        ("team-[ab]", r"call cache.set_namespaces\(\[…\]\)"),
+        ("*", "none for all"),
+        ("Team_A", "lower-case letters, digits and '-'"),
+        ("a" * 64, "at most 63"),
+    ],
+)
+def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_followed(
+    name: str, remedy: str
+) -> None:
+    client = Client(ClientConfig(server="http://localhost"))
+    makers: list[Callable[[], object]] = [
+        lambda: App("bucket-operator", namespaces=["default", name]),
+        lambda: RunOptions(namespaces=["default", name]),
+        lambda: RunOptions.from_environment({"APPSDK_NAMESPACES": f"default,{name}"}),
+        lambda: CacheOptions(namespaces={name: NamespaceOptions()}),
+        lambda: Informer(CONFIG_MAP, client, namespace=name),
+    ]
+    for make in makers:
+        with pytest.raises(ValueError, match=remedy):
+            make()
+    client.close()
+
+
+@pytest.fixture
+def config() -> Iterator[ClientConfig]:
+    app = App("owner")
+    app.own(BUCKET)
+    with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
+        install_crds(client, app.crds())
+        yield ClientConfig(server=server.url)
+
+
+@attrs.frozen
+class Mount:
+    mount_path: str = ""
+    read_only: bool = False
+
+
+@attrs.frozen
+class DiskSpec:
+    size: int = 1
+    mounts: list[Mount] = attrs.field(factory=list)
+    labels: dict[str, str] = attrs.field(factory=dict)
+    extra: Any = None
+
+
+DISK = Kind(group="example.com", version="v1", kind="Disk", spec=DiskSpec, rename="camel")
+PLAIN = Kind(group="example.com", version="v1", kind="Plain")
+
+
+def changed(old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        (
+            "spec.sise",
+            "no field 'sise', did you mean 'size'? There are extra, labels, mounts, size",
+        ),
+        ("spec.mounts[0].mountPaht", "spec.mounts[0] has no field 'mountPaht', did you mean"),
+        ("spec.mounts[0].mount_paht", "did you mean 'mountPath'?"),
+        ("spec.zzz", "spec of disks.v1.example.com has no field 'zzz'. There are"),
+        ("spec.size.unit", "spec.size has no field 'unit'"),
+        ("spce.size", "did you mean 'spec'?"),
+    ],
+)
+def test_a_misspelt_field_is_refused_with_the_nearest_name(field: str, problem: str) -> None:
+    app = App("bucket-operator")
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        app.on_update(DISK, field=field)(changed)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("spec", "spec.size", "spec.mounts", "spec.mounts[3].mountPath"),
+        *("spec.mounts[0].mount_path", "spec.labels['a.b/c']", "spec.extra.any.thing[3]"),
+    ],
+)
+def test_fields_that_the_class_has_or_leaves_open_are_accepted(field: str) -> None:
+    App("bucket-operator").on_update(DISK, field=field)(changed)
+
+
+def test_a_field_is_checked_against_a_schema_that_is_declared_before_or_after() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+    }
+    app = App("bucket-operator")
+    app.own(PLAIN, schema=schema)
+    app.on_update(PLAIN, field="spec.size")(changed)
+    with pytest.raises(ValueError, match="no field 'sise', did you mean 'size'"):
+        app.on_update(PLAIN, field="spec.sise")(changed)
+    later = App("bucket-operator")
+    later.on_update(PLAIN, field="spec.sise")(changed)
+    with pytest.raises(ValueError, match="no field 'sise', did you mean 'size'"):
+        later.own(PLAIN, schema=schema)
+
+
+def test_without_a_class_or_schema_any_field_is_accepted() -> None:
+    app = App("bucket-operator")
+    app.on_update(PLAIN, field="spec.anything")(changed)
+    app.on_update(CONFIG_MAP, field="data.key")(changed)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_value_that_a_function_returns_is_an_error_that_names_what_to_return(
+    config: ClientConfig, caplog: pytest.LogCaptureFixture, *, is_async: bool
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    def create(obj: Object[Any, Any]) -> dict[str, str]:
+        calls.add("create")
+        return {"url": "secret"}
+
+    async def create_async(obj: Object[Any, Any]) -> dict[str, str]:
+        calls.add("create")
+        return {"url": "secret"}
+
+    app.on_add(BUCKET)(create_async if is_async else create)
+    with running(made(app, config)), Client(config) as client:
+        client.create(bucket("a"))
+        calls.wait_for("create")
+        eventually(lambda: "returned dict" in caplog.text)
+    (text,) = {record.message for record in caplog.records if "returned dict" in record.message}
+    assert "test_a_value_that_a_function_returns" in text
+    assert "return None" in text
+    assert "client.status.patch" in text
+    assert "secret" not in text
+
+
+def test_what_a_timer_returns_is_an_error_and_the_value_of_an_expression_a_by_product(
+    config: ClientConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.every(3600.0)
+    def tick() -> Result:
+        return Result(requeue_after=5.0)
+
+    app.every(3600.0, name="by-product")(lambda: calls.add("tick") or 5)
+    with running(made(app, config)):
+        calls.wait_for("tick")
+        eventually(lambda: "returned Result" in caplog.text)
+    text = next(each for each in caplog.messages if "returned Result" in each)
+    assert ".tick failed for app: " in text
+    assert "RetryAfter(seconds)" in text
+    assert "<lambda>" not in caplog.text
