@@ -1,0 +1,50 @@
+"""Which tests on the real control plane are part of a run, and when."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.programs
+
+FILE = "tests/apiserver/test_server_conversion.py"
+
+
+def collected(*options: str, **variables: str) -> tuple[int, list[str]]:
+    """The status of pytest, and the lines that it writes about a file with one real test."""
+    names = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER", "PYTEST_ADDOPTS")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *options, FILE],
+        env={**kept, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_without_a_control_plane_they_are_left_out_and_the_head_says_so() -> None:
+    status, lines = collected("-v")
+    assert status == 0
+    assert "real control plane: none, its tests are left out; see make control-plane" in lines
+    assert not [line for line in lines if "_real_" in line]
+    assert "(1 deselected)" in lines[-1]
+
+
+def test_with_one_they_come_first() -> None:
+    _, everything = collected("-m", "real", KUBEBUILDER_ASSETS="/some/where")
+    _, lines = collected(KUBEBUILDER_ASSETS="/some/where")
+    assert "::" in everything[0]
+    assert lines[0] == everything[0]
+    assert sum("::" in line for line in lines) > 1
+
+
+def test_where_they_are_required_a_run_without_one_fails_before_any_test() -> None:
+    status, lines = collected("--require-real")
+    assert status == 4
+    assert "--require-real: KUBEBUILDER_ASSETS is not set, see make control-plane" in "".join(lines)
