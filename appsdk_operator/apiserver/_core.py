@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 from appsdk_operator.apiserver._admission import webhook_configurations
 from appsdk_operator.apiserver._admission.admission import WebhookAdmission
+from appsdk_operator.apiserver._admission.compilation import CompileAhead
 from appsdk_operator.apiserver._auth import rbac_objects
 from appsdk_operator.apiserver._auth.service_account_tokens import ServiceAccountTokens
 from appsdk_operator.apiserver._builtin import kinds
 from appsdk_operator.apiserver._controllers.garbage_collector import GarbageCollector
+from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
 from appsdk_operator.apiserver._crds.conversion_webhooks import ConversionWebhooks
 from appsdk_operator.apiserver._crds.crds import CRDController, crd_strategy
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
@@ -43,7 +46,9 @@ class Core:
         self.writer: Writer = Writer(self.storage, self.catalog, clock)
         self.webhook_client: WebhookClient = WebhookClient(services)
         self.admission: WebhookAdmission = WebhookAdmission(self.storage, self.webhook_client)
-        self.writer.admission = self.admission
+        self._compile_ahead = CompileAhead(self.admission)
+        self.writer.admission = self._compile_ahead
+        schemas = CompiledSchemas()
         self.hub: WatchHub | None = None
         self.garbage_collector: GarbageCollector = GarbageCollector(
             self.storage, self.catalog, self.writer
@@ -52,14 +57,15 @@ class Core:
             self.storage, clock
         )
         self.event_handlers: list[Callable[[Collection, Event], None]] = []
+        self._crds_strategy = crd_strategy(clock, schemas)
         overrides = {
-            "customresourcedefinitions.apiextensions.k8s.io": crd_strategy(clock),
+            "customresourcedefinitions.apiextensions.k8s.io": self._crds_strategy,
             **rbac_objects.STRATEGIES,
             **webhook_configurations.STRATEGIES,
         }
         kinds.install(self.catalog, self.storage, overrides)
         self._crd_controller = CRDController(
-            self.storage, self.catalog, clock, self._end_watches, self.writer.fields
+            self.storage, self.catalog, clock, self._end_watches, self.writer.fields, schemas
         )
         self._crds = self.served(
             "apiextensions.k8s.io", "v1", "customresourcedefinitions"
@@ -103,15 +109,26 @@ class Core:
             plural = "customresourcedefinitions"
             self.create("apiextensions.k8s.io", "v1", plural, _copy(crd))
 
+    def compile_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Compile CustomResourceDefinitions for :meth:`create_definitions`, in any thread."""
+        compile_ahead = self._crds_strategy.compile_ahead
+        assert compile_ahead is not None
+        for crd in crds:
+            # What is malformed is refused by the creation, which says why.
+            with contextlib.suppress(Exception):
+                compile_ahead(_copy(crd), None)
+
     def attach(self, loop: asyncio.AbstractEventLoop) -> WatchHub:
         """Run watches and controllers on ``loop``."""
         self.hub = WatchHub(self.storage, loop)
+        self._compile_ahead.start()
         self.garbage_collector.resume(loop.create_task)
         return self.hub
 
     async def detach(self) -> None:
         """Stop watches and controllers; the state stays."""
         self.garbage_collector.pause()
+        self._compile_ahead.stop()
         await self.webhook_client.close()
         self.hub = None
 

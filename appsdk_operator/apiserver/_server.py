@@ -483,7 +483,10 @@ class APIServer:
         Raises:
             StatusError: one is not valid, or exists already.
         """
-        self._call(lambda: self._core.create_definitions(crds))
+        definitions = list(crds)
+        # In the thread of the caller, so that the server goes on meanwhile.
+        self._core.compile_definitions(definitions)
+        self._call(lambda: self._core.create_definitions(definitions))
 
     # -- faults --------------------------------------------------------------------------------
 

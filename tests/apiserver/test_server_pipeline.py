@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from appsdk_operator.apiserver import StatusError
+from appsdk_operator.apiserver import APIServer, StatusError
+from appsdk_operator.apiserver._admission import match_conditions
+from appsdk_operator.apiserver._cel import expressions
 from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._crds import compiled_schemas
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
 from appsdk_operator.apiserver._registry.writes import (
     DeleteOptions,
@@ -20,6 +26,7 @@ from appsdk_operator.apiserver._registry.writes import (
 from appsdk_operator.apiserver._schema import metadata
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.runtime import system_clock
+from tests.definitions import widget_definition
 
 OWN = WriteOptions()
 ASKED = WriteOptions(origin=Origin())
@@ -173,3 +180,125 @@ def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
 def test_without_a_loop_nobody_is_waited_for(core: Core, gate: Gate) -> None:
     with pytest.raises(RuntimeError, match="takes a server that is started"):
         run_sync(put(core, "a", ASKED))
+
+
+# -- big definitions -------------------------------------------------------------------------------
+
+
+class Held:
+    """A function that waits until a test lets it go on."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.begun = threading.Event()
+        self.released = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.threads.append(threading.current_thread())
+        self.begun.set()
+        assert self.released.wait(30)
+        return self._function(*args, **options)
+
+
+def _big_definition() -> dict[str, Any]:
+    fields = {f"field{n}": {"type": "string", "description": "x" * 50} for n in range(200)}
+    return widget_definition({"properties": {"spec": {"type": "object", "properties": fields}}})
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+
+
+def test_requests_are_answered_while_a_big_definition_is_compiled(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(compiled_schemas.schema_problems)
+    monkeypatch.setattr(compiled_schemas, "schema_problems", held)
+    with APIServer() as server, ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(connect(server).create, DEFINITIONS, _big_definition())
+        try:
+            assert held.begun.wait(30)
+            api = connect(server)
+            assert api.get("/api/v1/namespaces/default").status == 200
+            assert api.get(f"{DEFINITIONS}/widgets.example.com").status == 404
+        finally:
+            held.released.set()
+        assert creating.result(30).status == 201
+        assert api.get("/apis/example.com/v1/widgets")["kind"] == "WidgetList"
+        # Once for validation; the event loop found the result.
+        (thread,) = held.threads
+        assert thread.name.startswith("apiserver-compile")
+
+
+def test_requests_are_answered_while_the_conditions_of_a_webhook_are_compiled(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(expressions.compile)
+    monkeypatch.setattr(match_conditions.expressions, "compile", held)
+    terms = [f"object.n == {n}" for n in range(900)]
+    # Programs are kept for all servers of a process, so each run needs one of its own.
+    terms.append(f"object.s == '{uuid.uuid4()}'")
+    condition = {"name": "long", "expression": " || ".join(terms)}
+    webhook = {
+        "name": "a.example.com",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "matchConditions": [condition],
+    }
+    body = {"metadata": {"name": "a"}, "webhooks": [webhook]}
+    with APIServer() as server, ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(connect(server).create, CONFIGURATIONS, body)
+        try:
+            assert held.begun.wait(30)
+            assert connect(server).get("/api/v1/namespaces/default").status == 200
+        finally:
+            held.released.set()
+        assert creating.result(30).status == 201
+        assert [thread.name.rpartition("_")[0] for thread in held.threads] == ["apiserver-compile"]
+
+
+def test_a_server_stops_after_the_compilation_that_has_begun(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(compiled_schemas.schema_problems)
+    monkeypatch.setattr(compiled_schemas, "schema_problems", held)
+    with ThreadPoolExecutor(2) as pool:
+        server = APIServer()
+        server.start()
+        creating = pool.submit(connect(server).create, DEFINITIONS, _big_definition())
+        assert held.begun.wait(30)
+        stopping = pool.submit(server.stop)
+        held.released.set()
+        stopping.result(30)
+        assert creating.exception(30) is not None or creating.result().status == 201
+        with server:
+            assert connect(server).get("/api/v1/namespaces/default").status == 200
+
+
+def test_a_definition_is_compiled_in_the_thread_that_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(compiled_schemas.schema_problems)
+    held.released.set()
+    monkeypatch.setattr(compiled_schemas, "schema_problems", held)
+    with APIServer() as server:
+        server.apply_crds([_big_definition()])
+        assert held.threads == [threading.current_thread()]
+        with pytest.raises(StatusError, match="already exists"):
+            server.apply_crds([_big_definition()])
+        with pytest.raises(StatusError, match="is invalid"):
+            server.apply_crds([{"metadata": {"name": "things.example.com"}, "spec": {}}])
+
+
+def test_versions_with_one_schema_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(compiled_schemas.StructuralSchema)
+    held.released.set()
+    monkeypatch.setattr(compiled_schemas, "StructuralSchema", held)
+    definition = _big_definition()
+    (version,) = definition["spec"]["versions"]
+    others = [{**version, "name": f"v{n}", "storage": False} for n in (2, 3)]
+    definition["spec"]["versions"] += others
+    APIServer(crds=[definition])
+    assert len(held.threads) == 1

@@ -5,6 +5,7 @@ They see ``object``, ``oldObject``, ``request`` and ``namespaceObject``; there i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
@@ -84,8 +85,8 @@ class MatchConditions:
     @classmethod
     def read(cls, conditions: Iterable[Mapping[str, Any]]) -> MatchConditions:
         """The conditions of a valid configuration."""
-        programs = (expressions.compile(item["expression"], _VARIABLES) for item in conditions)
-        return cls(tuple(programs))
+        programs = (_compiled(item["expression"].strip())[0] for item in conditions)
+        return cls(tuple(program for program in programs if program is not None))
 
     def hold(self, request: Mapping[str, Any], namespace: Mapping[str, Any] | None) -> bool:
         """Whether all of them hold for the request of a review, and its namespace.
@@ -137,8 +138,18 @@ def match_condition_errors(conditions: list[Any], at: str) -> Iterator[FieldErro
 
 
 def _problem(expression: str) -> str:
-    try:
-        program = expressions.compile(expression, _VARIABLES)
-    except expressions.CompileError as error:
+    program, error = _compiled(expression)
+    if program is None:
         return f"compilation failed: {error}"
     return "" if program.type == BOOL else f"must evaluate to bool but got {program.type}"
+
+
+# As many as a handful of webhooks can have. They are validated, and then read after each change of
+# any configuration.
+@functools.lru_cache(maxsize=4 * _MAX)
+def _compiled(expression: str) -> tuple[expressions.Program | None, str]:
+    """The program of an expression, or the error of its compilation."""
+    try:
+        return expressions.compile(expression, _VARIABLES), ""
+    except expressions.CompileError as error:
+        return None, str(error)

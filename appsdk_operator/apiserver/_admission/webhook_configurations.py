@@ -222,11 +222,18 @@ def _as_json(values: Iterable[str]) -> Verbatim:
 
 
 def _strategy(*, mutating: bool) -> Strategy:
+    def compile_ahead(new: dict[str, Any], _old: dict[str, Any] | None) -> None:
+        _fill_in(new, mutating=mutating)
+        # Keeps the programs of its match conditions.
+        for _problem in _validate(new, mutating=mutating):
+            pass
+
     return Strategy(
         generation=True,
         unconditional_update=False,
         prepare_create=lambda obj: _fill_in(obj, mutating=mutating),
         prepare_update=lambda new, _old: _fill_in(new, mutating=mutating),
+        compile_ahead=compile_ahead,
         validate=lambda new, _old: list(_validate(new, mutating=mutating)),
     )
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final, final
 
+from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
 from appsdk_operator.apiserver._crds.validation import (
     approval_of,
     approval_problems,
@@ -17,7 +18,6 @@ from appsdk_operator.apiserver._crds.validation import (
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._schema.metadata import timestamp
-from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._storage.resources import (
     Catalog,
     Column,
@@ -91,16 +91,36 @@ def _fill_in(spec: dict[str, Any]) -> None:
         config["service"].setdefault("port", 443)
 
 
-def _validate(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+def _validate(
+    new: dict[str, Any], old: dict[str, Any] | None, schemas: CompiledSchemas
+) -> list[FieldError]:
     if old is None or new.get("spec") != old.get("spec"):
-        return definition_problems(new, old)
+        return definition_problems(new, old, schemas)
     if new.get("status") != old.get("status"):
         return status_problems(new)
     return list(approval_problems(new, old))
 
 
-def crd_strategy(clock: Clock) -> Strategy:
-    """The strategy of CustomResourceDefinitions."""
+def _compile_ahead(
+    new: dict[str, Any], old: dict[str, Any] | None, schemas: CompiledSchemas
+) -> None:
+    """Compile the schemas of a definition for its validation, and if it is valid for serving it."""
+    if old is None:
+        _prepare_create(new)
+    else:
+        _prepare_update(new, old)
+    if not _validate(new, old, schemas):
+        for version in _versions(new["spec"]):
+            schemas.structural(*_schema_and_scale(version))
+
+
+def _schema_and_scale(version: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    scale = (version.get("subresources") or {}).get("scale")
+    return version["schema"]["openAPIV3Schema"], scale
+
+
+def crd_strategy(clock: Clock, schemas: CompiledSchemas) -> Strategy:
+    """The strategy of CustomResourceDefinitions; ``schemas`` keeps what it compiles."""
 
     def prepare_delete(obj: dict[str, Any]) -> bool:
         metadata = obj["metadata"]
@@ -122,7 +142,8 @@ def crd_strategy(clock: Clock) -> Strategy:
         prepare_create=_prepare_create,
         prepare_update=_prepare_update,
         prepare_delete=prepare_delete,
-        validate=_validate,
+        compile_ahead=lambda new, old: _compile_ahead(new, old, schemas),
+        validate=lambda new, old: _validate(new, old, schemas),
     )
 
 
@@ -160,8 +181,10 @@ class CRDController:
         clock: Clock,
         on_gone: Callable[[Resource], None],
         fields: FieldManagers,
+        schemas: CompiledSchemas,
     ) -> None:
         """``on_gone`` is called for each resource that is no longer served."""
+        self._schemas = schemas
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
@@ -323,12 +346,11 @@ class CRDController:
         known = resource.versions.get(version["name"])
         served = known or ServedVersion(resource, version["name"])
         served.subresources = version.get("subresources") or {}
-        schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
-        scale = served.subresources.get("scale")
+        schema, scale = _schema_and_scale(version)
         if served.structural_schema is None or not served.structural_schema.is_made_of(
             schema, scale
         ):
-            served.structural_schema = StructuralSchema(schema, scale)
+            served.structural_schema = self._schemas.structural(schema, scale)
             # Objects stored before are pruned and defaulted by the new schema on every read.
             served.schema_since = self._storage.revision if known is not None else 0
         served.schema = schema

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from appsdk_operator.apiserver._crds.schema_validation import schema_problems
+from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
 from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolve_field_path
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.names import label_problems, subdomain_problems
@@ -55,7 +55,9 @@ def approval_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def definition_problems(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+def definition_problems(
+    new: dict[str, Any], old: dict[str, Any] | None, schemas: CompiledSchemas
+) -> list[FieldError]:
     """The validation errors of a definition, given the old one."""
     spec: dict[str, Any] = new.get("spec") or {}
     errors: list[FieldError] = []
@@ -65,7 +67,7 @@ def definition_problems(new: dict[str, Any], old: dict[str, Any] | None) -> list
         if name and name != wanted:
             detail = 'must be spec.names.plural+"."+spec.group'
             errors.append(FieldError.invalid("metadata.name", name, detail))
-    errors += _Checker(spec).problems()
+    errors += _Checker(spec, schemas).problems()
     if old is not None:
         errors += _change_problems(spec, old)
     errors += status_problems(new)
@@ -169,8 +171,9 @@ class _Checker:
     Errors in a part that all versions share are reported once, at the top level.
     """
 
-    def __init__(self, spec: _Spec) -> None:
+    def __init__(self, spec: _Spec, schemas: CompiledSchemas) -> None:
         self._spec = spec
+        self._schemas = schemas
         self._versions: list[dict[str, Any]] = list(spec.get("versions") or ())
         first = self._versions[0] if self._versions else {}
         self._common = {
@@ -215,7 +218,8 @@ class _Checker:
         holder = "validation" if common else "schema"
         if shown("schema") and isinstance(schema, Mapping):
             status = (version.get("subresources") or {}).get("status") is not None
-            yield from schema_problems(schema, f"{path}.{holder}.openAPIV3Schema", status=status)
+            at = f"{path}.{holder}.openAPIV3Schema"
+            yield from self._schemas.problems(schema, at, status=status)
         if shown("subresources"):
             yield from _scale_problems(version["subresources"].get("scale"), f"{path}.subresources")
         if shown("additionalPrinterColumns"):

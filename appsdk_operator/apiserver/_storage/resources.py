@@ -117,6 +117,9 @@ class Strategy:
     """Restore the metadata and status fields that an update of the status cannot change."""
     graceful: bool = False
     """Whether deletion has a grace period."""
+    compile_ahead: Callable[[dict[str, Any], dict[str, Any] | None], None] | None = None
+    """Compile what validation needs of the new object, given the old one, and keep it for later.
+    Called in a thread, with a copy, for big objects only; None if nothing takes long."""
     validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _no_problems
     """The validation errors of the new object; the old one is None on create."""
 

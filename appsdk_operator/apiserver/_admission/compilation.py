@@ -1,0 +1,79 @@
+"""The compilation of big definitions and rules in a thread, so that other requests go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, final
+
+import msgspec
+
+from appsdk_operator.apiserver._registry.write_requests import (
+    AdmissionAttributes,
+    AdmissionController,
+)
+
+__all__ = ["CompileAhead"]
+
+# Smaller objects compile within some milliseconds.
+_BIG: Final = 8 * 1024
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@final
+class CompileAhead:
+    """Admits what another controller admits, and compiles it before it is validated.
+
+    The results are kept by the strategy that compiles, so that validation finds them.
+    """
+
+    def __init__(self, admission: AdmissionController) -> None:
+        """Compile what ``admission`` admits, from :meth:`start` on."""
+        self._admission = admission
+        self._threads: ThreadPoolExecutor | None = None
+
+    def start(self) -> None:
+        """Compile in a thread, which starts when it is needed."""
+        self._threads = ThreadPoolExecutor(1, "apiserver-compile")
+
+    def stop(self) -> None:
+        """Wait for a compilation that has begun, and end the thread."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(cancel_futures=True)
+
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        """The object as the other controller left it.
+
+        Raises:
+            StatusError: the other controller refuses the write.
+        """
+        obj = await self._admission.mutate(attributes)
+        compile_ahead = attributes.target.served.resource.strategy.compile_ahead
+        if compile_ahead is not None and obj and not attributes.subresource:
+            await self._compile(compile_ahead, obj, attributes.old or None)
+        return obj
+
+    async def _compile(
+        self,
+        compile_ahead: Callable[[dict[str, Any], dict[str, Any] | None], None],
+        obj: dict[str, Any],
+        old: dict[str, Any] | None,
+    ) -> None:
+        if self._threads is None:
+            return
+        body = _encode(obj)
+        if len(body) >= _BIG:
+            # A copy, which the thread may change as preparation does.
+            copy = msgspec.json.decode(body)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, compile_ahead, copy, old)
+
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Have the other controller validate.
+
+        Raises:
+            StatusError: the other controller refuses the write.
+        """
+        await self._admission.validate(attributes)
