@@ -47,7 +47,8 @@ class SelfSigned:
         self, *names: str, lifetime: float = 365 * _DAY, clock: Clock = system_clock
     ) -> None:
         """See the class."""
-        for name in names:
+        given: tuple[Any, ...] = names
+        for name in given:
             if not isinstance(name, str):
                 example = 'SelfSigned("a.example.com", "b.example.com")'
                 raise TypeError(f"name {name!r} is no text: give names one by one, as in {example}")

@@ -67,7 +67,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         files = sorted(one for one in path.rglob("*") if one.suffix in (".yaml", ".yml"))
     else:
         files = [path]
-    found = []
+    found: list[dict[str, Any]] = []
     for file in files:
         try:
             documents = list(load_yaml(file.read_text(encoding="utf-8")))
