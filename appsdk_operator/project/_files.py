@@ -297,8 +297,8 @@ def _inside(folder: Path, path: Path) -> Path:
     return path
 
 
-def write_below(folder: Path, path: Path, text: str) -> None:
-    """Give a file below a folder a text at once; a link to it stays one.
+def write_below(folder: Path, path: Path, content: str | bytes) -> None:
+    """Give a file below a folder its content at once; a link to it stays one.
 
     Raises:
         ValueError: a symbolic link leads out of the folder.
@@ -309,8 +309,10 @@ def write_below(folder: Path, path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.draft")
     # One of an interrupted run; or a link, which opening it would follow.
     draft.unlink(missing_ok=True)
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogateescape")
     with draft.open("xb") as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
+        file.write(content)
     if path.exists():
         shutil.copymode(path, draft)
     draft.replace(path)

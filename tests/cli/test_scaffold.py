@@ -12,7 +12,7 @@ from appsdk_operator import cli
 
 INIT = [
     *("init", "bucket-operator", "--group", "storage.example.com", "--kind", "Bucket"),
-    "--no-deploy",
+    *("--no-deploy", "--kit", "index"),
 ]
 
 
@@ -35,6 +35,7 @@ def test_init_makes_a_whole_project(folder: Path) -> None:
     assert files(folder) == {
         ".github/workflows/ci.yaml",
         ".gitignore",
+        "Makefile",
         "README.md",
         "bucket_operator/__init__.py",
         "bucket_operator/__main__.py",

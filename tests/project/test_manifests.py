@@ -342,6 +342,40 @@ def test_a_file_is_copied_into_the_image_where_the_command_looks_for_it() -> Non
     assert 'CMD ["run", "operators/small.py:app"]' in text
 
 
+WHEEL = "wheels/appsdk_operator-0.1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    ("target", "kit", "lines"),
+    [
+        ("small:app", "index", [" . 'appsdk-operator[run]'"]),
+        ("small:app", WHEEL, ["COPY . .", f" . './{WHEEL}[run]'"]),
+        ("small.py:app", WHEEL, [f"COPY {WHEEL} {WHEEL}", f" /app './{WHEEL}[run]'"]),
+        (
+            "small:app",
+            "git+https://x.io/k@v1",
+            ["git", " . 'appsdk-operator[run] @ git+https://x.io/k@v1'"],
+        ),
+        ("small:app", "https://x.io/k.whl", [" . 'appsdk-operator[run] @ https://x.io/k.whl'"]),
+    ],
+)
+def test_the_image_gets_the_kit_from_where_the_options_say(
+    target: str, kit: str, lines: list[str]
+) -> None:
+    text = manifests(small(), ManifestOptions(target=target, kit=kit))["Dockerfile"]
+    for line in lines:
+        assert f"{line}\n" in text
+    assert ("apt-get install" in text) is kit.startswith("git+")
+
+
+@pytest.mark.parametrize(
+    "kit", ["", "latest", "../x.whl", "/x.whl", "git+https://x/'; rm", "a b.whl"]
+)
+def test_a_kit_that_no_image_can_have_is_refused(kit: str) -> None:
+    with pytest.raises(ValueError, match="kit="):
+        ManifestOptions(kit=kit)
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -14,6 +14,7 @@ from appsdk_operator.cli import _frame
     examples=(
         "appsdk-operator init bucket-operator --group storage.example.com --kind Bucket",
         "appsdk-operator init bucket-operator --group storage.example.com",
+        "appsdk-operator init bucket-operator --group storage.example.com --kit index",
     ),
 )
 @click.argument("name")
@@ -22,6 +23,13 @@ from appsdk_operator.cli import _frame
 @click.option("--version", default="v1alpha1", help="Version of that kind.")
 @click.option("--cluster-scoped", is_flag=True, help="Objects of that kind are in no namespace.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the project; default: its name.")
+@click.option(
+    "--kit",
+    metavar="SOURCE",
+    help="Where the project gets the kit from: index; a wheel, which is taken along; a folder with "
+    "its source, of which a wheel is; git+URL@REVISION; the https:// address of a wheel. Default: "
+    "as this kit was installed, and of a path a wheel.",
+)
 @click.option(
     "--deploy/--no-deploy", default=True, help="Whether to make deploy, with 'manifests'."
 )
@@ -32,18 +40,24 @@ def command(
     version: str,
     cluster_scoped: bool,
     output: str | None,
+    kit: str | None,
     deploy: bool,
 ) -> int:
     """Make the project of an operator in the folder NAME.
 
     It has a package with an App, a typed kind and its reconciler, tests with a property test, a
-    Dockerfile and manifests, a workflow of GitHub Actions and a page of documentation. Its checks
-    pass as it is.
+    Dockerfile and manifests, a Makefile, a workflow of GitHub Actions and a page of documentation.
+    Its checks pass as it is. All of them get the kit from where this one is, or from --kit.
 
     The folder may have files already: none is overwritten.
     """
     from appsdk_operator.cli._scaffold.answers import Answers
-    from appsdk_operator.cli._scaffold.project import checked, make_manifests, write
+    from appsdk_operator.cli._scaffold.project import (
+        checked,
+        make_manifests,
+        with_kit,
+        write,
+    )
 
     if cluster_scoped and kind is None:
         raise click.UsageError("--cluster-scoped is for the kind that --kind names: give one")
@@ -56,11 +70,12 @@ def command(
     if kind is not None and answers is not None:
         answers = checked(answers.added, kind, "kind", version, is_cluster_scoped=cluster_scoped)
     assert answers is not None
-    status = write(folder, answers)
+    answers, taken = with_kit(answers, kit)
+    status = write(folder, answers, taken)
     if deploy:
         status = make_manifests(folder, answers) or status
     click.echo(
-        f"\ncd {folder}, install it with: pip install -e . --group dev, and test it with: pytest\n"
+        f"\ncd {folder}, and test it with: make test\n"
         "README.md says how to run it and what to do next"
     )
     return status

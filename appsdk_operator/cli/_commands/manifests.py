@@ -71,6 +71,12 @@ if TYPE_CHECKING:
 )
 @click.option("--python", metavar="VERSION", help="Python of the image. Default: 3.13.")
 @click.option(
+    "--kit",
+    metavar="SOURCE",
+    help="Where the image gets the kit from: index, a URL as pip takes it, or a wheel below this "
+    "folder. Default: index; 'init' writes it into pyproject.toml.",
+)
+@click.option(
     "--rbac-record",
     metavar="FILE",
     help="Permissions that tests needed besides. Default: rbac-record.yaml, if it is there.",

@@ -11,9 +11,14 @@ from appsdk_operator.cli import _frame
     "update",
     examples=("appsdk-operator update", "appsdk-operator update --check"),
 )
+@click.option(
+    "--kit",
+    metavar="SOURCE",
+    help="Get the kit from another source, as for 'init'. Default: from where it is now.",
+)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file is not current.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written.")
-def command(check: bool, dry_run: bool) -> int:
+def command(kit: str | None, check: bool, dry_run: bool) -> int:
     """Bring the project in the current folder to the templates of this version of the kit.
 
     What you edited stays: what changed in the templates is merged into your files. The exit status
@@ -23,8 +28,13 @@ def command(check: bool, dry_run: bool) -> int:
     from pathlib import Path
 
     from appsdk_operator.cli._output import Output
-    from appsdk_operator.cli._scaffold.project import answers_of
+    from appsdk_operator.cli._scaffold.project import answers_of, with_kit, write
     from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
 
-    texts = texts_of(answers_of(Path()))
+    answers = answers_of(Path())
+    if kit is not None:
+        if check or dry_run:
+            raise click.UsageError("--kit changes the project: leave out --check and --dry-run")
+        return write(Path(), *with_kit(answers, kit))
+    texts = texts_of(answers)
     return Output(".", check=check, dry_run=dry_run).deliver(texts, GENERATOR)

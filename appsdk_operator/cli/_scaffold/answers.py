@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
+from appsdk_operator.cli._scaffold.kit import INDEX, is_source
 from appsdk_operator.project import write_below
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import check_operator_name
@@ -77,6 +78,8 @@ class Answers:
     name: str
     group: str
     resources: tuple[Resource, ...] = ()
+    kit: str = INDEX
+    """Where the kit is from: ``index``, a URL, or a wheel in the project."""
 
     def __attrs_post_init__(self) -> None:
         """Check each name."""
@@ -95,6 +98,8 @@ class Answers:
             raise ValueError(
                 f"group={self.group!r}: give a name of DNS with a dot, such as storage.example.com"
             )
+        if not is_source(self.kit):
+            raise ValueError(f"kit={self.kit!r} is neither index, nor a URL, nor a wheel in wheels")
         for resource in self.resources:
             _check_kind(resource, package)
 
@@ -165,7 +170,8 @@ class Answers:
             if content["format"] != _VERSION:
                 raise ValueError("it is of another version of the kit: upgrade appsdk-operator")
             resources = tuple(Resource(**each) for each in content["resources"])
-            return cls(content["name"], content["group"], resources)
+            kit = content.get("kit", INDEX)
+            return cls(content["name"], content["group"], resources, kit)
         except FileNotFoundError:
             return None
         except (KeyError, TypeError, ValueError) as error:

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import click
 
 from appsdk_operator.cli._output import report
 from appsdk_operator.cli._scaffold.answers import Answers
+from appsdk_operator.cli._scaffold.kit import INDEX, Kit, chosen_kit
 from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
-from appsdk_operator.project import GeneratedFiles
+from appsdk_operator.project import GeneratedFiles, write_below
 
-__all__ = ["answers_of", "change", "checked", "make_manifests", "write"]
+__all__ = ["answers_of", "change", "checked", "make_manifests", "with_kit", "write"]
 
 
 def answers_of(folder: Path) -> Answers:
@@ -73,14 +75,50 @@ def make_manifests(folder: Path, answers: Answers) -> int:
     return done.returncode
 
 
-def write(folder: Path, answers: Answers) -> int:
-    """Write a project, and say what became of its files; the exit status."""
+def with_kit(answers: Answers, given: str | None) -> tuple[Answers, Kit]:
+    """The answers of a project that gets the kit from elsewhere, and what it takes along.
+
+    Args:
+        answers: those of the project.
+        given: the source; None: that of the kit that runs.
+
+    Raises:
+        click.ClickException: the source cannot be used.
+    """
+    try:
+        kit = chosen_kit(given)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    return attrs.evolve(answers, kit=kit.source), kit
+
+
+def write(folder: Path, answers: Answers, kit: Kit | None = None) -> int:
+    """Write a project, and say what became of its files; the exit status.
+
+    Args:
+        folder: where it is.
+        answers: what it is made with.
+        kit: the kit of a new project, or another one than before; None: it stays.
+    """
     files, texts = GeneratedFiles(folder, GENERATOR), texts_of(answers)
     try:
         files.plan(texts)  # what cannot be written is refused before anything is
         # First, so that files which are written afterwards are never taken for ones too many.
+        if kit is not None:
+            _take_along(folder, kit)
         answers.save(folder)
         changes = files.write(texts)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"the project in {folder}: {error}") from error
     return report(changes, str(folder))
+
+
+def _take_along(folder: Path, kit: Kit) -> None:
+    """Write the wheel of the kit into the project, if it has one, in place of those before."""
+    if kit.wheel is not None:
+        write_below(folder, folder / kit.source, kit.wheel)
+        click.echo(f"created   {kit.source}")
+    present = Answers.load(folder)
+    if present is not None and present.kit not in (kit.source, INDEX) and "://" not in present.kit:
+        (folder / present.kit).unlink(missing_ok=True)
+        click.echo(f"removed   {present.kit}")

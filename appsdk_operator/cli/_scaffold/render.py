@@ -10,6 +10,7 @@ import jinja2
 
 from appsdk_operator._version import __version__
 from appsdk_operator.cli._scaffold.answers import Answers, Resource
+from appsdk_operator.cli._scaffold.kit import INDEX
 
 __all__ = ["GENERATOR", "texts_of"]
 
@@ -18,6 +19,7 @@ _PROJECT: Final = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
     ".gitignore": "gitignore",
+    "Makefile": "Makefile",
     ".github/workflows/ci.yaml": "ci.yaml",
     "docs/index.md": "docs.md",
     "{package}/__init__.py": "init.py",
@@ -83,6 +85,7 @@ def texts_of(answers: Answers) -> dict[str, str]:
         "has_webhooks": any(each.has("webhook") for each in answers.resources),
     }
     common["extras"] = "[webhooks]" if common["has_webhooks"] else ""
+    common |= _kit(answers.kit)
     planned = [(path, template, common) for path, template in _PROJECT.items()]
     for resource in answers.resources:
         values = {**common, **_values(resource), "imports": _imports(answers.package)}
@@ -94,6 +97,17 @@ def texts_of(answers: Answers) -> dict[str, str]:
         )
         for path, template, values in planned
     }
+
+
+def _kit(source: str) -> dict[str, Any]:
+    """How the kit is written in requirements and in commands of pip."""
+    if source == INDEX:
+        return {"kit": source, "kit_version": f">={__version__}", "kit_argument": ""}
+    if "://" in source:  # named in pyproject.toml, where each command finds it
+        return {"kit": source, "kit_version": f" @ {source}", "kit_argument": ""}
+    version = source.rpartition("/")[2].split("-")[1]
+    # Of all that is called so pip takes the file that it is given by name.
+    return {"kit": source, "kit_version": f"=={version}", "kit_argument": f" ./{source}"}
 
 
 def _imports(package: str) -> Callable[..., str]:

@@ -30,10 +30,14 @@ CMD ["run", "{target}"]
 """
 _PACKAGE = """\
 COPY . .
-RUN python -m pip install --no-compile --target /app . 'appsdk-operator[{extras}]'"""
+RUN python -m pip install --no-compile --target /app . '{kit}'"""
 _FILE = """\
-RUN python -m pip install --no-compile --target /app 'appsdk-operator[{extras}]'
+RUN python -m pip install --no-compile --target /app '{kit}'
 COPY {folder} /app/{folder}"""
+_GIT = """\
+# The kit is in a repository.
+RUN apt-get update && apt-get install --yes --no-install-recommends git
+"""
 _IGNORED = """\
 **/.git
 **/.venv*
@@ -51,14 +55,26 @@ _USER = 65532
 def dockerfile(deployed: Deployed) -> str:
     """A build in two stages: the second has Python and the operator, and runs as nobody."""
     place = deployed.target.partition(":")[0]
-    copies = _FILE if place.endswith(".py") else _PACKAGE
+    is_file = place.endswith(".py")
+    kit, before = _kit(deployed, is_file=is_file)
+    copies = before + (_FILE if is_file else _PACKAGE)
     return _TEXT.format(
         image=deployed.options.image or f"{deployed.name}:latest",
         python=deployed.options.python,
-        copies=copies.format(folder=place, extras=",".join(_extras(deployed))),
+        copies=copies.format(folder=place, kit=kit),
         user=_USER,
         target=deployed.target,
     )
+
+
+def _kit(deployed: Deployed, *, is_file: bool) -> tuple[str, str]:
+    """What pip installs the kit by, and the lines of the Dockerfile before that."""
+    source, extras = deployed.options.kit, ",".join(_extras(deployed))
+    if source == "index":
+        return f"appsdk-operator[{extras}]", ""
+    if "://" in source:
+        return f"appsdk-operator[{extras}] @ {source}", _GIT if source.startswith("git+") else ""
+    return f"./{source}[{extras}]", f"COPY {source} {source}\n" if is_file else ""
 
 
 def _extras(deployed: Deployed) -> list[str]:

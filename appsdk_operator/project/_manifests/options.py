@@ -15,6 +15,7 @@ __all__ = ["ManifestOptions"]
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_UNQUOTABLE: Final = re.compile(r"[\s'\"\\`$]")
 _CERTIFICATES: Final = ("cert-manager", "managed", "secret")
 
 
@@ -34,6 +35,16 @@ def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if value and not _IMAGE.fullmatch(value):
         raise ValueError(f"{field.name}={value!r} is no image: write it as in 'team/buckets:1.2'")
+
+
+def _kit(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value, empty=False)
+    is_path = value.endswith(".whl") and not value.startswith("/") and ".." not in value.split("/")
+    if _UNQUOTABLE.search(value) or not (value == "index" or "://" in value or is_path):
+        raise ValueError(
+            f"{field.name}={value!r}: use index, a URL such as "
+            "git+https://example.com/kit.git@v1.2, or the path of a wheel below this folder"
+        )
 
 
 def _count(least: int) -> Any:
@@ -98,6 +109,11 @@ class ManifestOptions:
     ``docs/runbooks.md``, the kit's own page."""
     python: str = attrs.field(default="3.13", validator=_text)
     """The version of Python in the image; default 3.13."""
+
+    kit: str = attrs.field(default="index", validator=_kit)
+    """Where the image gets the kit from: ``index`` (default), a URL as pip takes it, such as
+    ``git+https://example.com/kit.git@v1.2``, or the path of a wheel in the folder that the image is
+    built from."""
 
     recorded: tuple[Permission, ...] = attrs.field(default=(), converter=_recorded)
     """What tests needed beyond what the App declares, see :func:`load_permissions`; default:
