@@ -23,8 +23,13 @@ from appsdk_operator._lazy import homes, loader
 
 if TYPE_CHECKING:
     from appsdk_operator.app._app import App as App
+    from appsdk_operator.app._app import functions_of as functions_of
     from appsdk_operator.app._app import handled_kinds as handled_kinds
     from appsdk_operator.app._app import observed_manager as observed_manager
+    from appsdk_operator.app._app import timers_of as timers_of
+    from appsdk_operator.app._assembly import Observer as Observer
+    from appsdk_operator.app._declarations import Handler as Handler
+    from appsdk_operator.app._declarations import Timer as Timer
     from appsdk_operator.app._permission import Permission as Permission
     from appsdk_operator.app._permission import merged as merged
     from appsdk_operator.app._run import ENVIRONMENT as ENVIRONMENT
@@ -42,7 +47,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
 # Not part of the public surface.
 _FOR_OTHER_ROOMS: dict[str, tuple[str, ...]] = {
     "app._permission": ("merged",),
-    "app._app": ("handled_kinds", "observed_manager"),
+    "app._app": ("functions_of", "handled_kinds", "observed_manager", "timers_of"),
+    "app._assembly": ("Observer",),
+    "app._declarations": ("Handler", "Timer"),
     "app._run": ("ENVIRONMENT", "run_program", "start_logging"),
 }
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, f
 import attrs
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
-from appsdk_operator.app._assembly import AppManager, Assembly, WatcherOptions, assemble
+from appsdk_operator.app._assembly import AppManager, Assembly, Observer, WatcherOptions, assemble
 from appsdk_operator.app._declarations import (
     CAUSES,
     Cause,
@@ -90,6 +90,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.watchers import (
     ErrorHandler,
+    ExponentialBackoff,
     ResourceReconciler,
     ResourceWatcher,
     RetryDequeuePolicy,
@@ -106,7 +107,6 @@ __all__ = ["App", "AppOptionsDict"]
 
 _log: Final = get_logger("appsdk_operator.app")
 
-Observe: TypeAlias = Callable[[Any, Kind[Any, Any]], Any]
 R = TypeVar("R")
 T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
 EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], Iterable[Request]]
@@ -175,12 +175,13 @@ class App:
         workers: how many objects of a kind are handled in parallel, unless ``controller_options``
             or the options of a reconciler say otherwise; default 8. The calls for one object keep
             their order; with 1 those for all objects of a kind do.
-        retry_policy: when a failed call of a watcher is repeated; default: after 5, 10, 20, 40, 80
-            and 160 seconds.
+        retry_policy: when a failed call of a watcher or timer is repeated; default: after 5, 10,
+            20, 40, 80, 160, and then every 300 seconds. What it gives up on is not called again
+            before the object changes or the operator starts again; timers go on at their interval.
         retry_dequeue_policy: whether a new event drops a pending retry; default: it does.
         error_handler: called for each failed call of a watcher; default: logs it.
-        resync: seconds between two calls of watchers for all objects from the local copy, which
-            repeat what the retry policy gave up on; default 30.
+        resync: seconds between two calls of watchers for all objects from the local copy;
+            default 30. Functions of ``on_…`` get none.
         options: further options of its managers, see :class:`ManagerOptions`.
 
     Raises:
@@ -221,7 +222,7 @@ class App:
         self._name = name
         self._watchers = WatcherOptions(
             workers=workers,
-            retry_policy=retry_policy,
+            retry_policy=retry_policy or _until_it_succeeds(),
             retry_dequeue_policy=retry_dequeue_policy,
             error_handler=error_handler,
             resync=resync,
@@ -418,11 +419,15 @@ class App:
     ) -> UpdateDecorator[SpecT, StatusT]:
         """Call the function with the old object and the new one when the spec has changed.
 
+        The old object is the state with which the function last succeeded in this process, so no
+        change is lost when a call fails and another change follows. After a failed call it is
+        called again even if the object is back in that state.
+
         Args:
             kind: as for :meth:`on_add`.
             field: call it only if this field differs: ``spec.size``. Functions for different
-                fields may share a watcher. They are called in the order of their declaration, and
-                when one fails, all of them are called again.
+                fields may share a watcher. They are called in the order of their declaration; when
+                one fails, the others are called all the same, and a retry calls it alone.
             watcher: as for :meth:`on_add`.
 
         Raises:
@@ -573,16 +578,19 @@ class App:
     ) -> Any:
         """Call the function at intervals: for each object of ``kind``, or without one for the app.
 
-        A call that fails is repeated with growing delays. Calls for one object never overlap; an
-        object that is being deleted gets none.
+        A call that fails is repeated as the App's retry policy says, but after the interval at the
+        latest, also after a ``TerminalError``. A timer of a kind runs beside no other function of
+        its object, and not before ``on_add`` of it has succeeded. An object that is being deleted
+        gets no call.
 
         Args:
             interval: seconds between the end of a call and the next one.
             kind: the kind whose objects the function gets; default: it is called without any.
             first_after: seconds until the first call for an object, or of the app; default 0. A
                 restart begins anew.
-            name: of its controller; default: the function's name.
-            every_replica: whether it runs on all replicas; default: on the leader.
+            name: of its controller, where it has one; default: the function's name.
+            every_replica: whether it runs on all replicas; default: on the leader. For a kind it
+                has a controller of its own then, and may run beside other functions.
 
         Raises:
             TypeError: an argument has the wrong type, or the function takes others.
@@ -937,7 +945,7 @@ class App:
         self,
         server: ClientConfig | ClientLike,
         options: ManagerOptionsDict,
-        observe: Observe | None = None,
+        observer: Observer | None = None,
     ) -> Manager:
         self._is_in_use = True
         assembly = Assembly(
@@ -946,7 +954,7 @@ class App:
             declared=self._declared,
             options=attrs.evolve(self._options, **options),
             watchers=self._watchers,
-            observe=observe or _unobserved,
+            observer=observer or Observer(),
         )
         manager, state = assemble(assembly, server)
         with self._lock:
@@ -1054,21 +1062,32 @@ def handled_kinds(app: App) -> tuple[Kind[Any, Any], ...]:
     return tuple(app._declared.handled)  # noqa: SLF001 - of this module
 
 
+def functions_of(app: App) -> tuple[Handler, ...]:
+    """The functions of the App's ``on_…`` declarations, in their order."""
+    watching = app._declared.watching  # noqa: SLF001 - of this module
+    return tuple(each for each in watching if isinstance(each, Handler))
+
+
+def timers_of(app: App) -> tuple[Timer, ...]:
+    """The App's timers, in the order of their declaration."""
+    return tuple(app._declared.timers)  # noqa: SLF001 - of this module
+
+
 def observed_manager(
     app: App,
     server: ClientConfig | ClientLike,
-    observe: Observe,
+    observer: Observer,
     **options: Unpack[ManagerOptionsDict],
 ) -> Manager:
-    """The App's manager, with each of its watchers and reconcilers wrapped by ``observe``.
+    """The App's manager, with all that it calls wrapped by ``observer``.
 
     Args:
         app: the App.
         server: as for :meth:`App.manager`.
-        observe: returns the wrapper, given the watcher or reconciler and its kind.
+        observer: wraps watchers, reconcilers and functions.
         options: as for :meth:`App.manager`.
     """
-    return app._assembled(server, options, observe)  # noqa: SLF001 - of this module
+    return app._assembled(server, options, observer)  # noqa: SLF001 - of this module
 
 
 _HANDLING = (Handler, Watched, Reconciling, Timer, Defaulter, Validator)
@@ -1127,8 +1146,9 @@ def _manager_options(
     )
 
 
-def _unobserved(target: Any, _: Kind[Any, Any]) -> Any:
-    return target
+def _until_it_succeeds() -> RetryPolicy:
+    """The default: what is given up is not repeated, so it does not give up."""
+    return ExponentialBackoff(initial=5.0, max_attempts=None, maximum=300.0)
 
 
 def _checked_verbs(verbs: Sequence[str]) -> tuple[str, ...]:

@@ -16,16 +16,14 @@ from appsdk_operator.app._declarations import (
     Watched,
     name_of,
 )
+from appsdk_operator.app._functions import WatcherFunctions
 from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._timers import AppTimer
 from appsdk_operator.app._webhooks import add_webhooks
-from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
     ControllerOptions,
-    Outcome,
-    Predicate,
     Request,
-    Result,
     TimerSource,
     as_reconciler,
     controller_for,
@@ -42,14 +40,13 @@ from appsdk_operator.runtime import (
     Family,
     Sample,
     StopSignal,
-    callback_name,
-    settle,
     validation,
 )
 from appsdk_operator.watchers import (
     ErrorHandler,
     FinalizerSupplier,
     InformerController,
+    ObjectTimer,
     OperatorFinalizer,
     OpinionatedWatcher,
     ResourceWatcher,
@@ -58,10 +55,28 @@ from appsdk_operator.watchers import (
     default_finalizer,
 )
 
-__all__ = ["AppManager", "Assembly", "WatcherOptions", "assemble"]
+__all__ = ["AppManager", "Assembly", "Observer", "WatcherOptions", "assemble"]
 
 _INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
-Observe = Callable[[Any, Kind[Any, Any]], Any]
+
+
+class Observer:
+    """Wraps what an App calls, for tests; this one wraps nothing."""
+
+    def target(self, target: Any, kind: Kind[Any, Any]) -> Any:
+        """A watcher or reconciler of objects of ``kind``."""
+        del kind
+        return target
+
+    def function(self, handler: Handler) -> Callable[..., Any]:
+        """The function of an ``on_…`` declaration."""
+        function: Callable[..., Any] = handler.function
+        return function
+
+    def timer(self, timer: Timer) -> Callable[..., Any]:
+        """The function of an ``every`` declaration."""
+        function: Callable[..., Any] = timer.function
+        return function
 
 
 @attrs.frozen(kw_only=True)
@@ -69,7 +84,7 @@ class WatcherOptions:
     """The options of the controllers that call watchers."""
 
     workers: int
-    retry_policy: RetryPolicy | None
+    retry_policy: RetryPolicy
     retry_dequeue_policy: RetryDequeuePolicy | None
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
@@ -90,6 +105,7 @@ class WatcherOptions:
             retry_policy=self.retry_policy,
             retry_dequeue_policy=self.retry_dequeue_policy,
             error_handler=self.error_handler,
+            resyncs_repeat=False,
         )
 
 
@@ -135,8 +151,7 @@ class Assembly:
     declared: Declarations
     options: ManagerOptions
     watchers: WatcherOptions
-    observe: Observe
-    """Wraps each watcher and reconciler, but no timer, given the kind that it is called for."""
+    observer: Observer
 
 
 def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Manager, AppManager]:
@@ -158,7 +173,8 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
         for reconciling in declared.reconciling:
             _add_reconciler(assembly, manager, reconciling)
         for timer in declared.timers:
-            _add_timer(assembly, manager, timer)
+            if timer.kind is None:
+                _add_timer(assembly, manager, timer)
         for task in declared.tasks:
             manager.add(_TaskRunnable(f"{name}/{name_of(task.target)}", task))
         add_webhooks(manager, declared)
@@ -203,70 +219,113 @@ _DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
 
 
 def _add_watchers(assembly: Assembly, manager: Manager) -> None:
-    """One controller for each kind, so that no kind waits for the functions of another."""
-    by_kind: dict[Kind[Any, Any], list[Handler | Watched]] = {}
+    """One controller for each kind, so that no kind waits for the functions of another.
+
+    The timers of a kind are among its targets, so none runs beside another function of its object.
+    """
+    watching: dict[Kind[Any, Any], list[Handler | Watched]] = {}
+    timers: dict[Kind[Any, Any], list[Timer]] = {}
     for each in assembly.declared.watching:
-        by_kind.setdefault(each.kind, []).append(each)
-    for kind, parts in by_kind.items():
-        controller = assembly.watchers.controller(f"{assembly.name}/{kind.qualified_name}")
+        watching.setdefault(each.kind, []).append(each)
+    for timer in assembly.declared.timers:
+        if timer.kind is not None and not timer.every_replica:
+            timers.setdefault(timer.kind, []).append(timer)
+    opinionated: list[OpinionatedWatcher] = []
+    controllers = {}
+    for kind in dict.fromkeys([*watching, *timers]):
+        name = f"{assembly.name}/{kind.qualified_name}"
+        controllers[kind] = controller = assembly.watchers.controller(name)
         controller.add_cache(manager.cache, kind, resync=assembly.watchers.resync)
-        seen: set[str] = set()
-        for part in parts:
-            if isinstance(part, Watched):
-                target = part.target(manager.client) if part.is_factory else part.target
-            elif part.watcher in seen:
-                continue
-            else:
-                seen.add(part.watcher)
-                same = [
-                    one for one in parts if isinstance(one, Handler) and one.watcher == part.watcher
-                ]
-                target = _opinionated(same, manager)
-            wrapped = assembly.observe(target, part.kind)
-            if isinstance(target, ResourceWatcher):
-                controller.add_watcher(wrapped, part.kind)
-            else:
-                controller.add_reconciler(wrapped, part.kind)
+        opinionated += _add_targets(assembly, manager, controller, watching.get(kind, []))
+    for timer in assembly.declared.timers:
+        if timer.kind is None:
+            continue
+        if timer.every_replica:
+            # The other functions of the kind run on the leader only, in another controller.
+            controller = assembly.watchers.controller(f"{assembly.name}/{timer.name}")
+            controller.needs_leader_election = False
+            controller.add_cache(manager.cache, timer.kind, resync=assembly.watchers.resync)
+            manager.add(controller)
+        else:
+            controller = controllers[timer.kind]
+        controller.add_reconciler(_object_timer(assembly, manager, timer, opinionated), timer.kind)
+    for controller in controllers.values():
         manager.add(controller)
 
 
-def _opinionated(handlers: list[Handler], manager: Manager) -> OpinionatedWatcher:
+def _add_targets(
+    assembly: Assembly,
+    manager: Manager,
+    controller: InformerController,
+    parts: list[Handler | Watched],
+) -> list[OpinionatedWatcher]:
+    """Add the watchers and reconcilers of a kind; returns those of ``on_…`` declarations."""
+    made: list[OpinionatedWatcher] = []
+    seen: set[str] = set()
+    for part in parts:
+        target: Any
+        if isinstance(part, Watched):
+            target = part.target(manager.client) if part.is_factory else part.target
+        elif part.watcher in seen:
+            continue
+        else:
+            seen.add(part.watcher)
+            same = [
+                one for one in parts if isinstance(one, Handler) and one.watcher == part.watcher
+            ]
+            target = _opinionated(same, manager, assembly.observer)
+            made.append(target)
+        wrapped = assembly.observer.target(target, part.kind)
+        if isinstance(target, ResourceWatcher):
+            controller.add_watcher(wrapped, part.kind)
+        else:
+            controller.add_reconciler(wrapped, part.kind)
+    return made
+
+
+def _object_timer(
+    assembly: Assembly, manager: Manager, timer: Timer, watchers: list[OpinionatedWatcher]
+) -> ObjectTimer:
+    """A timer that waits until each watcher has put its finalizer on the object: until on_add."""
+    name = "" if timer.kind is None else timer.kind.qualified_name
+    waits_for = [each for each in watchers if each.kind.qualified_name == name]
+
+    def is_ready(obj: Object) -> bool:
+        present = obj.finalizers
+        return all(each.finalizer in present for each in waits_for)
+
+    return ObjectTimer(
+        assembly.observer.timer(timer),
+        interval=timer.interval,
+        first_after=timer.first_after,
+        is_ready=is_ready,
+        clock=manager.clock,
+    )
+
+
+def _opinionated(
+    handlers: list[Handler], manager: Manager, observer: Observer
+) -> OpinionatedWatcher:
     first = handlers[0]
-    updates = [each for each in handlers if each.cause == "update"]
-    functions = {each.cause: each.function for each in handlers if each.cause != "update"}
+    functions = WatcherFunctions(
+        [attrs.evolve(each, function=observer.function(each)) for each in handlers]
+    )
     finalizer: FinalizerSupplier = (
         OperatorFinalizer(first.watcher) if first.watcher else default_finalizer
     )
-    return OpinionatedWatcher(
+    watcher: OpinionatedWatcher = OpinionatedWatcher(
         first.kind,
         manager.client,
-        update=_Updates(updates) if updates else None,
-        concerns=_concerns(updates),
+        add=functions.add,
+        sync=functions.sync,
+        update=functions.update,
+        delete=functions.delete,
+        concerns=functions.concerns,
         finalizer=finalizer,
-        **functions,
     )
-
-
-@final
-class _Updates:
-    """Calls the functions for an update whose field has changed, in order."""
-
-    def __init__(self, handlers: list[Handler]) -> None:
-        self._handlers = handlers
-        self.__qualname__ = ", ".join(name_of(each.function) for each in handlers)
-
-    def __call__(self, old: Object, new: Object) -> None:
-        for each in self._handlers:
-            if each.field is None or each.field.has_changed(old, new):
-                settle(each.function(old, new))
-
-
-def _concerns(updates: list[Handler]) -> Callable[[Object, Object], bool] | None:
-    """Whether any function would be called for an update; None: always."""
-    fields = [each.field for each in updates if each.field is not None]
-    if not updates or len(fields) < len(updates):
-        return None
-    return lambda old, new: any(field.has_changed(old, new) for field in fields)
+    functions.differs = watcher.finalizer_lifecycle.differs
+    watcher.finalizer_lifecycle.on_forget = functions.forget
+    return watcher
 
 
 def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> None:
@@ -283,7 +342,7 @@ def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling)
         builder.owns(kind)
     for kind, handler in declared.watches.items():
         builder.watches(kind, handler)
-    builder.complete(assembly.observe(target, declared.kind))
+    builder.complete(assembly.observer.target(target, declared.kind))
 
 
 def _shared(options: ControllerOptions | None) -> ControllerOptions:
@@ -296,53 +355,33 @@ _ONCE: Final = Request("", "app")
 
 
 def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
-    """A controller whose requests come back after the interval."""
-    builder = (
+    """A controller with one request, which comes back after the interval."""
+    timer = AppTimer(
+        assembly.observer.timer(declared),
+        interval=declared.interval,
+        retry_policy=assembly.watchers.retry_policy,
+    )
+    # Once; what follows comes from the results.
+    source: TimerSource[Request] = TimerSource(
+        _FOREVER, [_ONCE], first_after=declared.first_after, name=declared.name
+    )
+    (
         controller_for(manager)
         .named(f"{assembly.name}/{declared.name}")
         .with_options(
             ControllerOptions(
                 skip_name_validation=True,
                 needs_leader_election=not declared.every_replica,
-                max_concurrent_reconciles=1 if declared.kind is None else None,
+                max_concurrent_reconciles=1,
+                rate_limiter=lambda: timer,
             )
         )
+        .watches_raw_source(source)
+        .complete(timer.reconciler)
     )
-    again = Result(requeue_after=declared.interval)
-    function = declared.function
-    if declared.kind is None:
-        # Once; what follows comes from the results.
-        source: TimerSource[Request] = TimerSource(
-            _FOREVER, [_ONCE], first_after=declared.first_after, name=declared.name
-        )
-
-        def tick(_: Request) -> Outcome:
-            settle(function())
-            return again
-
-        tick.__qualname__ = callback_name(function)  # the one that logs name
-        builder.watches_raw_source(source).complete(tick)
-        return
-
-    def call(obj: Object) -> Outcome:
-        if obj.is_deleting:
-            return None
-        settle(function(obj))
-        return again
-
-    call.__qualname__ = callback_name(function)
-    reconcile = as_reconciler(manager.client, declared.kind, call)
-    builder.for_(declared.kind, predicates=[_IS_NEW]).complete(reconcile)
 
 
 _FOREVER: Final = 1e9
-
-
-def _is_new(event: Event) -> bool:
-    return event.action is ResourceAction.CREATE
-
-
-_IS_NEW: Final = Predicate(_is_new)
 
 
 @final

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._engine.failures import sole_error as sole_error
     from appsdk_operator.controllers._engine.hot_loops import HotLoops as HotLoops
     from appsdk_operator.controllers._field_paths import FieldPath as FieldPath
+    from appsdk_operator.controllers._field_paths import is_same_json as is_same_json
     from appsdk_operator.controllers._handlers import HandlerFunction as HandlerFunction
     from appsdk_operator.controllers._handlers import HandlerFunctions as HandlerFunctions
     from appsdk_operator.controllers._handlers import for_object as for_object
@@ -323,7 +324,7 @@ _FOR_OTHER_ROOMS = {
     "controllers._builder": ("Draft",),
     "controllers._engine.failures": ("sole_error",),
     "controllers._engine.hot_loops": ("HotLoops",),
-    "controllers._field_paths": ("FieldPath",),
+    "controllers._field_paths": ("FieldPath", "is_same_json"),
     "controllers._predicates": ("as_predicates",),
     "controllers._helpers.finalizers": (
         "Finalizers",

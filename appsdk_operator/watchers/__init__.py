@@ -27,6 +27,7 @@ Caveats:
 from appsdk_operator.cache import ResourceAction as ResourceAction
 from appsdk_operator.controllers import FinalizerError as FinalizerError
 from appsdk_operator.controllers import PatchClient as PatchClient
+from appsdk_operator.watchers._checks import check_returned as check_returned
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizer_names import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizer_names import OperatorFinalizer as OperatorFinalizer
@@ -37,6 +38,7 @@ from appsdk_operator.watchers._informer_binding import RunnableInformer as Runna
 from appsdk_operator.watchers._informer_controller import InformerController as InformerController
 from appsdk_operator.watchers._kubernetes_informer import KubernetesInformer as KubernetesInformer
 from appsdk_operator.watchers._list_map import ListMap as ListMap
+from appsdk_operator.watchers._object_timer import ObjectTimer as ObjectTimer
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher as OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import (
     OpinionatedReconciler as OpinionatedReconciler,

@@ -26,7 +26,7 @@ from appsdk_operator.runtime import (
     get_logger,
 )
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role, RunningCall
-from appsdk_operator.watchers._failures import Failures, counts_as_attempt, retry_action
+from appsdk_operator.watchers._failures import Failures, RetryPlan, retry_action
 from appsdk_operator.watchers._list_map import ListMap
 from appsdk_operator.watchers._pending_calls import CallReason, PendingCall, WatcherCall
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
@@ -405,8 +405,9 @@ class Dispatcher:
         if not own:
             self._call(key.source, target, target.request_of(event))
         for call in own:
-            # A resync runs a requeue early; a retry waits for its time.
-            if call.due is None or call.reason is CallReason.REQUEUE:
+            # A resync runs a requeue early, but that of a timer; a retry waits for its time.
+            is_early = call.reason is CallReason.REQUEUE and target.longest_retry is None
+            if call.due is None or is_early:
                 self._complete(key, call)
                 self._call(key.source, target, structs.replace(call.request(), attempt=0))
 
@@ -469,11 +470,10 @@ class Dispatcher:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, trigger.action)
-            self._schedule(
+            self._schedule_requeue(
                 source.key_of(trigger.object),
                 target,
                 target.request_of(trigger),
-                CallReason.REQUEUE,
                 outcome.requeue_after,
             )
             if slot.is_noted or started >= activity.skip_until:
@@ -515,17 +515,32 @@ class Dispatcher:
         sole = sole_error(error)
         cause = FailureCause(sole)  # while there is a traceback
         call = WatcherCall(key.source.kind, target.handler, action, request.object, request.attempt)
-        delay = self._failures.delay_after(error, call, target.role)
-        is_terminal = isinstance(sole, TerminalError)
+        plan = self._failures.plan_after(error, call, target.role, target.longest_retry)
+        delay = plan.delay
         # A resync delivers no deleted object, and the next resync is a new call anyway.
-        if delay is not None or not (action is _DELETE or (action is _RESYNC and not is_terminal)):
-            self._schedule(
-                key, target, request, CallReason.RETRY, delay, error, is_terminal=is_terminal
-            )
+        if delay is not None or not (
+            action is _DELETE or (action is _RESYNC and not plan.is_final)
+        ):
+            self._schedule_retry(key, target, request, error, plan)
         followed: CallOutcome = "retrying" if delay is not None else "given up"
-        if is_terminal and action is not _DELETE:
+        if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
         self.activity.end(slot, trigger, seconds, followed, delay, cause)
+
+    def _schedule_requeue(
+        self, key: DeliveryKey, target: RegisteredTarget, request: ReconcileRequest, delay: float
+    ) -> None:
+        self._schedule(key, target, request, CallReason.REQUEUE, RetryPlan(delay, 0, False), None)
+
+    def _schedule_retry(
+        self,
+        key: DeliveryKey,
+        target: RegisteredTarget,
+        request: ReconcileRequest,
+        error: Exception,
+        plan: RetryPlan,
+    ) -> None:
+        self._schedule(key, target, request, CallReason.RETRY, plan, error)
 
     def _schedule(
         self,
@@ -533,12 +548,10 @@ class Dispatcher:
         target: RegisteredTarget,
         request: ReconcileRequest,
         reason: CallReason,
-        delay: float | None,
-        error: Exception | None = None,
-        *,
-        is_terminal: bool = False,
+        plan: RetryPlan,
+        error: Exception | None,
     ) -> None:
-        attempt = 0 if error is None else request.attempt + counts_as_attempt(error)
+        delay = plan.delay
         again = PendingCall(
             reason=reason,
             target=target,
@@ -547,10 +560,10 @@ class Dispatcher:
             latest=request.object,
             old=_old_state(request, target.role),
             error=error,
-            attempt=attempt,
+            attempt=plan.attempt,
             due=None if delay is None else self._clock.monotonic() + delay,
             state=request.state,
-            is_terminal=is_terminal,
+            is_terminal=plan.is_final,
         )
         with self._lock:
             if not target.is_removed and not key.source.is_removed:

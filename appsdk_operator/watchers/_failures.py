@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ClientError
@@ -25,7 +25,7 @@ from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall
 from appsdk_operator.watchers._retry import RetryPolicy
 
-__all__ = ["ErrorHandler", "Failures", "counts_as_attempt", "retry_action"]
+__all__ = ["ErrorHandler", "Failures", "RetryPlan", "retry_action"]
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -43,9 +43,20 @@ def retry_action(action: ResourceAction, role: Role) -> ResourceAction:
     return ResourceAction.UPDATE if is_watcher_resync else action
 
 
-def counts_as_attempt(error: Exception) -> bool:
+def _counts_as_attempt(error: Exception) -> bool:
     """Whether the failure increases the attempt number that the retry policy gets."""
     return not isinstance(sole_error(error), RetryAfter)
+
+
+class RetryPlan(NamedTuple):
+    """What follows a failed call."""
+
+    delay: float | None
+    """Seconds until the retry; None: it is given up."""
+    attempt: int
+    """The attempt number of the next call."""
+    is_final: bool
+    """Whether no resync repeats the call, but only a change of the object."""
 
 
 @final
@@ -63,18 +74,28 @@ class Failures:
         error_handler: ErrorHandler | None,
         metrics: ControllerMetrics,
         clock: Clock,
+        resyncs_repeat: bool = True,
     ) -> None:
         self._name = name
+        self._resyncs_repeat = resyncs_repeat
         self._retry_policy = retry_policy
         self._error_handler = error_handler
         self._metrics = metrics
         self.log = FailureLog(_log, clock)
 
-    def delay_after(self, error: Exception, call: WatcherCall, role: Role) -> float | None:
-        """Report a failed call; returns the seconds until its retry, or None if it is given up.
+    def plan_after(
+        self, error: Exception, call: WatcherCall, role: Role, longest: float | None = None
+    ) -> RetryPlan:
+        """Report a failed call, and decide on its retry.
 
         Removes the traceback of ``error``: a stored error must not keep the frames of the failed
         call alive.
+
+        Args:
+            error: what the call raised.
+            call: the call.
+            role: of what was called.
+            longest: for timers, the seconds after which they are called again in any case.
         """
         explain_frozen(sole_error(error))
         if self._error_handler is not None:
@@ -85,14 +106,29 @@ class Failures:
                     raised, "error handler", "the error handler of controller %s failed"
                 )
         delay = self._retry_delay(error, call.attempt)
-        self._log_failure(error, call, delay)
+        attempt = call.attempt + _counts_as_attempt(error)
+        if longest is not None:
+            attempt = attempt if delay is not None else 0
+            delay = longest if delay is None else min(delay, longest)
+        is_final = delay is None and self._is_final(error)
+        self._log_failure(error, call, delay, is_final)
         if delay is None:
             is_clean_up = call.action is ResourceAction.DELETE or call.object.is_deleting
             self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
         forget_frames(error)
-        return delay
+        return RetryPlan(delay, attempt, is_final)
+
+    def _is_final(self, error: Exception) -> bool:
+        """Whether no resync repeats a call that is given up.
+
+        The kit's own write of a finalizer is repeated: its failure says nothing of the object.
+        """
+        sole = sole_error(error)
+        if isinstance(sole, TerminalError):
+            return True
+        return not self._resyncs_repeat and not isinstance(sole, FinalizerError)
 
     def _retry_delay(self, error: Exception, attempt: int) -> float | None:
         sole = sole_error(error)
@@ -113,7 +149,9 @@ class Failures:
     def _log_failure_of(self, error: BaseException, function: str, message: str) -> None:
         self.log.failed(error, function, message, self._name, extra={"controller": self._name})
 
-    def _log_failure(self, error: Exception, call: WatcherCall, delay: float | None) -> None:
+    def _log_failure(
+        self, error: Exception, call: WatcherCall, delay: float | None, is_final: bool
+    ) -> None:
         """Log a failure: as an error, or as info without traceback if there is an error handler."""
         name = failed_function(error) or call.callback
         obj = call.object
@@ -126,7 +164,7 @@ class Failures:
             obj.kind.kind,
             obj.key,
             error_text(sole_error(error)),
-            _next_try(error, call, delay),
+            _next_try(call, delay, is_final),
             about=obj.uid or obj.key,
             level=logging.ERROR if self._error_handler is None else logging.INFO,
             with_traceback=self._error_handler is None and not _says_all(error),
@@ -144,14 +182,14 @@ class Failures:
         )
 
 
-def _next_try(error: Exception, call: WatcherCall, delay: float | None) -> str:
+def _next_try(call: WatcherCall, delay: float | None, is_final: bool) -> str:
     """What follows a failed call."""
     if delay is not None:
         failed = f", failed {call.attempt + 1} times" if call.attempt else ""
         return f"next try in {duration_text(delay)}{failed}"
     if call.action is ResourceAction.DELETE:
         return "given up"
-    if isinstance(sole_error(error), TerminalError):
+    if is_final:
         return "given up until its generation, labels or annotations change"
     return "given up until the next resync"
 

@@ -104,6 +104,8 @@ class FinalizerLifecycle:
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
+        self.on_forget: Callable[[str], None] | None = None
+        """Called with the uid of an object that is gone."""
         self._lock = threading.Lock()
         # By uid, the resourceVersion at which this process wrote the finalizer, until an event
         # with that version arrives: earlier events show the object without the finalizer.
@@ -256,6 +258,20 @@ class FinalizerLifecycle:
         if new.generation > 0:
             return new.generation != old.generation
         return not self._is_own_write(old, new)
+
+    def differs(self, old: Object, new: Object) -> bool:
+        """Whether two states of an object differ in more than status, labels and annotations.
+
+        For kinds without generations: in anything but our own finalizers. Any two states differ if
+        the later one is older, as after a restore of the server.
+        """
+        if old.resource_version == new.resource_version:
+            return False
+        if _goes_back(old, new):
+            return True
+        if new.generation > 0:
+            return new.generation != old.generation
+        return self._without_own_fields(old) != self._without_own_fields(new)
 
     def _wants_update(self, old: Object, new: Object) -> bool:
         """Whether the user's ``concerns`` wants the update; yes if there is none or it fails."""
@@ -533,6 +549,8 @@ class FinalizerLifecycle:
             )
 
     def _forget(self, uid: str) -> None:
+        if self.on_forget is not None:
+            self.on_forget(uid)
         with self._lock:
             self._finalizer_versions.pop(uid, None)
             self._write_pending.pop(uid, None)

@@ -34,7 +34,7 @@ from appsdk_operator.runtime import (
     get_logger,
     is_operator_name,
 )
-from appsdk_operator.runtime.validation import check_callable, check_count, check_number
+from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
 from appsdk_operator.watchers._bindings import InformerBindings
 from appsdk_operator.watchers._checks import (
     check_argument_order,
@@ -103,6 +103,7 @@ class InformerController:
         retry_policy: RetryPolicy | None = None,
         retry_dequeue_policy: RetryDequeuePolicy | None = None,
         error_handler: ErrorHandler | None = None,
+        resyncs_repeat: bool = True,
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
         stop_timeout: float = 30.0,
@@ -125,6 +126,10 @@ class InformerController:
             retry_dequeue_policy: whether a new event of an object drops a pending retry; default:
                 it drops all of them.
             error_handler: called for every failed call; default: logs it.
+            resyncs_repeat: whether a resync repeats a call that the policy gave up on; default
+                True, as in grafana-app-sdk. False: nothing does before the object's generation,
+                labels or annotations change, or the process starts again; failed writes of
+                finalizers are repeated all the same.
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
@@ -150,7 +155,10 @@ class InformerController:
             *("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
         )
         check_callable("error_handler", error_handler, "error", "call")
+        check_flag("resyncs_repeat", resyncs_repeat)
         self.name = name
+        self.needs_leader_election: bool = True
+        """Whether a manager with leader election runs it on the leader only; default True."""
         is_named = name != _DEFAULT_NAME and is_operator_name(name)
         self._operator_name = OperatorName(
             name if is_named else "", check_previous_names(previous_names)
@@ -171,6 +179,7 @@ class InformerController:
                 error_handler=error_handler,
                 metrics=self._metrics,
                 clock=clock,
+                resyncs_repeat=resyncs_repeat,
             ),
             dequeue_policy=retry_dequeue_policy,
             metrics=self._metrics,
@@ -449,11 +458,13 @@ class InformerController:
         healths = self._bindings.healths()
         bad = [health.text for health in healths if not health.is_ready]
         text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
+        notes = []
         if given_up := self._dispatcher.given_up():
-            text += f"; {given_up} calls given up until a resync shows their objects"
+            notes.append(f"{given_up} calls given up until a resync shows their objects")
         if terminal := self._dispatcher.terminal():
-            text += f"; {terminal} calls failed for good, until their objects are changed"
-        return Health(not bad, text)
+            notes.append(f"{terminal} calls failed for good, until their objects are changed")
+        note = f"{self.name}: {'; '.join(notes)}" if notes else ""
+        return Health(not bad, "; ".join([text, *notes]), note)
 
     def debug_snapshot(self) -> dict[str, Any]:
         """Its health, queue length and pending calls, as JSON values."""

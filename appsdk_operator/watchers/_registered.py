@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
 from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
+from appsdk_operator.watchers._object_timer import ObjectTimer
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -58,6 +59,7 @@ class RegisteredTarget:
         "handler",
         "is_removed",
         "kind",
+        "longest_retry",
         "numbers",
         "selective",
         "view",
@@ -83,6 +85,9 @@ class RegisteredTarget:
         )
         """The kind whose types it gets objects with; None: that of the informer."""
         self.is_removed = False
+        self.longest_retry: float | None = getattr(handler, "longest_retry", None)
+        """For timers: the seconds after which a failed call is repeated at the latest, whatever the
+        retry policy says; resyncs do not call them. None for others."""
         self.failures = FailureLog(_log, system_clock)
         """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.numbers: Mapping[ResourceAction, CallNumbers] = {}
@@ -226,7 +231,7 @@ def name_of(handler: object, action: ResourceAction, obj: Object | None = None) 
         function = getattr(handler, f"_{method}")
     elif isinstance(handler, OpinionatedWatcher):
         function = handler.callback(method, obj)
-    elif isinstance(handler, SimpleReconciler):
+    elif isinstance(handler, (SimpleReconciler, ObjectTimer)):
         function = handler.function
     elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
         if not inspect.isroutine(handler.reconciler):

@@ -82,7 +82,7 @@ class ExponentialBackoff:
         self,
         *,
         initial: float = 5.0,
-        max_attempts: int = 5,
+        max_attempts: int | None = 5,
         maximum: float | None = None,
         jitter: float = 0.0,
         rng: random.Random | None = None,
@@ -91,7 +91,7 @@ class ExponentialBackoff:
 
         Args:
             initial: the first delay in seconds; default 5.
-            max_attempts: the last attempt number that is retried; default 5.
+            max_attempts: the last attempt number that is retried; default 5. None: no limit.
             maximum: the longest delay in seconds; default: none.
             jitter: the share of the delay by which it may be longer, at random, so that objects
                 that failed together do not come back together; default 0.
@@ -105,7 +105,7 @@ class ExponentialBackoff:
         if maximum is not None:
             check_number("maximum", maximum, example=False)
         _check_attempts(max_attempts)
-        if initial <= 0 or max_attempts < 0 or jitter < 0:
+        if initial <= 0 or (max_attempts is not None and max_attempts < 0) or jitter < 0:
             raise ValueError(
                 f"initial={initial}, max_attempts={max_attempts}, jitter={jitter}: use "
                 "initial > 0, max_attempts >= 0 and jitter >= 0"
@@ -126,7 +126,7 @@ class ExponentialBackoff:
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
         """Seconds until the next try, None once ``attempt`` exceeds the last one."""
         del error
-        if attempt > self._max_attempts:
+        if self._max_attempts is not None and attempt > self._max_attempts:
             return None
         return self._backoff.delay(attempt, self._random)
 

@@ -20,6 +20,8 @@ class Health:
 
     is_ready: bool
     text: str
+    note: str = ""
+    """What is wrong although it is ready, such as calls that were given up; empty: nothing."""
 
 
 @final

@@ -820,7 +820,7 @@ def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
 def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Health:
     """Whether all runnables with a ``health`` method are healthy, except those checked apart."""
     apart = [*groups[RunnableGroup.CACHES].runnables, *checked_apart]
-    bad, good = [], 0
+    bad, notes, good = [], [], 0
     for runnable in groups.runnables:
         health = getattr(runnable, "health", None)
         if not callable(health) or any(runnable is other for other in apart):
@@ -830,7 +830,9 @@ def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Heal
             good += result.is_ready
             if not result.is_ready:
                 bad.append(result.text)
-    return Health(not bad, "; ".join(bad) or f"{good} runnables ok")
+            elif result.note:
+                notes.append(result.note)
+    return Health(not bad, "; ".join(bad or [f"{good} runnables ok", *notes]))
 
 
 def _make_elector(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, final
 
 import attrs
 
-from appsdk_operator.app import App, handled_kinds, observed_manager
+from appsdk_operator.app import App, Handler, Observer, Timer, handled_kinds, observed_manager
+from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import LeaderElection, Manager
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import settle
 from appsdk_operator.testing._world.runnable import OperatorProcess
 from appsdk_operator.webhooks import WebhookServerOptions
 
@@ -36,8 +39,8 @@ def definitions_of(app: App) -> list[Mapping[str, Any]]:
 def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], Manager]:
     """What makes the App's manager for a process.
 
-    Without the App's servers, which would open ports. The calls of watchers and reconcilers are
-    recorded, those of timers are not: they are no answer to a change.
+    Without the App's servers, which would open ports. The calls of watchers, reconcilers, functions
+    and timers are recorded.
     """
     election = app.options.leader_election
     if election is None and leader_election:
@@ -52,7 +55,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], 
         return observed_manager(
             app,
             process.config,
-            lambda target, kind: process.recorded(target, kind=kind),
+            _FunctionRecorder(process),
             leader_election=own,
             metrics_server=None,
             health_server=None,
@@ -63,3 +66,77 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], 
         )
 
     return make
+
+
+@final
+class _FunctionRecorder(Observer):
+    """Records what an App calls in one process, and makes functions and timers fail."""
+
+    def __init__(self, process: OperatorProcess) -> None:
+        self._process = process
+
+    def target(self, target: Any, kind: Kind[Any, Any]) -> Any:
+        """A watcher or reconciler."""
+        return self._process.recorded(target, kind=kind)
+
+    def function(self, handler: Handler) -> Callable[..., Any]:
+        """A function of an ``on_…`` declaration."""
+        name = getattr(handler.function, "__name__", "a function")
+        names = f"{name} of {handler.field}" if handler.field else name
+
+        @functools.wraps(handler.function)
+        def call(first: Object, second: Object | None = None) -> Any:
+            old, new = (None, first) if second is None else (first, second)
+            return self._record("function", names, handler, handler.function, old, new)
+
+        return call
+
+    def timer(self, timer: Timer) -> Callable[..., Any]:
+        """A function of an ``every`` declaration; without a kind it is not recorded."""
+        if timer.kind is None:
+            return super().timer(timer)
+
+        @functools.wraps(timer.function)
+        def call(obj: Object) -> Any:
+            return self._record(
+                "timer", f"every {timer.interval:g} s", timer, timer.function, None, obj
+            )
+
+        return call
+
+    def _record(
+        self,
+        what: str,
+        text: str,
+        declared: Handler | Timer,
+        function: Callable[..., Any],
+        old: Object | None,
+        new: Object,
+    ) -> Any:
+        recorder = self._process.recorder
+        entry = recorder.entry(
+            f"calls {text} for",
+            new.kind,
+            new.namespace,
+            new.name,
+            what=what,
+            action=declared.cause if isinstance(declared, Handler) else "",
+            uid=new.uid,
+            declared=declared,
+            old=old,
+            new=new,
+        )
+        failures = self._process.world.failures[what]
+        failure = failures.pop(0) if failures else ""
+
+        def do() -> Any:
+            if failure == "fails":
+                raise ConnectionError("fails, as the history says")
+            if failure == "fails for good":
+                raise TerminalError("fails for good, as the history says")
+            outcome = settle(function(new) if old is None else function(old, new))
+            if failure == "fails late":
+                raise ConnectionError("fails late, as the history says")
+            return outcome
+
+        return recorder.record(entry, -1, do)

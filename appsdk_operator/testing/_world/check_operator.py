@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from appsdk_operator.app import App
+from appsdk_operator.app import App, Handler, Timer, functions_of, timers_of
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
@@ -19,6 +19,7 @@ from appsdk_operator.testing._world.promises import (
     FinalizerChecker,
     Promise,
     break_promise,
+    check_app_rest,
     check_journal,
     check_rest,
     still_failing,
@@ -91,6 +92,15 @@ class _OperatorCheck:
     promises: frozenset[Promise]
     most_calls: int
     counts: _ObjectCounts
+    app: App | None = None
+
+    @property
+    def _handlers(self) -> Sequence[Handler]:
+        return () if self.app is None else functions_of(self.app)
+
+    @property
+    def _timers(self) -> Sequence[Timer]:
+        return () if self.app is None else timers_of(self.app)
 
     def run(self, steps: Sequence[Step]) -> None:
         """Play one history and check the promises.
@@ -117,7 +127,7 @@ class _OperatorCheck:
                 play(world, step)
                 self._ask(world, self.always)
             self.counts.note(world)
-            check_journal(world, self.promises)
+            check_journal(world, self.promises, self._handlers)
             world.end_faults()
             try:
                 self._rest(world, finalizers)
@@ -127,8 +137,9 @@ class _OperatorCheck:
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
-        check_journal(world, self.promises)
+        check_journal(world, self.promises, self._handlers)
         check_rest(world, self.promises)
+        check_app_rest(world, self.promises, self._handlers, self._timers)
         if finalizers is not None:
             finalizers.check_rest()
             world.raise_broken()
@@ -149,7 +160,7 @@ class _OperatorCheck:
             if entry.what == "write" and not entry.outcome:
                 text = f"nothing changed, but {entry.line} at {entry.at:g} s"
                 raise break_promise(world, Promise.IDEMPOTENCE, text, entry.key)
-        check_journal(world, self.promises)
+        check_journal(world, self.promises, self._handlers)
 
     @staticmethod
     def _ask(world: World, check: Callable[[World], object] | None) -> None:
@@ -241,6 +252,7 @@ def check_operator(
         ValueError: ``leader_election`` for an operator with its own ``run``, a malformed finalizer,
             or the server refused all specs.
     """
+    app = make if isinstance(make, App) else None
     if isinstance(make, App):
         kind = kind or kind_of(make)
         crds = [*definitions_of(make), *crds]
@@ -260,6 +272,7 @@ def check_operator(
         promises=frozenset(promises),
         most_calls=most_calls,
         counts=_ObjectCounts(),
+        app=app,
     )
     with _quiet_logs():
         if replay is not None:
@@ -274,6 +287,7 @@ def check_operator(
                 names=names,
                 faults=faults,
                 freezes=faults and replicas > 1,
+                functions=faults and app is not None,
                 longest=longest,
             ),
             max_examples,

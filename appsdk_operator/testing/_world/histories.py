@@ -23,6 +23,11 @@ _ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "d
 _TIMED: Final = ("wait", "lag", "freeze")
 _PLAIN: Final = ("cut", "compact", "crash", "restart")
 _FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
+_FAULTS: Final = {
+    "write": ("ok", *_FATES),
+    "function": ("ok", "fails", "fails late"),
+    "timer": ("ok", "fails", "fails for good"),
+}
 
 
 @attrs.frozen
@@ -39,13 +44,14 @@ class Step:
     """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
     remove another controller's finalizer), ``delete``, ``recreate``. Time: ``wait``. Faults:
     ``lag`` and ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``, ``restart``, and
-    ``write``, the fault of the operator's next write. ``seed``: the order of threads."""
+    ``write``, the fault of the operator's next write, ``function`` and ``timer``, the failure of
+    the next call of a function of an App. ``seed``: the order of threads."""
     name: str = ""
     value: Any = None
 
     def __str__(self) -> str:
-        if self.what == "write":
-            return f"write {self.value}"
+        if self.what in _FAULTS:
+            return f"{self.what} {self.value}"
         value = "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
         return " ".join(part for part in (self.what, self.name, value) if part)
 
@@ -57,7 +63,7 @@ class Step:
             ValueError: the text is no step.
         """
         what, _, rest = text.partition(" ")
-        if what == "write" and rest in ("ok", *_FATES):
+        if rest in _FAULTS.get(what, ()):
             return cls(what, "", rest)
         if what in _PLAIN and not rest:
             return cls(what)
@@ -91,6 +97,8 @@ def play(world: World, step: Step) -> None:
             world.restart()
         case "write":
             world.fates.append("" if step.value == "ok" else step.value)
+        case "function" | "timer":
+            world.failures[step.what].append("" if step.value == "ok" else step.value)
         case "seed":
             pass
         case _:
@@ -144,6 +152,7 @@ def histories(
     statuses: SearchStrategy[Any] | None = None,
     faults: bool = True,
     freezes: bool = False,
+    functions: bool = False,
     longest: int = 20,
 ) -> SearchStrategy[list[Step]]:
     """Histories: other clients create, change, delete and recreate objects; time passes; faults.
@@ -154,6 +163,7 @@ def histories(
         statuses: the statuses that other clients write; default: they write none.
         faults: whether there are faults.
         freezes: whether replicas are suspended as well.
+        functions: whether functions and timers of an App fail as well.
         longest: the most steps; default 20.
     """
     from hypothesis import strategies as st
@@ -199,6 +209,18 @@ def histories(
         freeze = st.builds(Step, st.just("freeze"), st.just(""), st.sampled_from([20, 90]))
         single.append(freeze)
         together += [st.tuples(soon, freeze, st.one_of(create, spec), wait)] * 2
+    if functions:
+        function, timer = (
+            st.builds(Step, st.just(what), st.just(""), st.sampled_from(_FAULTS[what]))
+            for what in ("function", "timer")
+        )
+        single += [function, timer]
+        # A change whose function fails, and another one before or after the retry.
+        together += [
+            st.tuples(create, wait, function, spec, soon, spec, wait),
+            st.tuples(function, create, soon, spec, wait),
+            st.tuples(create, wait, timer, wait),
+        ]
     one = st.one_of(single).map(lambda step: (step,))
     parts = st.lists(st.one_of(one, *together), max_size=longest)
     return parts.map(lambda found: [step for part in found for step in part][:longest])

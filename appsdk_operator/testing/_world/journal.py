@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
+
+from appsdk_operator.resource import Object
 
 __all__ = ["Entry", "Journal", "story_of"]
 
@@ -22,8 +24,9 @@ class Entry:
     who: str
     """The replica's name, or ``somebody`` for everybody else."""
     what: str
-    """``call`` (of a watcher or reconciler), ``write``, ``step`` (of another client), ``fault`` or
-    ``life`` (start or end of a process)."""
+    """``call`` (of a watcher or reconciler), ``function`` (of an App, in such a call), ``timer`` (a
+    function of an App that is called at intervals), ``write``, ``step`` (of another client),
+    ``fault`` or ``life`` (start or end of a process)."""
     text: str
     """The predicate of a sentence with ``who`` as its subject."""
     key: str = ""
@@ -36,7 +39,8 @@ class Entry:
     watcher: int = 0
     """For calls: the number of the recorded watcher or reconciler, from 0."""
     action: str = ""
-    """For calls of watchers: ``CREATE``, ``UPDATE``, ``RESYNC`` or ``DELETE``."""
+    """For calls of watchers: ``CREATE``, ``UPDATE``, ``RESYNC`` or ``DELETE``; for functions of an
+    App: ``add``, ``sync``, ``update`` or ``delete``."""
     uid: str = ""
     version: int = 0
     """For calls of watchers: the object's resource version."""
@@ -53,15 +57,21 @@ class Entry:
     """For steps: whether it gives the operator work."""
     is_selective: bool = False
     """For calls: whether the watcher selects events by ``concerns``."""
+    declared: Any = attrs.field(default=None, repr=False)
+    """For functions and timers of an App: the declaration."""
+    old: Object | None = attrs.field(default=None, repr=False)
+    """For functions of an update: the state before it."""
+    new: Object | None = attrs.field(default=None, repr=False)
+    """For functions and timers: the object that they got."""
     within: Entry | None = attrs.field(default=None, repr=False)
-    """For writes: the call that made it."""
+    """For writes and functions: the call that made it."""
     writes: list[Entry] = attrs.field(factory=list, repr=False)
-    """For calls: the writes that were made in it."""
+    """For calls: the functions that were called, and the writes that were made in it."""
 
     @property
     def line(self) -> str:
-        """The entry without its time; a call with its writes."""
-        if self.what != "call":
+        """The entry without its time; a call with its functions and writes."""
+        if self.what not in ("call", "timer"):
             return f"{self.who} {self.text}" + (f" ({self.outcome})" if self.outcome else "")
         results = [f"{w.text} ({w.outcome})" if w.outcome else w.text for w in self.writes]
         if self.outcome:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import final
 
+from appsdk_operator.app import Handler, Timer
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._world.app_promises import (
+    check_chain,
+    check_chain_at_rest,
+    check_timers,
+    check_timers_at_rest,
+)
 from appsdk_operator.testing._world.histories import FOREIGN
 from appsdk_operator.testing._world.journal import Entry, story_of
 from appsdk_operator.testing._world.world import LEASE, Replica, World
@@ -16,6 +23,7 @@ __all__ = [
     "FinalizerChecker",
     "Promise",
     "break_promise",
+    "check_app_rest",
     "check_journal",
     "check_rest",
     "still_failing",
@@ -46,6 +54,12 @@ class Promise(Enum):
     """Without changes from outside the operator comes to rest."""
     LEASE = "no writes after the lease is lost"
     """A replica writes nothing while another one holds the Lease."""
+    CHAIN = "chain"
+    """Of an App: each successful call of a function for updates begins with the state, on its
+    fields, that the function was last successful with, and at rest that is the server's."""
+    TIMERS = "timers"
+    """Of an App: the timer of an object is called as long as the object lives, not before
+    ``first_after`` and the success of ``on_add``, and beside no function of the object."""
 
 
 def break_promise(world: World, promise: Promise, text: str, key: str = "") -> BrokenPromise:
@@ -53,8 +67,10 @@ def break_promise(world: World, promise: Promise, text: str, key: str = "") -> B
     return BrokenPromise(f"{promise.value}: {text}\n{story_of(world.journal.entries, key)}")
 
 
-def check_journal(world: World, promises: frozenset[Promise]) -> None:
-    """Check overlap and order of the calls so far.
+def check_journal(
+    world: World, promises: frozenset[Promise], handlers: Sequence[Handler] = ()
+) -> None:
+    """Check overlap and order of the calls so far; ``handlers`` are the functions of an App.
 
     Raises:
         BrokenPromise: with the story.
@@ -65,6 +81,31 @@ def check_journal(world: World, promises: frozenset[Promise]) -> None:
     if Promise.ORDER in promises:
         _check_object_order(world, calls)
         _check_watcher_order(world, calls)
+    if Promise.CHAIN in promises:
+        check_chain(world, handlers, _breaker(world, Promise.CHAIN))
+    if Promise.TIMERS in promises:
+        check_timers(world, handlers, _breaker(world, Promise.TIMERS))
+
+
+def check_app_rest(
+    world: World,
+    promises: frozenset[Promise],
+    handlers: Sequence[Handler],
+    timers: Sequence[Timer],
+) -> None:
+    """Check what an App promises of its functions and timers, at rest.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    if Promise.CHAIN in promises:
+        check_chain_at_rest(world, handlers, _breaker(world, Promise.CHAIN))
+    if Promise.TIMERS in promises:
+        check_timers_at_rest(world, handlers, timers, _breaker(world, Promise.TIMERS))
+
+
+def _breaker(world: World, promise: Promise) -> Callable[[str, str], BrokenPromise]:
+    return lambda text, key: break_promise(world, promise, text, key)
 
 
 def _check_overlap(world: World, calls: list[Entry]) -> None:

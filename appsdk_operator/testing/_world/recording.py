@@ -51,7 +51,12 @@ class CallRecorder:
             raise ConnectionLost("the process is dead")
         entry.process, entry.watcher = self.process, watcher
         self.journal.add(entry)
-        before, _thread.entry = self.current(), entry
+        before = self.current()
+        if entry.what == "function" and before is not None:
+            entry.within = before
+            before.writes.append(entry)
+        else:
+            _thread.entry = entry
         try:
             outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
@@ -66,9 +71,19 @@ class CallRecorder:
         finally:
             _thread.entry = before
             entry.ended = self.journal.step()
-            self.on_end(entry)
+            if entry.what == "call":
+                self.on_end(entry)
 
-    def entry(self, text: str, kind: Kind, namespace: str, name: str, **facts: Any) -> Entry:
+    def entry(
+        self,
+        text: str,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        what: str = "call",
+        **facts: Any,
+    ) -> Entry:
         """The entry of a call that begins now; ``text`` is followed by the object's name."""
         of = kind.qualified_name
         described = name if of == self.kind.qualified_name else f"{kind.plural} {name}"
@@ -76,7 +91,7 @@ class CallRecorder:
         return Entry(
             self.clock.monotonic(),
             self.who,
-            "call",
+            what,
             f"{text} {described}",
             key=key,
             kind=of,

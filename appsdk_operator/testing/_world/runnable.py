@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import controller_for
@@ -18,7 +18,11 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
 )
 
-__all__ = ["as_runnable"]
+if TYPE_CHECKING:
+    from appsdk_operator.testing._world.recording import CallRecorder
+    from appsdk_operator.testing._world.world import World
+
+__all__ = ["OperatorProcess", "as_runnable"]
 
 # Reconcilers whose request carries the object: an InformerController calls them.
 _OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
@@ -33,6 +37,8 @@ class OperatorProcess(Protocol):
     metrics: Metrics
     config: ClientConfig
     client: Client
+    world: World
+    recorder: CallRecorder
 
     def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
         """A watcher or reconciler whose calls the journal records."""

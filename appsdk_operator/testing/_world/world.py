@@ -119,6 +119,12 @@ class World:
         another status, ``crash before``, ``crash after``."""
         self.takes_fates: bool = True
         """Whether :attr:`fates` are applied; False after :meth:`end_faults`."""
+        self.created_at: dict[str, float] = {}
+        """When :meth:`create` made each object, by uid, on the simulation's clock."""
+        self.failures: dict[str, list[str]] = {"function": [], "timer": []}
+        """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
+        ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
+        ``TerminalError``)."""
         self.elsewhere: dict[str, Any] = {}
         """For what an operator makes outside of the cluster; it survives crashes."""
         self.created: list[Object] = []
@@ -265,7 +271,9 @@ class World:
             news = [
                 e
                 for e in self.journal.entries[so_far:]
-                if (e.error if e.what == "call" else e.outcome != NO_CHANGE)
+                # A timer is called, or fails, for ever; what it writes is news.
+                if (e.error if e.what in ("call", "function") else e.outcome != NO_CHANGE)
+                and e.what != "timer"
             ]
             quiet = 0 if news or self._has_failing_calls() or self._timers else quiet + 1
         return quiet >= 3
@@ -291,6 +299,7 @@ class World:
         self.outside(f"creates {name}{text}", name, asks=True)
         made = self.client.create(obj)
         self.created.append(made)
+        self.created_at[made.uid] = self.clock.monotonic()
         return made
 
     def replace(self, name: str, spec: Any) -> Object:
@@ -404,9 +413,11 @@ class World:
         self.server.api.compact()
 
     def end_faults(self) -> None:
-        """End all faults: lags and freezes now, and :attr:`fates` for good."""
+        """End all faults: lags and freezes now, :attr:`fates` and :attr:`failures` for good."""
         self.takes_fates = False
         self.fates.clear()
+        for failures in self.failures.values():
+            failures.clear()
         for _, do in self._timers:
             do()
         self._timers.clear()
@@ -537,7 +548,7 @@ class Replica:
         """The error that ended it, None where there was none."""
         self.thread: threading.Thread | None = None
         self._recorded = 0
-        self._recorder = CallRecorder(
+        self.recorder: CallRecorder = CallRecorder(
             who=name,
             process=process,
             clock=world.clock,
@@ -546,6 +557,7 @@ class Replica:
             is_alive=lambda: self.is_alive,
             on_end=world.after_call,
         )
+        """Records the calls of this process."""
 
     def __repr__(self) -> str:
         return f"<Replica {self.name}, process {self.process}>"
@@ -571,7 +583,7 @@ class Replica:
                 f"kind={kind!r} is no Kind: give the kind that {target!r} is called for"
             )
         number = self._recorded
-        wrapper = recorded(self._recorder, target, number, kind or self.world.kind)
+        wrapper = recorded(self.recorder, target, number, kind or self.world.kind)
         self._recorded += 1
         self.world.recorded.add(number)
         if (

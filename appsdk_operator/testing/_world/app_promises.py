@@ -1,0 +1,198 @@
+"""The promises of an App's functions and timers, checked in a world's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from appsdk_operator.app import Handler, Timer
+from appsdk_operator.controllers import is_same_json
+from appsdk_operator.resource import Object
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._world.journal import Entry
+from appsdk_operator.testing._world.world import World
+
+__all__ = ["check_chain", "check_chain_at_rest", "check_timers", "check_timers_at_rest"]
+
+__tracebackhide__ = hides_kit_frames
+
+Break: TypeAlias = Callable[[str, str], BrokenPromise]
+"""Makes the error of the broken promise, of a text and the key of the object."""
+_NOT_OF_UPDATES: Final = ("resourceVersion", "managedFields", "finalizers", "generation")
+_LONGEST_WATCHED: Final = 7200.0
+"""The longest interval in seconds of which the end is waited for."""
+_LATE: Final = 1.0
+"""Seconds by which a timer may be late at rest."""
+
+
+def state_for(handler: Handler, obj: Object) -> Any:
+    """What a function of updates is called for: its field, or all that makes an update."""
+    if handler.field is not None:
+        return handler.field.value(obj)
+    data = obj.to_dict()
+    if obj.generation:
+        return {name: data[name] for name in data if name not in ("metadata", "status")}
+    metadata = data.get("metadata", {})
+    kept = {name: metadata[name] for name in metadata if name not in _NOT_OF_UPDATES}
+    return {**data, "metadata": kept}
+
+
+class _Chains:
+    """The state that each function of updates was last successful with, in each process."""
+
+    def __init__(self, world: World, handlers: Iterable[Handler]) -> None:
+        self.handled: dict[tuple[str, int, str, int], tuple[Handler, Any]] = {}
+        """By replica, process, uid and number of the function."""
+        self.last: dict[tuple[str, int, str, int], Entry] = {}
+        """The last call of each."""
+        self.breaks: list[tuple[Entry, Any]] = []
+        """Calls that do not follow from the one before, with the state that was expected."""
+        self._updates = [each for each in handlers if each.cause == "update"]
+        for entry in world.journal.of("function"):
+            self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        declared: Handler = entry.declared
+        for number, update in enumerate(self._updates):
+            if (update.kind, update.watcher) != (declared.kind, declared.watcher):
+                continue
+            one = (entry.who, entry.process, entry.uid, number)
+            if declared.cause in ("add", "sync"):
+                if not entry.error and entry.ended and entry.new is not None:
+                    self.handled[one] = update, state_for(update, entry.new)
+                    self.last[one] = entry
+            elif update is declared and entry.old is not None and entry.new is not None:
+                before = state_for(update, entry.old)
+                # What nothing was heard of before begins with its first call, also a failed one.
+                known = self.handled.setdefault(one, (update, before))[1]
+                self.last[one] = entry
+                if entry.error or not entry.ended:
+                    continue
+                if not is_same_json(known, before):
+                    self.breaks.append((entry, known))
+                self.handled[one] = update, state_for(update, entry.new)
+
+
+def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:
+    """Check that each call begins with the state that the function was last successful with.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    for entry, expected in _Chains(world, handlers).breaks:
+        before = state_for(entry.declared, entry.old) if entry.old is not None else None
+        text = (
+            f"{entry.line}, from {before}, and what it was last successful with is {expected}: "
+            "the change between them is lost"
+        )
+        raise broken(text, entry.key)
+
+
+def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break) -> None:
+    """Check that each function was last successful with the server's state.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    present = {obj.uid: obj for obj in world.objects()}
+    alive = {(replica.name, replica.process) for replica in world.replicas}
+    chains = _Chains(world, handlers)
+    for one, (handler, state) in chains.handled.items():
+        obj = present.get(one[2])
+        if one[:2] not in alive or obj is None or obj.is_deleting:
+            continue
+        wanted, last, name = state_for(handler, obj), chains.last[one], _name(handler)
+        if not is_same_json(state, wanted):
+            text = (
+                f"the server has {wanted} of {obj.name}, and what {name} was last successful with "
+                f"is {state}"
+            )
+            raise broken(text, world.key(obj.name))
+        if last.error:
+            text = f"the last call of {name} for {obj.name} has failed, and was not repeated"
+            raise broken(text, world.key(obj.name))
+
+
+def _name(handler: Handler) -> str:
+    name: str = getattr(handler.function, "__name__", "a function")
+    return name
+
+
+def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> None:
+    """Check that no timer runs before its first time, before ``on_add``, or beside a function.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    adds = {(each.kind, each.watcher) for each in handlers if each.cause == "add"}
+    added: set[tuple[Any, str, str]] = set()
+    first: set[tuple[str, int, str, int]] = set()
+    last: dict[tuple[str, int, str, str], Entry] = {}
+    entries = [one for one in world.journal.entries if one.what in ("function", "timer")]
+    for entry in entries:
+        declared = entry.declared
+        is_timer = isinstance(declared, Timer)
+        if not (is_timer and declared.every_replica):
+            place = (entry.who, entry.process, entry.kind, entry.key)
+            before = last.get(place)
+            if before is not None and not 0 < before.ended < entry.began:
+                text = f"two calls for {entry.key} at once: {before.text}, and {entry.text}"
+                if is_timer or before.what == "timer":
+                    raise broken(text, entry.key)
+            last[place] = entry
+        if not is_timer:
+            if declared.cause == "add" and not entry.error:
+                added.add((declared.kind, declared.watcher, entry.uid))
+            continue
+        for kind, watcher in adds:
+            if kind == declared.kind and (kind, watcher, entry.uid) not in added:
+                raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
+        one = (entry.who, entry.process, entry.uid, id(declared))
+        made = world.created_at.get(entry.uid)
+        if one not in first and made is not None and entry.at < made + declared.first_after:
+            text = (
+                f"{entry.line}, {entry.at - made:g} s after it was created, and first_after is "
+                f"{declared.first_after:g}"
+            )
+            raise broken(text, entry.key)
+        first.add(one)
+
+
+def check_timers_at_rest(
+    world: World, handlers: Iterable[Handler], timers: Iterable[Timer], broken: Break
+) -> None:
+    """Check that each timer is called for each object, for as long as that lives.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    watched = [
+        each
+        for each in timers
+        if each.kind is not None
+        and each.kind.qualified_name == world.kind.qualified_name
+        and max(each.interval, each.first_after) <= _LONGEST_WATCHED
+    ]
+    if not watched:
+        return
+    began = world.clock.monotonic()
+    world.run(max(max(each.interval, each.first_after) for each in watched) + 2 * _LATE)
+    present = {obj.uid: obj for obj in world.objects()}
+    now = world.clock.monotonic()
+    for timer in watched:
+        for uid, obj in present.items():
+            if obj.is_deleting:
+                continue
+            calls = [
+                one
+                for one in world.journal.of("timer")
+                if one.uid == uid and one.declared is timer and one.at <= now
+            ]
+            last = calls[-1] if calls else None
+            since = began if last is None else last.at
+            if now - since > max(timer.interval, 0.0 if last else timer.first_after) + _LATE:
+                when = "never" if last is None else f"last at {last.at:g} s, now it is {now:g} s"
+                name = getattr(timer.function, "__name__", "a timer")
+                text = f"{name} is called for {obj.name} every {timer.interval:g} s: {when}"
+                raise broken(text, world.key(obj.name))
+    check_timers(world, handlers, broken)

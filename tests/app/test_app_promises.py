@@ -1,0 +1,655 @@
+"""What an App promises of its functions: no change is lost, limits limit, timers go on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+
+from appsdk_operator import kinds
+from appsdk_operator.app import App
+from appsdk_operator.app._functions import WatcherFunctions
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import RetryAfter, TerminalError
+from appsdk_operator.manager import Manager
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    ExponentialBackoff,
+    ObjectTimer,
+    SimpleWatcher,
+    keep_all_retries,
+    never_retry,
+)
+
+CONFIG_MAP = kinds.core.v1.ConfigMap
+
+
+@attrs.frozen
+class ThingSpec:
+    """Two fields, each with a function of its own."""
+
+    a: int = 0
+    b: int = 0
+
+
+THING = Kind(group="example.com", version="v1", kind="Thing", spec=ThingSpec)
+SPECS = st.fixed_dictionaries({"a": st.integers(1, 3), "b": st.integers(1, 3)})
+
+
+def nothing(*_: Any) -> None:
+    """A function that does nothing."""
+
+
+def every_function(app: App, elsewhere: Callable[[], dict[str, Any]] = dict) -> App:
+    """Sets two fields elsewhere, each by a function of its own."""
+
+    @app.on_add(THING)
+    @app.on_sync(THING)
+    def make(thing: Object[ThingSpec]) -> None:
+        elsewhere()[thing.uid] = {"a": thing.spec.a, "b": thing.spec.b}
+
+    @app.on_update(THING, field="spec.a")
+    def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        elsewhere()[new.uid]["a"] = new.spec.a
+
+    @app.on_update(THING, field="spec.b")
+    def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        elsewhere()[new.uid]["b"] = new.spec.b
+
+    app.on_update(THING, watcher="other")(nothing)
+
+    @app.on_delete(THING)
+    def remove(thing: Object[ThingSpec]) -> None:
+        elsewhere().pop(thing.uid, None)
+
+    app.every(40, THING, first_after=10)(nothing)
+    app.every(7, THING, name="often")(lambda thing: None)
+    return app
+
+
+def test_no_change_is_lost_and_timers_go_on_whatever_fails_when() -> None:
+    made: dict[str, Any] = {}  # by uid, which differ in all histories
+
+    def is_set(world: World) -> None:
+        for thing in world.client.list(THING):
+            assert made.get(thing.uid) == {"a": thing.spec.a, "b": thing.spec.b}
+
+    check_operator(
+        every_function(App("thing-operator"), lambda: made),
+        specs=SPECS,
+        at_rest=is_set,
+        cleaned_up=lambda _, thing: thing.uid not in made,
+        max_examples=40,
+    )
+
+
+def test_no_change_is_lost_whatever_the_dequeue_policy_keeps() -> None:
+    app = App("thing-operator", retry_dequeue_policy=keep_all_retries, workers=3)
+    made: dict[str, Any] = {}
+    check_operator(every_function(app, lambda: made), specs=SPECS, max_examples=20)
+
+
+def test_no_change_of_a_kind_without_generations_is_lost() -> None:
+    app = App("map-operator")
+    app.on_add(CONFIG_MAP)(nothing)
+    app.on_update(CONFIG_MAP)(nothing)
+    app.on_update(CONFIG_MAP, field="data.a")(nothing)
+    data = st.fixed_dictionaries({"a": st.sampled_from("xyz"), "b": st.sampled_from("xyz")})
+    check_operator(app, specs=st.builds(lambda d: {"data": d}, data), max_examples=30)
+
+
+# The defects that the properties are to find.
+
+LOST = [
+    'create a {"a": 1, "b": 1}',
+    "wait 30",
+    "function fails",
+    'spec a {"a": 2, "b": 1}',
+    "wait 1",
+    'spec a {"a": 2, "b": 2}',
+]
+BACK = [
+    'create a {"a": 1, "b": 1}',
+    "wait 30",
+    "function fails late",
+    'spec a {"a": 2, "b": 1}',
+    "wait 1",
+    'spec a {"a": 1, "b": 1}',
+]
+
+
+def of_the_event(self: Any, old: Object, new: Object) -> None:
+    """What the event changes, instead of what was not handled."""
+    for each in self._updates:
+        if each.field is None or each.field.has_changed(old, new):
+            each.function(old, new)
+
+
+def forgets_failures(self: Any, handled: Any, new: Object) -> None:
+    """A failed call that would change nothing now is not repeated."""
+    handled.failed.clear()
+    _update_due(self, handled, new)
+
+
+def takes_failures_for_success(self: Any, handled: Any, new: Object) -> None:
+    """A failed call is taken for one that has handled the state."""
+    try:
+        _update_due(self, handled, new)
+    finally:
+        handled.states[:] = [new] * len(handled.states)
+        handled.failed.clear()
+
+
+_update_due = WatcherFunctions._update_due
+
+
+@pytest.mark.parametrize(
+    ("method", "broken", "replay"),
+    [
+        ("_update", of_the_event, LOST),
+        ("_update_due", forgets_failures, BACK),
+        ("_update_due", takes_failures_for_success, LOST),
+    ],
+)
+def test_a_lost_change_breaks_the_chain(
+    monkeypatch: pytest.MonkeyPatch, method: str, broken: Any, replay: list[str]
+) -> None:
+    app = App("thing-operator")
+    app.on_update(THING, field="spec.a")(nothing)
+    app.on_update(THING, field="spec.b")(nothing)
+    check_operator(app, replay=replay)
+    monkeypatch.setattr(WatcherFunctions, method, broken)
+    with pytest.raises(BrokenPromise, match=r"^chain: "):
+        check_operator(app, replay=replay)
+    with pytest.raises(BrokenPromise, match=r"^chain: "):
+        check_operator(app, specs=SPECS, names=["a"], max_examples=300, seed=1)
+
+
+def timer_breaks(app: App, text: str, replay: list[str]) -> None:
+    with pytest.raises(BrokenPromise, match=f"^timers: .*{text}"):
+        check_operator(app, replay=replay)
+
+
+def test_a_timer_that_breaks_a_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("thing-operator")
+    app.every(40, THING, first_after=10)(nothing)
+    app.on_add(THING)(nothing)
+    create = 'create a {"a": 1, "b": 1}'
+    slow_add = ["function fails", create, "wait 30"]
+    ends = [create, "wait 30", "timer fails for good", "wait 600"]
+    check_operator(app, replay=slow_add)
+    check_operator(app, replay=ends)
+    begin = ObjectTimer.__init__
+    with monkeypatch.context() as patch:
+
+        def without_first_after(self: Any, function: Any, **options: Any) -> None:
+            begin(self, function, **{**options, "first_after": 0.0})
+
+        patch.setattr(ObjectTimer, "__init__", without_first_after)
+        timer_breaks(app, "first_after is 10", [create])
+    with monkeypatch.context() as patch:
+
+        def always_ready(self: Any, function: Any, **options: Any) -> None:
+            begin(self, function, **{**options, "first_after": 1.0, "is_ready": bool})
+
+        patch.setattr(ObjectTimer, "__init__", always_ready)
+        app = App("thing-operator")
+        app.every(40, THING)(nothing)
+        app.on_add(THING)(nothing)
+        timer_breaks(app, "before on_add of it has succeeded", slow_add)
+    with monkeypatch.context() as patch:
+
+        def reconcile(self: Any, request: Any) -> None:
+            if request.action is ResourceAction.CREATE:
+                self.function(request.object)
+
+        patch.setattr(ObjectTimer, "reconcile", reconcile)
+        timer_breaks(app, "is called for a every 40 s", [create])
+
+
+# One by one.
+
+
+class Told:
+    """The calls of an App's functions in a world, with their times."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.begin = 0.0
+        self.calls: list[tuple[float, Any]] = []
+
+    def note(self, what: Any) -> None:
+        assert self.world is not None
+        self.calls.append((self.world.clock.monotonic() - self.begin, what))
+
+    def at(self, what: Any) -> list[float]:
+        return [at for at, one in self.calls if one == what]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def run(told: Told, app: App, kind: Kind = THING) -> World:
+    world = World(kind, app)
+    told.world, told.begin = world, world.clock.monotonic()
+    return world
+
+
+def test_a_change_that_comes_before_the_retry_of_another_is_no_end_of_it(told: Told) -> None:
+    app, failures = App("thing-operator"), [ConnectionError("not yet")]
+
+    @app.on_update(THING, field="spec.a")
+    def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note(("a", old.spec.a, new.spec.a))
+        if failures:
+            raise failures.pop()
+
+    @app.on_update(THING, field="spec.b")
+    def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note(("b", old.spec.b, new.spec.b))
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        world.replace("a", {"a": 2, "b": 1})
+        world.run(1)
+        world.replace("a", {"a": 2, "b": 2})
+        world.run(3600)
+    assert [what for _, what in told.calls] == [("a", 1, 2), ("a", 1, 2), ("b", 1, 2)]
+
+
+def test_a_function_whose_change_failed_begins_with_what_it_has_handled(told: Told) -> None:
+    app, failures = App("thing-operator"), [ConnectionError("not yet")]
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note((old.spec.a, new.spec.a))
+        if failures:
+            raise failures.pop()
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.settle()
+        for size in (2, 3, 4):
+            world.replace("a", {"a": size})
+            world.run(1)
+    assert [what for _, what in told.calls] == [(1, 2), (1, 3), (3, 4)]
+
+
+def test_a_failing_function_keeps_no_other_from_its_change(told: Told) -> None:
+    app = App("thing-operator")
+
+    @app.on_update(THING, field="spec.a")
+    def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note("a")
+        raise TerminalError("never")
+
+    @app.on_update(THING, field="spec.b")
+    def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note("b")
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        world.replace("a", {"a": 2, "b": 2})
+        world.run(600)
+        assert [what for _, what in told.calls] == ["a", "b"]
+        world.replace("a", {"a": 2, "b": 3})
+        world.run(600)
+    assert [what for _, what in told.calls] == ["a", "b", "a", "b"]
+
+
+def test_two_functions_that_fail_are_one_error_with_both(told: Told) -> None:
+    errors: list[Exception] = []
+    app = App("thing-operator", error_handler=lambda error, call: errors.append(error))
+
+    def fail(old: Object, new: Object) -> None:
+        if not errors:
+            raise ConnectionError("not yet")
+
+    app.on_update(THING, field="spec.a")(fail)
+    app.on_update(THING, field="spec.b")(fail)
+    with run(told, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        world.replace("a", {"a": 2, "b": 2})
+        world.run(60)
+    (error,) = errors
+    assert isinstance(error, ExceptionGroup)
+    assert [str(each) for each in error.exceptions] == ["not yet", "not yet"]
+
+
+def test_an_object_that_is_handled_again_after_a_failure_is_back_in_its_state(told: Told) -> None:
+    app, elsewhere = App("thing-operator"), {"size": 1}
+
+    @app.on_update(THING, field="spec.a")
+    def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        elsewhere["size"] = new.spec.a
+        if new.spec.a == 2:
+            raise ConnectionError("half done")
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.settle()
+        world.replace("a", {"a": 2})
+        world.run(1)
+        assert elsewhere == {"size": 2}
+        world.replace("a", {"a": 1})
+        world.run(1)
+    assert elsewhere == {"size": 1}
+
+
+def test_a_change_before_on_sync_has_succeeded_leads_to_on_sync(told: Told) -> None:
+    app, failing = App("thing-operator"), [True]
+
+    @app.on_sync(THING)
+    def sync(thing: Object[ThingSpec]) -> None:
+        told.note(("sync", thing.spec.a))
+        if failing[0]:
+            raise ConnectionError("not yet")
+
+    app.on_update(THING)(lambda old, new: told.note(("update", old.spec.a, new.spec.a)))
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.settle()
+        world.restart()
+        world.run(2)
+        failing[0] = False
+        world.replace("a", {"a": 2})
+        world.run(600)
+        world.replace("a", {"a": 3})
+        world.run(600)
+    assert [what for _, what in told.calls] == [("sync", 1), ("sync", 2), ("update", 2, 3)]
+
+
+def test_a_function_gets_no_second_call_for_what_on_add_has_handled(told: Told) -> None:
+    app, failing = App("thing-operator"), [True]
+
+    @app.on_add(THING)
+    def make(thing: Object[ThingSpec]) -> None:
+        told.note(("add", thing.spec.a))
+        if failing.pop() if failing else False:
+            raise ConnectionError("not yet")
+
+    app.on_update(THING)(lambda old, new: told.note(("update", old.spec.a, new.spec.a)))
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.replace("a", {"a": 2})
+        world.run(60)
+    assert [what for _, what in told.calls] == [("add", 1), ("add", 2)]
+
+
+def test_a_resync_is_no_update(told: Told) -> None:
+    app = App("map-operator")
+    app.on_update(CONFIG_MAP)(lambda old, new: told.note(new["data"]["a"]))
+    with run(told, app, CONFIG_MAP) as world:
+        world.create("a", {"data": {"a": "1"}})
+        world.run(3600)
+        assert not told.calls
+        world.replace("a", {"data": {"a": "2"}})
+        world.run(3600)
+        world.patch("a", {"metadata": {"labels": {"x": "y"}}})
+        world.run(3600)
+    assert [what for _, what in told.calls] == ["2", "2"]
+
+
+# A limit limits.
+
+
+@pytest.mark.parametrize("cause", ["add", "update", "sync", "delete"])
+@pytest.mark.parametrize(
+    ("policy", "calls"),
+    [(ExponentialBackoff(initial=5.0, max_attempts=1), 3), (never_retry, 1)],
+)
+def test_what_is_given_up_is_called_again_after_a_change_or_a_restart(
+    told: Told, cause: str, policy: Any, calls: int
+) -> None:
+    app = App("thing-operator", retry_policy=policy)
+    failing = [False]
+
+    def fail(*objects: Object) -> None:
+        if failing[0]:
+            told.note(cause)
+            raise ConnectionError("down")
+
+    getattr(app, f"on_{cause}")(THING)(fail)
+    with run(told, app) as world:
+        failing[0] = cause == "add"
+        world.create("a", {"a": 1})
+        world.run(60)
+        failing[0] = True
+        if cause == "update":
+            world.replace("a", {"a": 2})
+        elif cause == "delete":
+            world.delete("a")
+        elif cause == "sync":
+            world.restart()
+        world.run(3600)
+        assert len(told.calls) == calls
+        world.patch("a", {"metadata": {"labels": {"x": "y"}}})
+        world.run(3600)
+        assert len(told.calls) == 2 * calls
+        failing[0] = cause != "update"
+        if cause == "update":
+            failing[0] = True
+            world.replace("a", {"a": 3})
+        else:
+            world.restart()
+        world.run(3600)
+        assert len(told.calls) == 3 * calls
+
+
+def test_a_watcher_of_an_app_that_is_given_up_is_not_called_by_resyncs(told: Told) -> None:
+    app = App("thing-operator", retry_policy=never_retry)
+
+    def add(thing: Object) -> None:
+        told.note("add")
+        raise ConnectionError("down")
+
+    app.watch(THING, SimpleWatcher(add=add))
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(3600)
+    assert len(told.calls) == 1
+
+
+def test_a_failed_write_of_a_finalizer_is_repeated_although_functions_are_not(told: Told) -> None:
+    app = App("thing-operator", retry_policy=never_retry)
+    app.on_add(THING)(lambda thing: told.note("add"))
+    with run(told, app) as world:
+        world.fates += ["500"] * 4
+        world.create("a", {"a": 1})
+        world.run(300)
+        assert len(told.calls) == 1
+        assert [obj.finalizers for obj in world.objects()] == [
+            ("thing-operator.v1.Thing.example.com",)
+        ]
+
+
+def test_by_default_a_failing_function_is_called_until_it_succeeds(told: Told) -> None:
+    app = App("thing-operator")
+
+    @app.on_add(THING)
+    def make(thing: Object) -> None:
+        told.note("add")
+        if told.calls[-1][0] < 6900:
+            raise ConnectionError("down")
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(2 * 3600)
+    times = told.at("add")
+    gaps = [round(after - before) for before, after in itertools.pairwise(times)]
+    assert gaps[:7] == [5, 10, 20, 40, 80, 160, 300]
+    assert set(gaps[7:]) == {300}
+    assert 6900 < times[-1] < 7200
+
+
+def test_what_is_given_up_is_in_health_metrics_page_and_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, managers = App("thing-operator", retry_policy=never_retry), list[Manager]()
+
+    @app.on_add(THING)
+    def make(thing: Object) -> None:
+        raise ConnectionError("down")
+
+    def operator(replica: Replica) -> Manager:
+        options: Any = {"metrics_server": None, "health_server": None, "profile_server": None}
+        managers.append(
+            app.manager(replica.config, clock=replica.clock, metrics=replica.metrics, **options)
+        )
+        return managers[-1]
+
+    with World(THING, operator, crds=[crd.to_dict() for crd in app.crds()]) as world:
+        world.create("a", {"a": 1})
+        world.run(600)
+        health, state = managers[0].health(), managers[0].debug_state()
+        metrics = world.replicas[0].metrics.render()
+    assert "1 calls failed for good, until their objects are changed" in health.text
+    (controller,) = [one for one in state["controllers"] if one["given_up_total"]]
+    (row,) = controller["given_up"]
+    assert row["object"] == "default/a"
+    assert "make" in row["callback"]
+    series = 'watcher_given_up_total{event_type="CREATE",kind="things.v1.example.com"} 1'
+    assert series in metrics
+    assert "given up until its generation, labels or annotations change" in caplog.text
+
+
+# Timers.
+
+
+def timer_times(
+    told: Told, app: App, fails: Callable[[int], Exception | None], seconds: float, **options: Any
+) -> list[float]:
+    @app.every(60, THING, **options)
+    def look(thing: Object[ThingSpec]) -> None:
+        told.note("look")
+        error = fails(len(told.calls))
+        if error is not None:
+            raise error
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(seconds)
+    return [round(at) for at in told.at("look")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "expected"),
+    [
+        (None, ConnectionError, [0, 5, 15, 35, 75, 135, 195]),
+        (ConstantBackoff(20), ConnectionError, [0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200]),
+        (ConstantBackoff(20, max_attempts=0), ConnectionError, [0, 20, 80, 100, 160, 180]),
+        (never_retry, ConnectionError, [0, 60, 120, 180]),
+        (None, TerminalError, [0, 60, 120, 180]),
+        (None, lambda text: RetryAfter(7), list(range(0, 211, 7))),
+        (None, lambda text: RetryAfter(7000), [0, 60, 120, 180]),
+    ],
+)
+def test_a_timer_that_fails_is_retried_as_the_policy_says_and_after_its_interval_at_the_latest(
+    told: Told, policy: Any, error: Any, expected: list[int]
+) -> None:
+    app = App("thing-operator", retry_policy=policy)
+    assert timer_times(told, app, lambda count: error("down"), 210) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "expected"),
+    [
+        (None, ConnectionError, [0, 5, 15, 35, 75, 135, 195]),
+        (ConstantBackoff(20, max_attempts=0), ConnectionError, [0, 20, 80, 100, 160, 180]),
+        (None, TerminalError, [0, 60, 120, 180]),
+        (None, lambda text: RetryAfter(7), list(range(0, 211, 7))),
+        (None, lambda text: RetryAfter(7000), [0, 60, 120, 180]),
+        (lambda error, attempt: 1 / 0, ConnectionError, [0, 60, 120, 180]),
+    ],
+)
+def test_a_timer_of_the_app_fails_like_one_of_objects(
+    told: Told, policy: Any, error: Any, expected: list[int]
+) -> None:
+    app = App("thing-operator", retry_policy=policy)
+    app.on_add(THING)(nothing)
+
+    @app.every(60)
+    def look() -> None:
+        told.note("look")
+        raise error("down")
+
+    with run(told, app) as world:
+        world.run(210)
+    assert [round(at) for at in told.at("look")] == expected
+
+
+def test_a_timer_begins_after_first_after_and_goes_on_at_its_interval(told: Told) -> None:
+    app = App("thing-operator")
+    assert timer_times(told, app, lambda count: None, 300, first_after=25) == [
+        25,
+        85,
+        145,
+        205,
+        265,
+    ]
+
+
+def test_a_timer_waits_for_on_add(told: Told) -> None:
+    app = App("thing-operator")
+    app.every(60, THING)(lambda thing: told.note("look"))
+
+    @app.on_add(THING)
+    def make(thing: Object[ThingSpec]) -> None:
+        told.note("add")
+        if len(told.at("add")) < 4:
+            raise ConnectionError("down")
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(100)
+    assert [(round(at), what) for at, what in told.calls] == [
+        *((at, "add") for at in (0, 5, 15, 35)),
+        (35, "look"),
+        (95, "look"),
+    ]
+
+
+def test_a_timer_ends_with_its_object_and_begins_with_the_next_of_its_name(told: Told) -> None:
+    app = App("thing-operator")
+    app.every(60, THING, first_after=10)(lambda thing: told.note(thing.spec.a))
+    app.on_delete(THING)(nothing)
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(30)
+        world.patch(
+            "a",
+            {"metadata": {"finalizers": ["x.example.org/hold", *world.objects()[0].finalizers]}},
+        )
+        world.delete("a")
+        world.run(600)
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.run(10)
+        world.create("a", {"a": 2})
+        world.run(30)
+    assert [what for _, what in told.calls] == [1, 2]
+
+
+def test_a_timer_of_every_replica_runs_on_all(told: Told) -> None:
+    app = App("thing-operator", leader_election=True)
+    app.every(60, THING, every_replica=True)(lambda thing: told.note("all"))
+    app.every(60, THING, name="leader")(lambda thing: told.note("leader"))
+    world = World(THING, app, replicas=2)
+    told.world, told.begin = world, world.clock.monotonic()
+    with world:
+        world.run(60)
+        told.calls.clear()
+        world.create("a", {"a": 1})
+        world.run(30)
+    assert sorted(what for _, what in told.calls) == ["all", "all", "leader"]
