@@ -37,7 +37,7 @@ from appsdk_operator.app._decorators import (
 )
 from appsdk_operator.app._fields import check_field
 from appsdk_operator.app._finalizers import finalizers_of
-from appsdk_operator.app._kinds import crds_of, owned_kinds
+from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
 from appsdk_operator.app._returned import returning_nothing
@@ -967,6 +967,8 @@ class App:
                 f"{self._name} has a manager already, which this would not reach: declare "
                 "everything before app.manager(…) and app.run()"
             )
+        for kind in kinds_of(declared):
+            check_names(kind, self._declared.names)
         declarations.append(declared)
         if isinstance(declared, _HANDLING) and declared.kind is not None:
             self._declared.handled.setdefault(declared.kind)

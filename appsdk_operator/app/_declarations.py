@@ -190,6 +190,8 @@ class Declarations:
     converters: list[Converter] = attrs.field(factory=list)
     uses: list[Use] = attrs.field(factory=list)
 
+    names: dict[tuple[str, str], Kind[Any, Any]] = attrs.field(factory=dict)
+    """A kind of each group and name, for its plural and scope."""
     handled: dict[Kind[Any, Any], None] = attrs.field(factory=dict)
     """The kinds that functions handle, each once, in order."""
 

@@ -8,11 +8,38 @@ from typing import Any, Final
 from appsdk_operator.app._declarations import Converter, Declarations, Owned, is_builtin
 from appsdk_operator.resource import Kind, MutableObject, Versions, custom_resource_definition
 
-__all__ = ["conversions", "crds_of", "owned_kinds"]
+__all__ = ["check_names", "conversions", "crds_of", "kinds_of", "owned_kinds"]
 
 _OF_ONE_VERSION: Final = ("printer_columns", "schema", "selectable_fields", "scale")
 """Options about fields, which other versions need not have: they are for the kind's version."""
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+def kinds_of(declaration: Any) -> list[Kind[Any, Any]]:
+    """The kinds that a declaration names."""
+    if isinstance(declaration, Owned):
+        return list(declaration.kinds)
+    named = [getattr(declaration, name, None) for name in ("kind", "source", "target")]
+    named += getattr(declaration, "owns", ())
+    named += getattr(declaration, "watches", ())
+    return [kind for kind in named if isinstance(kind, Kind)]
+
+
+def check_names(kind: Kind[Any, Any], known: dict[tuple[str, str], Kind[Any, Any]]) -> None:
+    """Check that a kind has the plural and scope that it was declared with before; notes it.
+
+    Raises:
+        ValueError: it has others, which would be two CRDs, or a client of paths that do not exist.
+    """
+    before = known.setdefault((kind.group, kind.kind), kind)
+    for name in ("plural", "scope"):
+        one, other = getattr(before, name), getattr(kind, name)
+        if one != other:
+            raise ValueError(
+                f"{kind.kind}.{kind.group} is declared with {name}={str(one)!r} and with "
+                f"{name}={str(other)!r}: a kind has one {name}, in all its versions; use one Kind "
+                "everywhere"
+            )
 
 
 def owned_kinds(declared: Declarations) -> list[Owned]:

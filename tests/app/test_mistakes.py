@@ -13,9 +13,9 @@ from appsdk_operator.app import App, RunOptions
 from appsdk_operator.cache import CacheOptions, Informer, NamespaceOptions
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, Scope
 from appsdk_operator.testing import APIServer, install_crds
-from tests.app.test_app import BUCKET, CONFIG_MAP
+from tests.app.test_app import BUCKET, CONFIG_MAP, nothing
 from tests.app.test_managers import Calls, bucket, eventually, made, running
 
 
@@ -172,3 +172,35 @@ def test_what_a_timer_returns_is_an_error_and_the_value_of_an_expression_a_by_pr
     assert ".tick failed for app: " in text
     assert "RetryAfter(seconds)" in text
     assert "<lambda>" not in caplog.text
+
+
+OTHERS = [
+    ("plural", Kind(group="example.com", version="v1", kind="Bucket", plural="bucketses")),
+    ("plural", Kind(group="example.com", version="v2", kind="Bucket", plural="bucketses")),
+    ("scope", Kind(group="example.com", version="v1", kind="Bucket", scope=Scope.CLUSTER)),
+]
+
+
+@pytest.mark.parametrize(("name", "other"), OTHERS)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_kind_with_two_plurals_or_scopes_is_refused_when_it_is_declared(
+    name: str, other: Kind[Any, Any], *, is_first: bool
+) -> None:
+    one, two = (other, BUCKET) if is_first else (BUCKET, other)
+    declarations: list[Callable[[App, Kind[Any, Any]], object]] = [
+        lambda app, kind: app.own(kind),
+        lambda app, kind: app.on_add(kind)(nothing),
+        lambda app, kind: app.object_reconciler(kind)(nothing),
+        lambda app, kind: app.object_reconciler(CONFIG_MAP, owns=[kind], name="owner")(nothing),
+        lambda app, kind: app.every(60.0, kind)(nothing),
+        lambda app, kind: app.uses(kind),
+        lambda app, kind: app.validate(kind)(nothing),
+    ]
+    for first in declarations:
+        for second in declarations:
+            if first is second:
+                continue  # some are refused for another reason, which comes first
+            app = App("bucket-operator")
+            first(app, one)
+            with pytest.raises(ValueError, match=rf"Bucket.example.com is declared with {name}="):
+                second(app, two)

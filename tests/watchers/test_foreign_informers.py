@@ -77,6 +77,22 @@ def test_another_uid_is_a_deletion_and_an_addition():
     controller.close()
 
 
+def test_an_update_without_the_old_state_is_delivered():
+    foreign = Foreign()
+    controller, told = controlled(foreign)
+    foreign.handler.on_add(widget("1"))
+    work(controller)
+    foreign.handler.on_update(None, widget("2"))
+    work(controller)
+    assert told == ["add u", "update 2->2"]
+    # Merged with an addition that waits, and with an update.
+    foreign.handler.on_update(None, widget("3"))
+    foreign.handler.on_update(widget("3"), widget("4"))
+    work(controller)
+    assert told[-1] == "update 3->4"
+    controller.close()
+
+
 class Telling(Foreign):
     def __init__(self, how):
         self.synced = threading.Event()

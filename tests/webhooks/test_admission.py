@@ -20,6 +20,7 @@ from appsdk_operator.webhooks import (
     GroupVersionResource,
     Operation,
     UserInfo,
+    Validating,
     admission_request,
 )
 from tests.webhooks.admission_parts import TYPED, WIDGET, answer, post, review, widget
@@ -91,8 +92,13 @@ def test_a_body_below_the_limit_is_read() -> None:
 
 
 def test_a_deeply_nested_body_is_answered() -> None:
-    deep = b'{"request":{"uid":"1","object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
-    assert answer(Admission(allow), deep)["status"]["code"] == 400
+    kind = b'"kind":{"group":"example.com","version":"v1","kind":"Widget"}'
+    deep = b'{"request":{"uid":"1",%b,"object":' % kind + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+
+    def look(request: AdmissionRequest) -> AdmissionResponse:
+        return AdmissionResponse.denied(str(request.object))
+
+    assert answer(Admission(look), deep)["status"]["code"] == 400
 
 
 @pytest.mark.parametrize(
@@ -133,9 +139,39 @@ def test_a_review_without_a_request_is_refused() -> None:
     }
 
 
-def test_a_request_without_a_kind_is_refused_with_its_uid() -> None:
-    found = answer(Admission(allow), review(kind=None))
+@pytest.mark.parametrize("kind", [None, {}, {"group": "", "version": "", "kind": ""}])
+def test_a_request_without_a_kind_calls_the_handler_and_is_refused_if_that_needs_it(
+    kind: Any,
+) -> None:
+    def look(request: AdmissionRequest) -> AdmissionResponse:
+        return AdmissionResponse.denied(str(request.kind))
+
+    body = review(kind=kind)
+    assert answer(Admission(allow), body)["allowed"]
+    found = answer(Admission(look), body)
     assert (found["uid"], found["allowed"], found["status"]["code"]) == (UID, False, 400)
+    assert found["status"]["message"] == "the request names no kind"
+
+
+def test_an_empty_request_calls_the_handler_as_in_go() -> None:
+    seen: list[AdmissionRequest] = []
+
+    def note(request: AdmissionRequest) -> AdmissionResponse:
+        seen.append(request)
+        return AdmissionResponse.allowed()
+
+    body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {}}
+    assert answer(Admission(note), body)["allowed"]
+    (request,) = seen
+    assert (request.uid, request.operation, request.object, request.old_object) == (
+        "",
+        "",
+        None,
+        None,
+    )
+    assert repr(request)
+    validating = Admission(Validating(WIDGET, create=lambda obj: None))
+    assert answer(validating, body)["status"]["message"] == 'unknown operation ""'
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.resource import Kind, MutableObject
+from appsdk_operator.resource import Kind, MutableObject, Versions
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 from appsdk_operator.webhooks import (
@@ -50,7 +50,7 @@ def test_a_request_is_answered_by_the_webhook_of_its_path() -> None:
 def test_a_path_has_one_webhook() -> None:
     webhooks = Webhooks(metrics=Metrics())
     webhooks.add("/a", Admission(allow, name="first"))
-    with pytest.raises(ValueError, match="/a is the path of <admission webhook first> already"):
+    with pytest.raises(ValueError, match=r"/a is the path of <admission webhook first> already"):
         webhooks.add("/a", Admission(allow))
     with pytest.raises(ValueError, match="does not begin with a slash"):
         webhooks.add("a", Admission(allow))
@@ -291,3 +291,35 @@ def test_what_a_manager_passes_on_is_used() -> None:
     webhooks.answer(post(review(), path=MUTATE, query="timeout=10s"))
     assert left == [9.0]
     assert metrics.value(TOTAL, webhook=MUTATE, code="200") == 1
+
+
+def test_one_path_for_two_webhooks_is_refused_before_anything_is_served() -> None:
+    webhooks = Webhooks(metrics=Metrics())
+    builder = webhook_for(webhooks, WIDGET).default(nothing, path="/a")
+    builder.validate(create=nothing, path="/a")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"/a is the path of <defaulter .* already"):
+            builder.complete()
+        assert webhooks.paths == ()
+    shared = webhook_for(webhooks, WIDGET).default(nothing, path="/convert")
+    shared.convert(Versions(WIDGET).older(OLDER, up=nothing_to, down=nothing_to))
+    with pytest.raises(ValueError, match="/convert is the path of the conversion webhook already"):
+        shared.complete()
+    assert webhooks.paths == ()
+
+
+def test_a_conversion_whose_path_is_taken_is_refused_before_anything_is_served() -> None:
+    webhooks = Webhooks(metrics=Metrics())
+    webhooks.add("/convert", lambda request: HTTPResponse())
+    builder = webhook_for(webhooks, WIDGET).default(nothing)
+    builder.convert(Versions(WIDGET).older(OLDER, up=nothing_to, down=nothing_to))
+    with pytest.raises(ValueError, match="/convert is the path of"):
+        builder.complete()
+    assert webhooks.paths == ("/convert",)
+
+
+OLDER = Kind(group=WIDGET.group, version="v1alpha1", kind=WIDGET.kind)
+
+
+def nothing_to(old: Any, new: Any) -> None:
+    """Convert nothing."""

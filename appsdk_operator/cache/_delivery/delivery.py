@@ -179,9 +179,12 @@ class EventSource:
         self.wait_for_room()
         self._put(Event(ResourceAction.CREATE, obj, None, is_initial))
 
-    def on_update(self, old: Object, new: Object) -> None:
-        """As :meth:`EventHandler.on_update`."""
+    def on_update(self, old: Object | None, new: Object) -> None:
+        """As :meth:`EventHandler.on_update`; informers of other packages may not know ``old``."""
         self.wait_for_room()
+        if old is None:
+            self._put(Event(ResourceAction.UPDATE, new))
+            return
         # Other libraries' informers resync with a new Python object, and report an object that was
         # deleted and recreated under the same name as an update.
         if old.uid != new.uid and old.uid and new.uid:

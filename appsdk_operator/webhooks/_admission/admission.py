@@ -184,7 +184,10 @@ class Admission:
         else:
             _log.debug("received %r", admission)
             note_object(
-                admission.kind, admission.namespace, admission.name, admission.operation.lower()
+                admission.kind_text,
+                admission.namespace,
+                admission.name,
+                admission.operation.lower(),
             )
             response = self.handle(admission)
         try:

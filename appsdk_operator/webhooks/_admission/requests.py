@@ -232,7 +232,7 @@ class AdmissionRequest:
             dry_run=dry_run,
             options=_raw(options),
         )
-        self._kind: Kind = kind
+        self._kind: Kind | None = kind
         self._clock = clock
         self._object: Object | None = None
         self._old_object: Object | None = None
@@ -266,7 +266,7 @@ class AdmissionRequest:
             clock: the clock of the time-out.
 
         Raises:
-            ValueError: the kind is missing or has a malformed name.
+            ValueError: the kind has a malformed name.
         """
         self = cls.__new__(cls)
         self._wire = wire
@@ -280,6 +280,8 @@ class AdmissionRequest:
         found = wire.kind or _NO_KIND
         if kind is not None and _identity(kind) == _identity(found):
             self._kind = kind
+        elif not any(_identity(found)):
+            self._kind = None
         else:
             self._kind = _from_wire(found, wire.resource, bool(wire.namespace))
         return self
@@ -296,7 +298,13 @@ class AdmissionRequest:
 
     @property
     def kind(self) -> Kind:
-        """The kind of :attr:`object`, with the handler's types if it is the handler's kind."""
+        """The kind of :attr:`object`, with the handler's types if it is the handler's kind.
+
+        Raises:
+            DecodeError: the review names none, as no API server sends it.
+        """
+        if self._kind is None:
+            raise DecodeError("the request names no kind")
         return self._kind
 
     @property
@@ -304,7 +312,7 @@ class AdmissionRequest:
         """The kind that the user sent; another version than :attr:`kind` if it was converted."""
         wire = self._wire
         if wire.request_kind is None or wire.request_kind == wire.kind:
-            return self._kind
+            return self.kind
         resource = wire.request_resource or wire.resource
         return _from_wire(wire.request_kind, resource, bool(wire.namespace))
 
@@ -367,7 +375,7 @@ class AdmissionRequest:
             DecodeError: it is malformed, or not of :attr:`kind`.
         """
         if self._object is None:
-            self._object = _object_of(self._kind, self._wire.object)
+            self._object = self._object_of(self._wire.object)
         return self._object
 
     @property
@@ -378,8 +386,12 @@ class AdmissionRequest:
             DecodeError: it is malformed, or not of :attr:`kind`.
         """
         if self._old_object is None:
-            self._old_object = _object_of(self._kind, self._wire.old_object)
+            self._old_object = self._object_of(self._wire.old_object)
         return self._old_object
+
+    def _object_of(self, raw: msgspec.Raw) -> Object[Any, Any] | None:
+        text = _bytes(raw)
+        return _object_of(self.kind, text) if text else None
 
     @property
     def raw_object(self) -> bytes:
@@ -424,7 +436,13 @@ class AdmissionRequest:
         # Without the content: it may be a Secret, and reprs end up in logs.
         subresource = f"/{self.subresource}" if self.subresource else ""
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"<{self.operation} {self._kind.kind}{subresource} {where} uid={self.uid}>"
+        kind = "object" if self._kind is None else self._kind.kind
+        return f"<{self.operation} {kind}{subresource} {where} uid={self.uid}>"
+
+    @property
+    def kind_text(self) -> str:
+        """For logs: the kind; ``""`` if the review names none."""
+        return "" if self._kind is None else str(self._kind)
 
 
 def log_fields(request: AdmissionRequest) -> dict[str, Any]:
@@ -433,7 +451,7 @@ def log_fields(request: AdmissionRequest) -> dict[str, Any]:
         "webhook": request.webhook,
         "request_id": request.uid,
         "operation": request.operation,
-        "kind": str(request.kind),
+        "kind": request.kind_text,
         "namespace": request.namespace,
         # "name" is a field of every log record already.
         "object": request.name,
@@ -457,10 +475,7 @@ def _bytes(raw: msgspec.Raw) -> bytes:
     return b"" if text == b"null" else text
 
 
-def _object_of(kind: Kind, raw: msgspec.Raw) -> Object | None:
-    text = _bytes(raw)
-    if not text:
-        return None
+def _object_of(kind: Kind, text: bytes) -> Object:
     try:
         return Object.from_json(kind, text)
     except DecodeError:

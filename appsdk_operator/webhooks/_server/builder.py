@@ -162,12 +162,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
                 "complete()"
             )
         webhooks = self._host.webhooks
-        taken = [rule.path for _, rule in self._handlers.values() if webhooks.get(rule.path)]
-        if taken:
-            raise ValueError(
-                f"{taken[0]} is the path of {webhooks.get(taken[0])!r} already: choose another one "
-                "with path="
-            )
+        self._check_paths(webhooks)
         if self._versions is not None:
             self._add_conversion(webhooks, self._versions)
         for handler, rule in self._handlers.values():
@@ -176,17 +171,35 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
             self._say("serving a %s webhook of %s at %s", rule.type, self._kind, rule.path)
         self._is_complete = True
 
+    def _check_paths(self, webhooks: Webhooks) -> None:
+        """Check all paths before anything is added.
+
+        Raises:
+            ValueError: one is taken, or two of the webhooks have the same.
+        """
+        paths: dict[str, object] = {}
+        shared = webhooks.get(_CONVERT)
+        if self._versions is not None:
+            if shared is not None and not isinstance(shared, ConversionWebhook):
+                raise ValueError(
+                    f"{_CONVERT} is the path of {shared!r}, and of the conversion webhook: serve "
+                    "that one at another path"
+                )
+            paths[_CONVERT] = "the conversion webhook"
+        for handler, rule in self._handlers.values():
+            other = webhooks.get(rule.path) or paths.get(rule.path)
+            if other is not None:
+                raise ValueError(
+                    f"{rule.path} is the path of {other} already: choose another one with path="
+                )
+            paths[rule.path] = handler
+
     def _add_conversion(self, webhooks: Webhooks, versions: Versions) -> None:
         shared = webhooks.get(_CONVERT)
-        if shared is None:
-            webhooks.add(_CONVERT, ConversionWebhook(versions))
-        elif isinstance(shared, ConversionWebhook):
+        if isinstance(shared, ConversionWebhook):
             shared.add(versions)
         else:
-            raise ValueError(
-                f"{_CONVERT} is the path of {shared!r}, and of the conversion webhook: serve that "
-                "one at another path"
-            )
+            webhooks.add(_CONVERT, ConversionWebhook(versions))
         self._say("converting %s at %s", versions.hub.qualified_name, _CONVERT)
 
     def _say(self, text: str, *args: object) -> None:
