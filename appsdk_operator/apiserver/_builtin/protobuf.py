@@ -14,17 +14,19 @@ import functools
 import gzip
 import importlib.resources
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["MEDIA_TYPE", "decode", "encode", "is_encoded"]
+__all__ = ["MEDIA_TYPE", "decode", "encode", "encode_list", "encode_message", "is_encoded", "wrap"]
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _FILE: Final = "protobuf_messages.json.gz"
 _MAX_DEPTH: Final = 200
+# The field number of the items, in the lists of all kinds.
+_ITEMS: Final = 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _ZERO: Final = ("", 0, 0.0, False, None)
@@ -89,15 +91,45 @@ def encode(obj: Mapping[str, Any]) -> bytes | None:
         ValueError: a value does not have the type of its field.
     """
     version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    raw = encode_message(obj, version, kind)
+    return None if raw is None else wrap(version, kind, raw)
+
+
+def encode_message(obj: Mapping[str, Any], version: str, kind: str) -> bytes | None:
+    """The message of an object, without its type; None when its kind has no protobuf encoding.
+
+    Raises:
+        ValueError: a value does not have the type of its field.
+    """
     message = _data()[0].get((version, kind))
     if message is None:
         return None
-    type_ = _field(1, version.encode()) + _field(2, kind.encode())
     try:
-        raw = _write_message(obj, message)
+        return _write_message(obj, message)
     except (TypeError, AttributeError, struct.error, binascii.Error) as error:
         raise ValueError(f"{version} {kind} cannot be written as protobuf: {error}") from None
-    return _MAGIC + _field(1, type_) + _field(2, raw) + _field(3, b"") + _field(4, b"")
+
+
+def wrap(version: str, kind: str, message: bytes) -> bytes:
+    """The body for a message of a type."""
+    type_ = _field(1, version.encode()) + _field(2, kind.encode())
+    return _MAGIC + _field(1, type_) + _field(2, message) + _field(3, b"") + _field(4, b"")
+
+
+def encode_list(head: Mapping[str, Any], items: Iterable[bytes]) -> bytes | None:
+    """The body for a list whose items are messages; None when it has no protobuf encoding.
+
+    Raises:
+        ValueError: a value does not have the type of its field.
+    """
+    version, kind = head["apiVersion"], head["kind"]
+    raw = encode_message(head, version, kind)
+    if raw is None:
+        return None
+    parts = [raw]
+    for item in items:
+        parts += (_tag(_ITEMS, _BYTES), _number(len(item)), item)
+    return wrap(version, kind, b"".join(parts))
 
 
 # -- reading ---------------------------------------------------------------------------------

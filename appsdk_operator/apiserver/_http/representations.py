@@ -92,7 +92,11 @@ class ProtobufRepresentation:
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
         """A stored object."""
-        return _as_protobuf(_WHOLE.stored(served, record))
+        try:
+            message = _protobuf_message(served, record)
+        except ValueError:
+            return _WHOLE.stored(served, record)
+        return protobuf.wrap(served.api_version, served.resource.kind, message)
 
     has_head = False
     if TYPE_CHECKING:
@@ -108,7 +112,34 @@ class ProtobufRepresentation:
         self, served: ServedVersion, records: Sequence[Record], metadata: dict[str, Any]
     ) -> bytes:
         """A list of stored objects."""
-        return _as_protobuf(_WHOLE.list(served, records, metadata))
+        head = {
+            "kind": served.resource.list_kind,
+            "apiVersion": served.api_version,
+            "metadata": metadata,
+        }
+        try:
+            items = [_protobuf_message(served, record) for record in records]
+            body = protobuf.encode_list(head, items)
+        except ValueError:
+            body = None
+        return _WHOLE.list(served, records, metadata) if body is None else body
+
+
+def _protobuf_message(served: ServedVersion, record: Record) -> bytes:
+    """The message of a stored object, encoded once for each version.
+
+    Raises:
+        ValueError: a field has no place in the message, or the kind has none.
+    """
+
+    def encode() -> bytes:
+        obj = msgspec.json.decode(served.data(record))
+        message = protobuf.encode_message(obj, served.api_version, served.resource.kind)
+        if message is None:
+            raise ValueError(f"{served.resource.kind} has no protobuf encoding")
+        return message
+
+    return record.encoded_as(f"protobuf/{served.api_version}", encode)
 
 
 def _as_protobuf(body: bytes) -> bytes:

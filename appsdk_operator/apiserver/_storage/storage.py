@@ -77,11 +77,15 @@ class Record:
 
     def data_as(self, variant: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
         """The JSON of a variant of the object, converted once and cached under ``variant``."""
+        return self.encoded_as(variant, lambda: _encode(convert(self.decode())))
+
+    def encoded_as(self, variant: str, encode: Callable[[], bytes]) -> bytes:
+        """A variant of the object in any encoding, encoded once and cached under ``variant``."""
         if self._variants is None:
             self._variants = {}
         found = self._variants.get(variant)
         if found is None:
-            found = self._variants[variant] = _encode(convert(self.decode()))
+            found = self._variants[variant] = encode()
         return found
 
     def variant(self, variant: str) -> bytes | None:
