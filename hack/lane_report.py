@@ -12,6 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.reports import pytest_report_to_serializable, sendable
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_report_to_serializable",
+    "pytest_runtest_makereport",
+]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that names the file."""
@@ -33,22 +42,6 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and _holds_a_warning(call.excinfo.value):
         report.raised_warning = True  # type: ignore[attr-defined]
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Escape what is no UTF-8: a worker that cannot send its report ends the whole run."""
-    return _sendable((yield))
-
-
-def _sendable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_sendable(key): _sendable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_sendable, value))
-    return value
 
 
 def _holds_a_warning(error: BaseException | None) -> bool:
@@ -105,4 +98,4 @@ class _Recorder:
             "paths": list(self._config.option.file_or_dir),
         }
         target = Path(self._config.option.lane_report)
-        target.write_text(json.dumps(_sendable(told)), encoding="utf-8")
+        target.write_text(json.dumps(sendable(told)), encoding="utf-8")

@@ -15,12 +15,11 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
-from hack import lane_report
-from tests import hypothesis_profiles
+from tests import hypothesis_profiles, reports
 from tests.ports import reserved_port
 
 # Also where a run is not one of hack/lane.py.
-pytest_report_to_serializable = lane_report.pytest_report_to_serializable
+pytest_report_to_serializable = reports.pytest_report_to_serializable
 
 hypothesis_profiles.register()
 settings.load_profile("repeatable")
