@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,61 @@ def test_kubectl_is_told_of_unknown_fields_and_merges_lists(
     kubectl("set", "image", "pod/p", "c=nginx:2")
     path = "jsonpath={.spec.containers[0].image}"
     assert kubectl("get", "pod", "p", "-o", path) == "nginx:2"
+
+
+V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OLD_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (V2, V2),
+        (OLD_V2, V2),
+        (f"{OLD_V2}, application/json", V2),
+        (f"application/json, {V2}", "application/json"),
+        (f"*/*, {V2}", "application/json"),
+        ("application/json", "application/json"),
+    ],
+)
+def test_the_document_of_version_2_has_two_encodings(
+    server: APIServer, accept: str, expected: str
+) -> None:
+    with contextlib.closing(HTTPConnection(server.url.removeprefix("http://"))) as connection:
+
+        def get(**headers: str) -> HTTPResponse:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("GET", "/openapi/v2", headers={"Accept": accept, **sent})
+            return connection.getresponse()
+
+        first = get()
+        assert (first.status, first.headers["Content-Type"]) == (200, expected)
+        assert first.headers["Vary"] == "Accept"
+        # A JSON object, or the first field of a message: the version of the document.
+        assert first.read().startswith(b'{"swagger":"2.0"' if "json" in expected else b"\n\x032.0")
+        again = get(If_None_Match=first.headers["ETag"])
+        assert (again.status, again.read()) == (304, b"")
+
+
+@needs_kubectl
+def test_kubectl_reads_the_document_of_version_2(tmp_path: Path, widget_crd: Any) -> None:
+    """Its parser of protobuf is Go's."""
+    unknown = {"apiVersion": "none.example.com/v1", "kind": "Nope", "metadata": {"name": "a"}}
+    with APIServer(crds=[widget_crd]) as server:
+        config = tmp_path / "config"
+        server.write_kubeconfig(config)
+
+        def run(*arguments: str, fails: bool = False, stdin: Any = None) -> str:
+            done = run_kubectl(config, *arguments, fails=fails, stdin=stdin)
+            return done.stderr if fails else done.stdout
+
+        for command in ("create", "apply"):
+            assert 'no matches for kind "Nope" in version "none.example.com/v1"' in run(
+                command, "-f", "-", fails=True, stdin=unknown
+            )
+        shown = run("explain", "--output=plaintext-openapiv2", "widgets.spec")
+        assert "size\t<integer> -required-" in shown
+        assert "list\t<[]string>" in shown
+        assert "counts\t<map[string]integer>" in shown
+        shown = run("explain", "--output=plaintext-openapiv2", "pods.spec.containers.ports")
+        assert "containerPort\t<integer> -required-" in shown

@@ -19,6 +19,16 @@ from typing import Any, Final
 
 import msgspec
 
+from appsdk_operator.apiserver._values.protobuf_wire import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    wire_field,
+    wire_number,
+    wire_tag,
+)
+
 __all__ = ["MEDIA_TYPE", "decode", "encode", "encode_list", "encode_message", "is_encoded", "wrap"]
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
@@ -28,7 +38,6 @@ _MAX_DEPTH: Final = 200
 # The field number of the items, in the lists of all kinds.
 _ITEMS: Final = 2
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _ZERO: Final = ("", 0, 0.0, False, None)
 
 
@@ -112,8 +121,14 @@ def encode_message(obj: Mapping[str, Any], version: str, kind: str) -> bytes | N
 
 def wrap(version: str, kind: str, message: bytes) -> bytes:
     """The body for a message of a type."""
-    type_ = _field(1, version.encode()) + _field(2, kind.encode())
-    return _MAGIC + _field(1, type_) + _field(2, message) + _field(3, b"") + _field(4, b"")
+    type_ = wire_field(1, version.encode()) + wire_field(2, kind.encode())
+    return (
+        _MAGIC
+        + wire_field(1, type_)
+        + wire_field(2, message)
+        + wire_field(3, b"")
+        + wire_field(4, b"")
+    )
 
 
 def encode_list(head: Mapping[str, Any], items: Iterable[bytes]) -> bytes | None:
@@ -128,7 +143,7 @@ def encode_list(head: Mapping[str, Any], items: Iterable[bytes]) -> bytes | None
         return None
     parts = [raw]
     for item in items:
-        parts += (_tag(_ITEMS, _BYTES), _number(len(item)), item)
+        parts += (wire_tag(_ITEMS, BYTES), wire_number(len(item)), item)
     return wrap(version, kind, b"".join(parts))
 
 
@@ -276,12 +291,12 @@ def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < len(data):
         tag, position = _varint(data, position)
         kind = tag & 7
-        if kind == _VARINT:
+        if kind == VARINT:
             value, position = _varint(data, position)
             yield tag >> 3, value
             continue
-        size = {_FIXED64: 8, _FIXED32: 4}.get(kind)
-        if kind == _BYTES:
+        size = {FIXED64: 8, FIXED32: 4}.get(kind)
+        if kind == BYTES:
             size, position = _varint(data, position)
         if size is None or position + size > len(data):
             raise ValueError("the message is cut short")
@@ -311,7 +326,7 @@ def _write_message(obj: Mapping[str, Any], name: str) -> bytes:
         if not field.name:
             inner = _write_message(obj, field.kind)
             if inner:
-                written.append(_field(number, inner))
+                written.append(wire_field(number, inner))
             continue
         value = obj.get(field.name)
         if value is None:
@@ -321,7 +336,7 @@ def _write_message(obj: Mapping[str, Any], name: str) -> bytes:
             written += [_write(number, item, kind[2:]) for item in value]
         elif kind.startswith("map:"):
             written += [
-                _field(number, _field(1, key.encode()) + _write(2, item, kind[4:]))
+                wire_field(number, wire_field(1, key.encode()) + _write(2, item, kind[4:]))
                 for key, item in value.items()
             ]
         else:
@@ -331,19 +346,19 @@ def _write_message(obj: Mapping[str, Any], name: str) -> bytes:
 
 def _write(number: int, value: Any, kind: str) -> bytes:
     if kind == "string":
-        return _field(number, value.encode())
+        return wire_field(number, value.encode())
     if kind in ("int", "bool"):
-        return _tag(number, _VARINT) + _number(int(value))
+        return wire_tag(number, VARINT) + wire_number(int(value))
     if kind == "double":
-        return _tag(number, _FIXED64) + struct.pack("<d", value)
+        return wire_tag(number, FIXED64) + struct.pack("<d", value)
     write = _WRITERS.get(kind)
     if write is not None:
-        return _field(number, write(value))
+        return wire_field(number, write(value))
     if kind.startswith("items:"):
-        return _field(number, b"".join(_write(1, item, kind[6:]) for item in value))
+        return wire_field(number, b"".join(_write(1, item, kind[6:]) for item in value))
     if kind in _SCHEMAS:
-        return _field(number, _write_schema(value, kind))
-    return _field(number, _write_message(value, kind))
+        return wire_field(number, _write_schema(value, kind))
+    return wire_field(number, _write_message(value, kind))
 
 
 def _write_time(value: str | None) -> bytes:
@@ -352,21 +367,24 @@ def _write_time(value: str | None) -> bytes:
     moment = dt.datetime.fromisoformat(value)
     seconds = (moment.replace(microsecond=0) - _EPOCH) // dt.timedelta(seconds=1)
     return (
-        _tag(1, _VARINT) + _number(seconds) + _tag(2, _VARINT) + _number(moment.microsecond * 1000)
+        wire_tag(1, VARINT)
+        + wire_number(seconds)
+        + wire_tag(2, VARINT)
+        + wire_number(moment.microsecond * 1000)
     )
 
 
 def _write_int_or_string(value: int | str) -> bytes:
     if isinstance(value, str):
-        return _tag(1, _VARINT) + _number(1) + _field(3, value.encode())
-    return _tag(1, _VARINT) + _number(0) + _tag(2, _VARINT) + _number(value)
+        return wire_tag(1, VARINT) + wire_number(1) + wire_field(3, value.encode())
+    return wire_tag(1, VARINT) + wire_number(0) + wire_tag(2, VARINT) + wire_number(value)
 
 
 def _write_schema(value: Any, kind: str) -> bytes:
     place, other = _SCHEMAS[kind]
     if isinstance(value, Mapping):
         allows = _write(1, True, "bool") if other == "bool" else b""
-        return allows + _field(place, _write_message(value, _SCHEMA))
+        return allows + wire_field(place, _write_message(value, _SCHEMA))
     items = [value] if other == "bool" else value
     return b"".join(_write(3 - place, item, other) for item in items)
 
@@ -376,27 +394,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "bytes": base64.b64decode,
     "time": _write_time,
     "microtime": _write_time,
-    "quantity": lambda value: _field(1, str(value).encode()),
+    "quantity": lambda value: wire_field(1, str(value).encode()),
     "intorstring": _write_int_or_string,
-    "json": lambda value: _field(1, msgspec.json.encode(value)),
+    "json": lambda value: wire_field(1, msgspec.json.encode(value)),
 }
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _tag(number, _BYTES) + _number(len(data)) + data
-
-
-def _tag(number: int, wire: int) -> bytes:
-    return _number(number << 3 | wire)
-
-
-def _number(value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF
-    if value < 0x80:
-        return bytes((value,))
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from appsdk_operator.apiserver._auth.service_account_tokens import ISSUER
 from appsdk_operator.apiserver._core import Core
-from appsdk_operator.apiserver._http import discovery, openapi, routing_errors
+from appsdk_operator.apiserver._http import discovery, openapi, openapi_protobuf, routing_errors
 from appsdk_operator.apiserver._http.health import health, is_check
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._http.responses import (
@@ -129,12 +129,15 @@ class NonResourceHandler:
 
     def _openapi(self, request: HttpRequest, path: str) -> web.Response:
         """An OpenAPI document, or 304 when the client has it already."""
-        found = openapi.document(self._core.catalog, path)
+        as_protobuf = path == "/openapi/v2" and _prefers_protobuf(request)
+        found = openapi.document(self._core.catalog, path, as_protobuf=as_protobuf)
         if found is None:
             return page_not_found()
         etag = f'"{found.etag}"'
         # The real server, too, declares the list of documents as plain text.
         kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON
+        if as_protobuf:
+            kind = openapi_protobuf.MEDIA_TYPE
         headers = {hdrs.ETAG: etag, hdrs.VARY: hdrs.ACCEPT, hdrs.CONTENT_TYPE: kind}
         if "hash" in request.query and path != "/openapi/v3":
             # There is only one document, whatever the hash.
@@ -142,6 +145,16 @@ class NonResourceHandler:
         if etag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
             return web.Response(status=304, headers=headers)
         return web.Response(body=found.body, headers=headers)
+
+
+def _prefers_protobuf(request: HttpRequest) -> bool:
+    for part in request.headers.get(hdrs.ACCEPT, "").split(","):
+        media_type = part.partition(";")[0].strip()
+        if media_type in openapi_protobuf.ACCEPTED:
+            return True
+        if media_type in (JSON, "application/*", "*/*"):
+            return False
+    return False
 
 
 def _refuse() -> web.Response:

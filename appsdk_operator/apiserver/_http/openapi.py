@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from appsdk_operator.apiserver._http import openapi_protobuf
 from appsdk_operator.apiserver._http.openapi_paths import META, Dialect, operations
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
@@ -51,14 +52,27 @@ class Document:
     @classmethod
     def of(cls, content: Any) -> Document:
         """The document with that content."""
-        body = msgspec.json.encode(content)
+        return cls.encoded(msgspec.json.encode(content))
+
+    @classmethod
+    def encoded(cls, body: bytes) -> Document:
+        """The document with that body."""
         return cls(body, hashlib.sha512(body).hexdigest().upper())
 
 
-def document(catalog: Catalog, path: str) -> Document | None:
-    """The document at ``path``; None when there is none."""
+def document(catalog: Catalog, path: str, *, as_protobuf: bool = False) -> Document | None:
+    """The document at ``path``; None when there is none.
+
+    Args:
+        catalog: the resources to describe.
+        path: that of the request.
+        as_protobuf: whether the document of version 2 is encoded as protobuf and not as JSON.
+    """
     if path == "/openapi/v2":
-        return Document.of(_v2_document(catalog))
+        described = _v2_document(catalog)
+        if as_protobuf:
+            return Document.encoded(openapi_protobuf.encode(described))
+        return Document.of(described)
     prefixes = _prefixes(catalog)
     if path == "/openapi/v3":
         links = {prefix: _link(prefix, _v3_document(prefix, kinds)) for prefix, kinds in prefixes}
