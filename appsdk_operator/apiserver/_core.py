@@ -12,8 +12,10 @@ from appsdk_operator.apiserver._admission.admission import WebhookAdmission
 from appsdk_operator.apiserver._admission.compilation import CompileAhead
 from appsdk_operator.apiserver._auth import rbac_objects
 from appsdk_operator.apiserver._auth.service_account_tokens import ServiceAccountTokens
-from appsdk_operator.apiserver._builtin import kinds
+from appsdk_operator.apiserver._builtin import decoding, kinds
+from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
 from appsdk_operator.apiserver._controllers.garbage_collector import GarbageCollector
+from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
 from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
 from appsdk_operator.apiserver._crds.conversion_webhooks import ConversionWebhooks
 from appsdk_operator.apiserver._crds.crds import CRDController, crd_strategy
@@ -74,11 +76,13 @@ class Core:
             self.catalog, self._crds, self.webhook_client, self._end_watches
         )
         self.event_handlers.append(conversion_webhooks.on_event)
+        self._service = KubernetesService(self.create_own, self.served)
         self.storage.on_event = self._on_event
         for name in _NAMESPACES:
             labels = {"kubernetes.io/metadata.name": name}
-            namespace = {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-            self.create("", "v1", "namespaces", namespace, manager=SERVER)
+            self.create_own("", "v1", "namespaces", {"metadata": {"name": name, "labels": labels}})
+        for priority_class in SYSTEM_CLASSES:
+            self.create_own("scheduling.k8s.io", "v1", "priorityclasses", priority_class)
 
     def served(self, group: str, version: str, plural: str) -> ServedVersion:
         """The served version of a resource.
@@ -92,13 +96,29 @@ class Core:
         return found
 
     def create(
-        self, group: str, version: str, plural: str, obj: dict[str, Any], manager: str | None = None
+        self,
+        group: str,
+        version: str,
+        plural: str,
+        obj: dict[str, Any],
+        namespace: str = "",
+        *,
+        manager: str | None = None,
     ) -> None:
-        """Create a cluster-scoped object, without authorization or admission."""
+        """Create an object, without authorization or admission."""
         served = self.served(group, version, plural)
         obj["apiVersion"] = served.api_version
         options = WriteOptions(field_validation="Ignore", manager=manager)
-        run_sync(self.writer.create(Target(served), obj, options))
+        run_sync(self.writer.create(Target(served, namespace), obj, options))
+
+    def create_own(
+        self, group: str, version: str, plural: str, obj: Mapping[str, Any], namespace: str = ""
+    ) -> None:
+        """Create an object that every cluster has; its kind and its defaults are filled in."""
+        served = self.served(group, version, plural)
+        obj = {"kind": served.resource.kind, "apiVersion": served.api_version, **_copy(obj)}
+        decoding.fit(served, obj)
+        self.create(group, version, plural, obj, namespace, manager=SERVER)
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Create CustomResourceDefinitions, which serves their resources."""
@@ -118,17 +138,19 @@ class Core:
             with contextlib.suppress(Exception):
                 compile_ahead(_copy(crd), None)
 
-    def attach(self, loop: asyncio.AbstractEventLoop) -> WatchHub:
-        """Run watches and controllers on ``loop``."""
+    def attach(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> WatchHub:
+        """Run watches and controllers on ``loop``, for a server on ``host`` and ``port``."""
         self.hub = WatchHub(self.storage, loop)
         self._compile_ahead.start()
         self.garbage_collector.resume(loop.create_task)
+        self._service.resume(host, port, loop)
         return self.hub
 
     async def detach(self) -> None:
         """Stop watches and controllers; the state stays."""
         self.garbage_collector.pause()
         self._compile_ahead.stop()
+        self._service.pause()
         await self.webhook_client.close()
         self.hub = None
 
@@ -136,6 +158,7 @@ class Core:
         if self.hub is not None:
             self.hub.schedule_flush(collection)
         self.garbage_collector.on_event(collection, event)
+        self._service.on_event(collection, event)
         self.admission.on_event(collection)
         if collection is self._crds:
             self._crd_controller.on_event(event)

@@ -215,7 +215,7 @@ class APIServer:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Frontend:
         """Serve on ``loop`` without a socket; hand requests to the front end that is returned."""
-        hub = self._core.attach(loop)
+        hub = self._core.attach(loop, self._host, self._port)
 
         def send_bookmarks() -> None:
             if self._core.hub is hub:

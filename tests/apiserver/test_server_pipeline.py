@@ -1,4 +1,4 @@
-"""Writes that have to wait: what others do meanwhile counts."""
+"""Writes that have to wait: what others do meanwhile counts. What the server writes by itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.apiserver._admission import match_conditions
 from appsdk_operator.apiserver._cel import expressions
+from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._crds import compiled_schemas
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
@@ -302,3 +303,75 @@ def test_versions_with_one_schema_are_compiled_once(monkeypatch: pytest.MonkeyPa
     definition["spec"]["versions"] += others
     APIServer(crds=[definition])
     assert len(held.threads) == 1
+
+
+class Later:
+    """Has what an event loop is asked to do later."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
+        self.calls.append((seconds, function))
+        return self
+
+    def cancel(self) -> None:
+        self.calls.clear()
+
+
+def of_kubernetes(core: Core) -> dict[str, Any]:
+    """What there is of the Service, its Endpoints and its EndpointSlice."""
+    kinds = {
+        "service": ("", "v1", "services"),
+        "endpoints": ("", "v1", "endpoints"),
+        "slice": ("discovery.k8s.io", "v1", "endpointslices"),
+    }
+    found = {
+        name: core.served(*kind).resource.collection.records.get("default/kubernetes")
+        for name, kind in kinds.items()
+    }
+    return {name: record.decode() for name, record in found.items() if record is not None}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
+def test_a_server_that_others_cannot_reach_has_a_service_without_endpoints(
+    core: Core, host: str
+) -> None:
+    KubernetesService(core.create_own, core.served).resume(host, 4321, cast("Any", Later()))
+    [(name, service)] = of_kubernetes(core).items()
+    assert (name, service["spec"]["clusterIP"]) == ("service", "10.0.0.1")
+    assert service["spec"]["ports"] == [
+        {"name": "https", "protocol": "TCP", "port": 443, "targetPort": 4321}
+    ]
+
+
+@pytest.mark.parametrize(("host", "family"), [("192.0.2.7", "IPv4"), ("2001:db8::7", "IPv6")])
+def test_a_server_that_others_can_reach_has_endpoints(core: Core, host: str, family: str) -> None:
+    KubernetesService(core.create_own, core.served).resume(host, 0, cast("Any", Later()))
+    found = of_kubernetes(core)
+    port = {"name": "https", "protocol": "TCP", "port": 6443}
+    assert found["endpoints"]["subsets"] == [{"addresses": [{"ip": host}], "ports": [port]}]
+    assert found["slice"]["addressType"] == family
+    assert found["slice"]["endpoints"] == [{"addresses": [host], "conditions": {"ready": True}}]
+    assert found["slice"]["ports"] == [port]
+    assert found["slice"]["metadata"]["labels"] == {"kubernetes.io/service-name": "kubernetes"}
+
+
+def test_the_service_of_the_server_is_created_again_some_seconds_after_it_was_deleted(
+    core: Core,
+) -> None:
+    service, loop = KubernetesService(core.create_own, core.served), Later()
+    core.event_handlers.append(service.on_event)
+    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    target = Target(core.served("", "v1", "services"), "default", "kubernetes")
+    run_sync(core.writer.delete(target, DeleteOptions()))  # the endpoints go along
+    assert of_kubernetes(core).keys() == {"slice"}
+    [(seconds, create)] = loop.calls
+    assert seconds == 10
+    create()
+    assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}
+    run_sync(core.writer.delete(target, DeleteOptions()))
+    service.pause()
+    assert not loop.calls
+    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}

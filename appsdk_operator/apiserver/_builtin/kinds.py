@@ -162,6 +162,7 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         prepare_delete=strategies.delete_namespace,
         returns_deleted=True,
         protected=frozenset({"default", "kube-public", "kube-system"}),
+        protection="this namespace may not be deleted",
     ),
     "nodes": Strategy(
         prepare_create=strategies.create_node,
@@ -233,7 +234,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "ingresses.networking.k8s.io": Strategy(
         generation=True, prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus")
     ),
-    "priorityclasses.scheduling.k8s.io": Strategy(prepare_create=strategies.create_priority_class),
+    "priorityclasses.scheduling.k8s.io": Strategy(
+        prepare_create=strategies.create_priority_class,
+        protected=frozenset({"system-cluster-critical", "system-node-critical"}),
+        protection="this is a system priority class and cannot be deleted",
+    ),
     "networkpolicies.networking.k8s.io": Strategy(generation=True),
     "ingressclasses.networking.k8s.io": Strategy(generation=True),
     "poddisruptionbudgets.policy": Strategy(

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 from appsdk_operator.apiserver._builtin import strategies
 from appsdk_operator.apiserver._storage.storage import Storage
 from appsdk_operator.apiserver._values.status import forbidden
 
-__all__ = ["Priorities"]
+__all__ = ["SYSTEM_CLASSES", "Priorities"]
 
-_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _COMMON: Final = "PreemptLowerPriority"
+_USE: Final = "Used for system critical pods that must"
+
+SYSTEM_CLASSES: Final[tuple[Mapping[str, Any], ...]] = (
+    {
+        "metadata": {"name": "system-node-critical"},
+        "value": 2_000_001_000,
+        "description": f"{_USE} not be moved from their current node.",
+    },
+    {
+        "metadata": {"name": "system-cluster-critical"},
+        "value": 2_000_000_000,
+        "description": f"{_USE} run in the cluster, but can be moved to another node if necessary.",
+    },
+)
+"""The PriorityClasses that every cluster has."""
 
 
 @final
@@ -51,8 +66,6 @@ class Priorities:
 
     def _of(self, spec: dict[str, Any], pod: str) -> tuple[int, str]:
         wanted = spec.get("priorityClassName", "")
-        if wanted in _SYSTEM:
-            return _SYSTEM[wanted], _COMMON
         if wanted:
             record = self._classes.records.get(wanted)
             if record is None:

@@ -397,7 +397,7 @@ class Writer:
         for _ in range(_ATTEMPTS):
             record = self.get(target)
             if target.name in resource.strategy.protected:
-                why = "this namespace may not be deleted"
+                why = resource.strategy.protection
                 raise forbidden(resource.plural, resource.group, target.name, why)
             deletion.check_preconditions(resource, record, options.uid, options.resource_version)
             attributes = AdmissionAttributes(

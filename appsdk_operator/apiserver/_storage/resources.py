@@ -107,6 +107,8 @@ class Strategy:
     """The syntax of names."""
     protected: frozenset[str] = frozenset()
     """Names of objects that cannot be deleted."""
+    protection: str = ""
+    """The error for deletions of those."""
     prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
     """Set the fields that the server sets on new objects."""
     prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation

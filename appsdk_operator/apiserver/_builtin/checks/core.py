@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.resources import STANDARD, quantity, resource_name
+from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = [
@@ -182,16 +183,24 @@ def priority_class(new: _Object, old: _Object | None) -> list[FieldError]:
         path = "preemptionPolicy"
         return [*errors, *checks.unchanged(new.get(path), old.get(path), path)]
     if name.startswith("system-"):
-        detail = (
-            "priority class names with 'system-' prefix are reserved for system use only. error: "
-            f"{name} is not a known system priority class"
-        )
-        errors.append(FieldError.forbidden("metadata.name", detail))
+        if why := _unknown_class(name, value, bool(new.get("globalDefault"))):
+            reserved = "priority class names with 'system-' prefix are reserved for system use only"
+            errors.append(FieldError.forbidden("metadata.name", f"{reserved}. error: {why}"))
     elif value > 1_000_000_000:
         detail = "maximum allowed value of a user defined priority is 1000000000"
         errors.append(FieldError.forbidden("value", detail))
     allowed = ("PreemptLowerPriority", "Never")
     return [*errors, *checks.one_of(new.get("preemptionPolicy"), allowed, "preemptionPolicy")]
+
+
+def _unknown_class(name: str, value: int, is_default: bool) -> str:
+    """Why this is none of the PriorityClasses that every cluster has; empty if it is."""
+    for known in SYSTEM_CLASSES:
+        if known["metadata"]["name"] == name:
+            if value != known["value"]:
+                return f"value of {name} PriorityClass must be {known['value']}"
+            return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
+    return f"{name} is not a known system priority class"
 
 
 # -- events ----------------------------------------------------------------------------------
