@@ -28,6 +28,7 @@ from appsdk_operator.resource import load_yaml
 
 __all__ = [
     "BODY_LIMIT",
+    "GO_TYPE_META",
     "as_json",
     "decode_object",
     "decode_typed",
@@ -49,7 +50,7 @@ _MEDIA_TYPES: Final = (
 _NO_TYPE: Final = "couldn't get version/kind; json parse error"
 _UNRECOGNIZED: Final = "the object provided is unrecognized (must be of type {})"
 # The Go type that an object is decoded into first.
-_GO_TYPE_META: Final = (
+GO_TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
     'Kind string "json:\\"kind,omitempty\\"" }'
 )
@@ -115,7 +116,7 @@ def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
     obj = {} if obj is None else obj
     why = ""
     if not isinstance(obj, dict):
-        why = go_json.mismatch(obj, "value", _GO_TYPE_META)
+        why = go_json.mismatch(obj, "value", GO_TYPE_META)
     else:
         for name in obj:
             if name in ("kind", "apiVersion") and not isinstance(obj[name], str | None):

@@ -55,6 +55,7 @@ def options_of(given: Mapping[str, Any]) -> DeleteOptions:
         dry_run=bodies.dry_run({}, given, "DeleteOptions"),
         propagation=policy,
         grace=given.get("gracePeriodSeconds"),
+        cascades=orphan is False,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
     )
@@ -81,7 +82,8 @@ def _of_body(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(given, dict):
-        raise bad_request("expected object DeleteOptions")
+        why = go_json.mismatch(given, "value", bodies.GO_TYPE_META)
+        raise bad_request(f"couldn't get version/kind; json parse error: {why}")
     kind, version = given.get("kind") or "DeleteOptions", given.get("apiVersion") or "v1"
     if kind != "DeleteOptions":
         raise bad_request(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._storage.resources import Resource
 from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.status import conflict
 
-__all__ = ["FOREGROUND", "ORPHAN", "check_preconditions", "grace_of", "is_gone", "set_propagation"]
+__all__ = [
+    "FOREGROUND",
+    "ORPHAN",
+    "check_preconditions",
+    "grace_of",
+    "is_gone",
+    "is_pending",
+    "set_propagation",
+]
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -62,6 +71,17 @@ def grace_of(obj: dict[str, Any], wanted: int | None) -> int:
     grace = 1 if grace < 0 else grace
     before = obj["metadata"].get("deletionGracePeriodSeconds")
     return grace if before is None else min(grace, before)
+
+
+def is_pending(metadata: Mapping[str, Any], wanted: int | None) -> bool:
+    """Whether a graceful deletion is under way that a delete with this grace period leaves alone.
+
+    Only a shorter period changes it.
+    """
+    before = metadata.get("deletionGracePeriodSeconds")
+    if "deletionTimestamp" not in metadata or not before:
+        return False
+    return wanted is None or (1 if wanted < 0 else wanted) >= before
 
 
 def is_gone(new: dict[str, Any], old: dict[str, Any]) -> bool:

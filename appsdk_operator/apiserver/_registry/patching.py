@@ -36,6 +36,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _MAX_OPERATIONS: Final = 10_000
+_OPERATION: Final = ("op", "path", "from", "value")
 
 
 def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVersion) -> Any:
@@ -124,7 +125,8 @@ def _decode_custom(
     if validation == "Ignore":
         return new, []
     # Duplicates come first: the patch is decoded before the object.
-    warnings = [] if content_type == JSON_PATCH else decoding.warnings_of(body, [])
+    is_json = content_type == JSON_PATCH
+    warnings = _operation_warnings(body) if is_json else decoding.warnings_of(body, [])
     warnings += [f'unknown field "{path}"' for path in unknown]
     if warnings and validation == "Strict":
         raise _invalid_patch(shown, _strict(warnings))
@@ -148,11 +150,22 @@ def _check_type(new: dict[str, Any], served: ServedVersion) -> None:
 
 def _warnings(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
     if content_type == JSON_PATCH:
-        return [f'unknown field "{path}"' for path in unknown]
+        return _operation_warnings(body) + [f'unknown field "{path}"' for path in unknown]
     warnings = decoding.warnings_of(body, unknown)
     return warnings + [
         text for path in unknown if (text := f'unknown field "{path}"') not in warnings
     ]
+
+
+def _operation_warnings(body: bytes) -> list[str]:
+    """The warnings about unknown and duplicate fields of the operations in a JSON patch."""
+    unknown = [
+        f"[{index}].{name}"
+        for index, operation in enumerate(json.loads(body) or ())
+        for name in operation
+        if name not in _OPERATION
+    ]
+    return [f"json patch {warning}" for warning in decoding.warnings_of(body, unknown)]
 
 
 def _as_go_applies(old: Any, operation: dict[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class DeleteOptions:
     dry_run: bool = False
     propagation: str | None = None
     grace: int | None = None
+    cascades: bool = False
+    """Whether ``orphanDependents`` is false, in the form of former clients."""
     uid: str | None = None
     resource_version: str | None = None
     one_of_many: bool = False

@@ -420,6 +420,8 @@ class Writer:
         old = record.decode()
         new = record.decode()
         metadata = new["metadata"]
+        if resource.strategy.graceful and deletion.is_pending(metadata, options.grace):
+            return WriteResult(attributes.old, 200)
         deletion.set_propagation(metadata, options.propagation)
         grace = deletion.grace_of(new, options.grace) if resource.strategy.graceful else 0
         delayed = resource.strategy.prepare_delete(new)
@@ -436,7 +438,7 @@ class Writer:
         if not stays and not options.dry_run:
             new["metadata"]["resourceVersion"] = await self._remove(target)
         shown = await conversion.from_storage_version(new, record.api_version, target.served)
-        return WriteResult(shown, 200, deleted=not stays)
+        return WriteResult(shown, 202 if stays and options.cascades else 200, deleted=not stays)
 
     async def _remove(self, target: Target) -> str:
         """Remove an object from the storage; return the version of its deletion."""

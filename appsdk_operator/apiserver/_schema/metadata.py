@@ -85,7 +85,7 @@ def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
 
 
 def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -> None:
-    """Set the deletion timestamp, which increments the generation.
+    """Set the deletion timestamp, which increments the generation, or shorten the grace period.
 
     A ``grace`` of None is for kinds that the server itself finalizes: they get no grace period and
     no new generation.
@@ -94,6 +94,10 @@ def mark_deleting(metadata: dict[str, Any], now: float, grace: int | None = 0) -
         if metadata.get("generation", 0) > 0 and grace is not None:
             metadata["generation"] += 1
         metadata["deletionTimestamp"] = timestamp(now + (grace or 0))
+    elif grace is not None and grace < metadata.get("deletionGracePeriodSeconds", 0):
+        ends = dt.datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()
+        begun = ends - metadata["deletionGracePeriodSeconds"]
+        metadata["deletionTimestamp"] = timestamp(begun + grace)
     if grace is not None:
         metadata["deletionGracePeriodSeconds"] = grace
 
