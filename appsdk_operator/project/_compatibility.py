@@ -437,7 +437,8 @@ def _merging(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Itera
 
 def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
     fields = old.get("properties") or {}
-    for name in dict.fromkeys([*fields, *(new.get("properties") or {})]):
+    names: list[str] = [*fields, *(new.get("properties") or {})]
+    for name in dict.fromkeys(names):
         before, after = _field(old, name), _field(new, name)
         inner = f"{path}.{name}" if path else str(name)
         if before is None or after is _ANY:

@@ -61,7 +61,7 @@ def drop_unknown_fields(metadata: dict[str, Any]) -> list[str]:
     for name in unknown:
         del metadata[name]
     for name, known in _LISTS.items():
-        items = metadata.get(name)
+        items: Any = metadata.get(name)
         for index, item in enumerate(items if isinstance(items, list) else ()):
             others = [field for field in item or () if field not in known]
             unknown += [f"{name}[{index}].{field}" for field in others]

@@ -370,7 +370,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
         loader.load_and_set(configuration)
     # Providers, the file system and missing keys raise errors of any class.
     except Exception as error:
-        problem = _shown_problem(error, kubeconfig.user)
+        configuration, problem = None, _shown_problem(error, kubeconfig.user)
     if problem:
         raise ConfigError(
             f"{kubeconfig}: the kubernetes package cannot load the credentials: {problem}; log in "
