@@ -49,4 +49,4 @@ def test_each_test_scales_its_number() -> None:
         for path in TESTS.rglob("*.py")
         for number in unscaled(path.read_text(encoding="utf-8"))
     }
-    assert found == UNSCALED
+    assert found == UNSCALED, "give max_examples=scaled(N), from tests/hypothesis_profiles.py"

@@ -16,6 +16,7 @@ from appsdk_operator.webhooks._certificates import plan, secret
 from appsdk_operator.webhooks._certificates.content import Content
 from appsdk_operator.webhooks._certificates.issuing import X509Issuer, certified_name
 from appsdk_operator.webhooks._certificates.targets import as_target
+from tests.hypothesis_profiles import scaled
 from tests.webhooks.certificate_model import LAG, POLICY, FakeIssuer
 
 Mutating = kinds.admissionregistration.v1.MutatingWebhookConfiguration
@@ -217,7 +218,7 @@ written_names = (
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 @given(names=st.lists(written_names, min_size=1, max_size=3))
 def test_a_certificate_shows_the_names_that_it_was_made_for(names: list[str]) -> None:
     """Else names would be missing at each look, and each look would make another certificate."""
