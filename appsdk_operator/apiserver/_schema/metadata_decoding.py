@@ -61,9 +61,9 @@ def drop_unknown_fields(metadata: dict[str, Any]) -> list[str]:
     for name in unknown:
         del metadata[name]
     for name, known in _LISTS.items():
-        items: Any = metadata.get(name)
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            others = [field for field in item or () if field not in known]
+        items = metadata.get(name)
+        for index, item in enumerate(items if isinstance(items, list) else []):
+            others = [field for field in item or [] if field not in known]
             unknown += [f"{name}[{index}].{field}" for field in others]
             for field in others:
                 del item[field]
