@@ -160,7 +160,7 @@ class Failures:
             name,
             "%s failed on %s of %s %s: %s; %s",
             name,
-            call.action.value,
+            call.cause,
             obj.kind.kind,
             obj.key,
             error_text(sole_error(error)),

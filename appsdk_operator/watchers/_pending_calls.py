@@ -10,7 +10,7 @@ import attrs
 from appsdk_operator.cache import Event, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
-from appsdk_operator.watchers._registered import RegisteredTarget, goes_back, name_of
+from appsdk_operator.watchers._registered import RegisteredTarget, cause_of, goes_back, name_of
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
 __all__ = ["CallReason", "PendingCall", "WatcherCall"]
@@ -34,8 +34,14 @@ class WatcherCall:
         """The name of the called function."""
         return name_of(self.watcher, self.action, self.object)
 
+    @property
+    def cause(self) -> str:
+        """What it was called for: the action, ``SYNC`` for an object that was handled before, or
+        ``DELETE`` for one that is being deleted."""
+        return cause_of(self.watcher, self.action, self.object)
+
     def __str__(self) -> str:
-        return f"{self.callback}: {self.action.value} of {self.object!r}, attempt {self.attempt}"
+        return f"{self.callback}: {self.cause} of {self.object!r}, attempt {self.attempt}"
 
 
 class CallReason(enum.Enum):

@@ -37,7 +37,14 @@ from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher,
 
 _log = get_logger("appsdk_operator.watchers")
 
-__all__ = ["RegisteredReconciler", "RegisteredTarget", "RegisteredWatcher", "goes_back", "name_of"]
+__all__ = [
+    "RegisteredReconciler",
+    "RegisteredTarget",
+    "RegisteredWatcher",
+    "cause_of",
+    "goes_back",
+    "name_of",
+]
 
 
 # Module names, because a look-up of an enumeration's member costs as much as a call.
@@ -244,6 +251,20 @@ def name_of(handler: object, action: ResourceAction, obj: Object | None = None) 
         return kind
     is_reconciler = callable(getattr(handler, "reconcile", None))
     return f"{kind}.{'reconcile' if is_reconciler else method}"
+
+
+def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
+    """For logs: what ``handler`` is called for.
+
+    For an :class:`OpinionatedWatcher` that is not the event: an object that was handled before
+    leads to ``sync``, and one that is being deleted to ``delete``.
+    """
+    if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
+        if obj.is_deleting:
+            return _DELETE.value
+        if action is _CREATE and handler.finalizer in obj.finalizers:
+            return "SYNC"
+    return action.value
 
 
 def goes_back(event: Event) -> bool:

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.manager import Operator, OperatorController
+from appsdk_operator.manager import Manager, Operator, OperatorController
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, Metrics, RealClock, StopSignal
 from appsdk_operator.watchers import InformerController, KubernetesInformer
@@ -327,6 +327,36 @@ def test_an_error_handler_may_decide_that_the_others_go_on(
     assert running.end() == []
     assert told == [(bad, "no")]
     assert "goes on without it: no" in caplog.text
+
+
+@pytest.mark.parametrize("is_managed", [False, True])
+def test_the_line_of_the_end_has_the_seconds_of_the_stop_also_after_a_failure(
+    caplog: pytest.LogCaptureFixture, *, is_managed: bool
+) -> None:
+    caplog.set_level("INFO", "appsdk_operator")
+    clock = ManualClock()
+
+    class Failing:
+        name = "failing"
+
+        def run(self, stop: StopSignal) -> None:
+            clock.advance(146.0)
+            raise ValueError("no")
+
+    if is_managed:
+        with (
+            Client(ClientConfig(server="http://localhost")) as client,
+            Manager(client, clock=clock, metrics=Metrics()) as manager,
+        ):
+            manager.add(Failing())
+            with pytest.raises(ValueError, match="no"):
+                manager.run(StopSignal())
+    else:
+        operator = Operator(clock=clock)
+        operator.add_controller(Failing())
+        with pytest.raises(ValueError, match="no"):
+            operator.run(StopSignal())
+    assert "has stopped, after 0 s" in caplog.text
 
 
 def test_an_error_handler_that_says_false_stops_all(run: Callable[..., Run]) -> None:

@@ -689,16 +689,19 @@ def test_a_finalizer_that_cannot_be_written_is_a_failure_of_the_users_callback(
 
 
 @pytest.mark.parametrize(
-    ("action", "metadata", "name"),
+    ("action", "metadata", "name", "cause"),
     [
-        (ResourceAction.CREATE, {}, "add"),
-        (ResourceAction.CREATE, {"finalizers": ["example.com/f"]}, "sync"),
-        (ResourceAction.UPDATE, {}, "update"),
-        (ResourceAction.UPDATE, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "delete"),
-        (ResourceAction.DELETE, {}, "delete"),
+        (ResourceAction.CREATE, {}, "add", "CREATE"),
+        (ResourceAction.CREATE, {"finalizers": ["example.com/f"]}, "sync", "SYNC"),
+        (ResourceAction.UPDATE, {}, "update", "UPDATE"),
+        (ResourceAction.UPDATE, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "delete", "DELETE"),
+        (ResourceAction.DELETE, {}, "delete", "DELETE"),
+        (ResourceAction.DELETE, {"finalizers": ["example.com/f"]}, "delete", "DELETE"),
     ],
 )
-def test_a_call_has_the_name_of_the_callback_that_the_object_leads_to(action, metadata, name):
+def test_a_call_has_the_name_of_the_callback_that_the_object_leads_to(
+    action, metadata, name, cause
+):
     def add(obj): ...
     def sync(obj): ...
     def update(old, new): ...
@@ -711,6 +714,18 @@ def test_a_call_has_the_name_of_the_callback_that_the_object_leads_to(action, me
     obj = Object.from_dict(WIDGET, {"metadata": {"name": "x", **metadata}})
     call = WatcherCall(str(WIDGET), watcher, action, obj, 0)
     assert call.callback.rpartition(".")[2] == name
+    assert call.cause == cause
+
+
+def test_a_failing_sync_is_logged_as_one(make_rig, widget, caplog):
+    rig = make_rig(name="ctrl", error_handler=None)
+    rig.controller.add_watcher(
+        OpinionatedWatcher(WIDGET, Refusing(), sync=on_widget, finalizer=lambda _: "example.com/f"),
+        WIDGET,
+    )
+    rig.informer.add(widget("x", finalizers=["example.com/f"]))
+    rig.work()
+    assert "on_widget failed on SYNC of Widget default/x" in caplog.text
 
 
 def test_a_flood_of_failures_is_counted(make_rig, widget, caplog):

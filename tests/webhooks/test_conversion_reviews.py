@@ -311,3 +311,16 @@ def test_a_large_batch_is_linear_in_time_and_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * len(bodies[5_000])
+
+
+@pytest.mark.parametrize(("size", "words"), [("refuse", "is refused"), ("crash", "failed")])
+def test_one_object_that_cannot_be_converted_is_not_logged_again_and_again(
+    size: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    webhook = ConversionWebhook(WIDGETS)
+    for _ in range(100):
+        message(widget("a", size), webhook=webhook)
+    lines = [each for each in caplog.messages if words in each]
+    assert 1 <= len(lines) <= 10, "one a second, on a slow machine several"
+    message(widget("b", size), webhook=webhook)
+    assert "default/b" in caplog.messages[-1]

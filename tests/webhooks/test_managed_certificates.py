@@ -190,7 +190,10 @@ def test_what_others_overwrite_is_injected_again(client: Client) -> None:
         assert source.health().is_ready
 
 
-def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was(client: Client) -> None:
+def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     client.create(configuration())
     source = managed(client)
     with running(source):
@@ -203,6 +206,9 @@ def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was(client: Client
             changed["data"]["mine"] = "AAAA"
             client.update(changed)
             eventually(lambda: {**secret_data(client), "mine": b""} == {**before, "mine": b""})
+        eventually(lambda: caplog.text.count(f"restored Secret {NAMESPACE}/{SECRET}") == 4)
+        assert caplog.text.count("stored a new CA") == 1, "at the start"
+        assert caplog.text.count("stored a new serving certificate") == 1
         assert secret_data(client)["mine"] == b"\0\0\0"
         assert source.health().is_ready
 

@@ -60,9 +60,11 @@ class Announcements:
         took = self._clock.monotonic() - self._began
         _log.info("%s has started, after %s: %s", self._name, duration_text(took), what)
 
-    def stops(self, why: str = "", grace: float | None = None) -> None:
-        """Why it stops, and how long its parts have to end."""
+    def stops(self, why: str = "", grace: float | None = None, *, has_failed: bool = False) -> None:
+        """Why it stops, and how long its parts have to end; after a failure the log has that."""
         self._stopping_since = self._clock.monotonic()
+        if has_failed:
+            return
         cause = f": {why}" if why else ""
         limit = "" if grace is None or grace < 0 else f"; calls that run have {grace:g} s to end"
         _log.info("%s is stopping%s%s", self._name, cause, limit)

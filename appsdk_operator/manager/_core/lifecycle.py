@@ -251,8 +251,8 @@ class Lifecycle:
 
     def _stop_in_order(self, never_started: Sequence[Runnable]) -> Sequence[str]:
         grace = self._grace
-        if self._announce is not None and not self._errors:
-            self._announce.stops(self.stop_reason, grace)
+        if self._announce is not None:
+            self._announce.stops(self.stop_reason, grace, has_failed=bool(self._errors))
         deadline = None if grace is None or grace < 0 else self._clock.monotonic() + grace
         stuck: list[str] = []
         for names in _STOP_ORDER:

@@ -278,8 +278,9 @@ class Operator:
                     pass
             finally:
                 own.set()
-                if says is not None and (signals or not failures):
-                    says.stops("".join(signals), self._stop_timeout)
+                if says is not None:
+                    has_failed = bool(failures) and not signals
+                    says.stops("".join(signals), self._stop_timeout, has_failed=has_failed)
                 running = self._join(threads)
         if says is not None and not running:
             says.has_stopped()

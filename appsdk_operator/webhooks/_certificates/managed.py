@@ -593,6 +593,8 @@ class ManagedCertificates:
         except ClientError as error:
             self._failed("store", f"cannot store certificates in Secret {self._label}", error)
             return False
+        if decision.is_restored:
+            _log.info("restored Secret %s: it has its certificates again", self._label)
         for certificate in decision.news:
             self._count(_ROTATIONS, certificate)
             end = (content.next or content.authority).certificate.expires

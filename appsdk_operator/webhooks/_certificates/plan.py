@@ -141,6 +141,8 @@ class Decision:
     """What to write into the Secret; then look again."""
     news: tuple[str, ...] = ()
     """What ``store`` changes: ``"ca"``, ``"serving"``; for logs and metrics."""
+    is_restored: bool = False
+    """Whether ``store`` brings back what the Secret had before it was deleted or spoiled."""
     inject: Mapping[str, tuple[tuple[Certificate, ...], ...]] = attrs.field(factory=dict)
     """New bundles by target."""
     annotate: tuple[str, ...] = ()
@@ -175,6 +177,8 @@ def decide(
         memory = attrs.evolve(memory, serving=_served(policy, memory, content, now, tick))
     missing = _missing(policy, memory, observed, now, tick)
     memory = attrs.evolve(memory, is_ready=memory.is_ready or not missing)
+    # Not what the Secret has: one that was deleted is no reason to speak of a rotation.
+    news = _news(memory.content, store)
     inject: dict[str, tuple[tuple[Certificate, ...], ...]] = {}
     if content is not None and not policy.is_read_only:
         for target in observed.targets:
@@ -184,7 +188,8 @@ def decide(
     return Decision(
         memory=memory,
         store=store,
-        news=_news(content, store),
+        news=news,
+        is_restored=store is not None and content is None and not news,
         inject=inject,
         annotate=tuple(t.name for t in observed.targets if t.version and not t.is_annotated),
         missing=missing,

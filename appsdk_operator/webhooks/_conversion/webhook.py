@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any, Final, final
 
@@ -15,7 +16,7 @@ from appsdk_operator.resource import (
     decode_json,
     members,
 )
-from appsdk_operator.runtime import Family, Sample, get_logger
+from appsdk_operator.runtime import FailureLog, Family, Sample, get_logger, system_clock
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._answers import note_failure
@@ -77,6 +78,7 @@ class ConversionWebhook:
         # Replaced at each change, so that reviews read it without the lock.
         self._by_kind: dict[tuple[str, str], Versions] = {}
         self._panics = 0
+        self._failure_log = FailureLog(_log, system_clock)
         for each in versions:
             self.add(each)
 
@@ -141,10 +143,17 @@ class ConversionWebhook:
         except ConversionError as error:
             note_failure(error)
             # A user's mistake as a rule, which the user is told of.
-            _log.warning(
+            # API servers ask again and again for a stored object.
+            text = " ".join(str(error).split())
+            self._failure_log.failed(
+                error,
+                f"conversion to {review.desired_api_version}",
                 "conversion to %s is refused: %s",
                 review.desired_api_version,
-                " ".join(str(error).split()),
+                text,
+                about=text,
+                level=logging.WARNING,
+                with_traceback=False,
                 extra={"uid": review.uid},
             )
             return 200, encode_failure(review, str(error))
@@ -168,11 +177,14 @@ class ConversionWebhook:
         except Exception as error:
             with self._lock:
                 self._panics += 1
-            _log.exception(
+            self._failure_log.failed(
+                error,
+                f"conversion from {obj.kind} to {target}",
                 "conversion of %s from %s to %s failed",
                 _name(obj),
                 obj.kind.version,
                 target.version,
+                about=_name(obj),
                 extra={"uid": review.uid},
             )
             raise _FunctionFailedError(
