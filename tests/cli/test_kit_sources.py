@@ -187,7 +187,7 @@ def test_everything_in_a_project_has_the_kit_from_one_source(tmp_path: Path) -> 
     assert all(one.endswith(f"=={version}") for one in requirements(tmp_path / "wheel"))
     assert f"install --quiet -e . ./wheels/{WHEEL} --group dev\n" in of_wheel["Makefile"]
     assert f"$ pip install -e . ./wheels/{WHEEL} --group dev\n" in of_wheel["README.md"]
-    assert f" . './wheels/{WHEEL}[run]'\n" in of_wheel["deploy/Dockerfile"]
+    assert f" . './wheels/{WHEEL}' './wheels/{WHEEL}[run]'\n" in of_wheel["deploy/Dockerfile"]
     for each in (of_index, of_url):
         assert "wheels/" not in "".join(each.values())
 

@@ -94,6 +94,24 @@ def test_a_project_without_a_kind_passes_its_own_checks(shell: Callable[..., str
         shell(check, "bucket-operator")
 
 
+BY_HAND = """
+
+@app.validate(BUCKET)
+def check(obj: Object[BucketSpec, BucketStatus]) -> None:
+    assert obj.spec.size < 100
+"""
+
+
+def test_a_webhook_that_is_added_by_hand_is_served_to_the_tests(
+    shell: Callable[..., str], tmp_path: Path
+) -> None:
+    shell(f"{INIT} --kind Bucket --no-deploy")
+    module = tmp_path / "bucket-operator/bucket_operator/bucket.py"
+    module.write_text(module.read_text() + BY_HAND)
+    said = shell("python -m pytest -q -p no:cacheprovider -k asks_for_is_done", "bucket-operator")
+    assert "1 passed" in said
+
+
 def test_two_minutes_lead_to_a_passing_test_and_an_operator_that_works(
     shell: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -114,7 +132,7 @@ def test_two_minutes_lead_to_a_passing_test_and_an_operator_that_works(
             while " has started" not in lines[-1]:
                 lines.append(operator.stdout.readline())
                 assert lines[-1], "".join(lines)
-            (url,) = re.findall(r"on (http://\S+);", lines[0])
+            (url,) = re.findall(r"on (http://\S+);", "".join(lines))
             with Client(ClientConfig(server=url)) as client:
                 draft = MutableObject.new(BUCKET, "a", namespace="default", spec={"size": 3})
                 client.create(draft)

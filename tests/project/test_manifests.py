@@ -342,6 +342,18 @@ def test_a_file_is_copied_into_the_image_where_the_command_looks_for_it() -> Non
     assert 'CMD ["run", "operators/small.py:app"]' in text
 
 
+def test_what_needs_the_crds_of_prometheus_is_in_no_overlay_unless_it_is_wanted() -> None:
+    component = "../../components/monitoring"
+    for options, found in [({}, None), ({"monitoring": True}, [component])]:
+        texts = manifests(small(), ManifestOptions(**options))  # type: ignore[arg-type]
+        for name in ("production", "development"):
+            (overlay,) = load_yaml(texts[f"overlays/{name}/kustomization.yaml"])
+            assert overlay.get("components") == (found if name == "production" else None)
+        assert "components/monitoring/service_monitor.yaml" in texts
+    with pytest.raises(TypeError, match="monitoring='no': give True or False"):
+        ManifestOptions(monitoring="no")  # type: ignore[arg-type]
+
+
 WHEEL = "wheels/appsdk_operator-0.1.0-py3-none-any.whl"
 
 
@@ -349,8 +361,8 @@ WHEEL = "wheels/appsdk_operator-0.1.0-py3-none-any.whl"
     ("target", "kit", "lines"),
     [
         ("small:app", "index", [" . 'appsdk-operator[run]'"]),
-        ("small:app", WHEEL, ["COPY . .", f" . './{WHEEL}[run]'"]),
-        ("small.py:app", WHEEL, [f"COPY {WHEEL} {WHEEL}", f" /app './{WHEEL}[run]'"]),
+        ("small:app", WHEEL, ["COPY . .", f" . './{WHEEL}' './{WHEEL}[run]'"]),
+        ("small.py:app", WHEEL, [f"COPY {WHEEL} {WHEEL}", f" /app './{WHEEL}' './{WHEEL}[run]'"]),
         (
             "small:app",
             "git+https://x.io/k@v1",

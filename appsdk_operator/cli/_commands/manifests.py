@@ -60,6 +60,12 @@ if TYPE_CHECKING:
     "ManagedCertificates, else cert-manager.",
 )
 @click.option(
+    "--monitoring/--no-monitoring",
+    default=None,
+    help="Whether the overlay for production has the ServiceMonitor and the alerts, which need the "
+    "CRDs of Prometheus' operator. Default: no.",
+)
+@click.option(
     "--monitoring-namespace",
     metavar="NAME",
     help="Namespace of Prometheus. Default: monitoring.",

@@ -30,9 +30,9 @@ CMD ["run", "{target}"]
 """
 _PACKAGE = """\
 COPY . .
-RUN python -m pip install --no-compile --target /app . '{kit}'"""
+RUN python -m pip install --no-compile --target /app . {kit}"""
 _FILE = """\
-RUN python -m pip install --no-compile --target /app '{kit}'
+RUN python -m pip install --no-compile --target /app {kit}
 COPY {folder} /app/{folder}"""
 _GIT = """\
 # The kit is in a repository.
@@ -71,10 +71,13 @@ def _kit(deployed: Deployed, *, is_file: bool) -> tuple[str, str]:
     """What pip installs the kit by, and the lines of the Dockerfile before that."""
     source, extras = deployed.options.kit, ",".join(_extras(deployed))
     if source == "index":
-        return f"appsdk-operator[{extras}]", ""
+        return f"'appsdk-operator[{extras}]'", ""
     if "://" in source:
-        return f"appsdk-operator[{extras}] @ {source}", _GIT if source.startswith("git+") else ""
-    return f"./{source}[{extras}]", f"COPY {source} {source}\n" if is_file else ""
+        before = _GIT if source.startswith("git+") else ""
+        return f"'appsdk-operator[{extras}] @ {source}'", before
+    # By itself, too: pip takes a file with extras for no other requirement of that name.
+    named = f"'./{source}' './{source}[{extras}]'"
+    return named, f"COPY {source} {source}\n" if is_file else ""
 
 
 def _extras(deployed: Deployed) -> list[str]:

@@ -123,18 +123,25 @@ def _development(deployed: Deployed) -> str:
 
 
 def _production(deployed: Deployed) -> str:
-    return document(
-        {
-            "apiVersion": f"{_API}/v1beta1",
-            "kind": "Kustomization",
-            "resources": ["../../base"],
-            "components": Commented(
-                ["../../components/monitoring"],
-                ("Without Prometheus' operator in the cluster, take this away.",),
+    wanted: dict[str, Node] = {
+        "apiVersion": f"{_API}/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../../base"],
+    }
+    if deployed.options.monitoring:
+        wanted["components"] = Commented(
+            ["../../components/monitoring"], ("It needs the CRDs of Prometheus' operator.",)
+        )
+        wanted["images"] = [_image(deployed)]
+    else:
+        wanted["images"] = Commented(
+            [_image(deployed)],
+            (
+                "With Prometheus' operator in the cluster, appsdk-operator manifests --monitoring",
+                "adds the component in ../../components/monitoring.",
             ),
-            "images": [_image(deployed)],
-        }
-    )
+        )
+    return document(wanted)
 
 
 def _patch_text(operations: list[Node]) -> str:

@@ -16,8 +16,8 @@ def manifests(app: App, options: ManifestOptions | None = None) -> dict[str, str
     """What deploys an App with kustomize, and its Dockerfile: texts by their paths.
 
     The same App and options give the same texts. ``base`` has all objects but those of Prometheus'
-    operator, which ``components/monitoring`` has; ``overlays/development`` and
-    ``overlays/production`` use both.
+    operator, which ``components/monitoring`` has. ``overlays/development`` and
+    ``overlays/production`` use the base, with :attr:`ManifestOptions.monitoring` the latter both.
 
     Args:
         app: the App.

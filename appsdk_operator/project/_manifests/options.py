@@ -37,6 +37,10 @@ def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         raise ValueError(f"{field.name}={value!r} is no image: write it as in 'team/buckets:1.2'")
 
 
+def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_flag(field.name, value)
+
+
 def _kit(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value, empty=False)
     is_path = value.endswith(".whl") and not value.startswith("/") and ".." not in value.split("/")
@@ -102,6 +106,9 @@ class ManifestOptions:
     """Where the webhooks' certificate is from: ``cert-manager``; ``managed``: the operator
     makes it; ``secret``: a Secret that you fill. Default: ``managed`` if the App's
     options have ManagedCertificates, else ``cert-manager``."""
+    monitoring: bool = attrs.field(default=False, validator=_flag)
+    """Whether the overlay for production has the component with Prometheus' objects, which needs
+    the CRDs of Prometheus' operator in the cluster; default False. A chart has a value for it."""
     monitoring_namespace: str = attrs.field(default="monitoring", validator=_label)
     """The namespace that may scrape the metrics; default ``monitoring``."""
     runbooks: str = attrs.field(default="", validator=_text)
