@@ -159,9 +159,10 @@ def _warnings(content_type: str, body: bytes, unknown: list[str]) -> list[str]:
 
 def _operation_warnings(body: bytes) -> list[str]:
     """The warnings about unknown and duplicate fields of the operations in a JSON patch."""
+    operations: list[Any] = json.loads(body) or []
     unknown = [
         f"[{index}].{name}"
-        for index, operation in enumerate(json.loads(body) or ())
+        for index, operation in enumerate(operations)
         for name in operation
         if name not in _OPERATION
     ]
