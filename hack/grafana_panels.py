@@ -452,6 +452,12 @@ WATCHERS = Board(
                     *quantiles("retry_processor_queue_wait_duration_seconds", "kind", "{{kind}}"),
                 ),
                 many(
+                    "Calls given up now",
+                    "Failed calls that wait for a change of their object, a resync or a restart.",
+                    "short",
+                    q("sum by (kind) (calls_given_up@)", "{{kind}}"),
+                ),
+                many(
                     "Clean-ups given up",
                     "Calls for objects that go, or are gone, that failed and are not retried.",
                     "short",

@@ -11,7 +11,6 @@ import attrs
 from appsdk_operator.app._declarations import Handler, name_of
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers import check_returned
 
 __all__ = ["WatcherFunctions"]
 
@@ -104,7 +103,7 @@ class WatcherFunctions:
         if handled is None:
             if "sync" in self._by_cause:
                 # A change came before on_sync has succeeded: it gets the newer state.
-                check_returned(self._by_cause["sync"], self._sync(new))
+                self._sync(new)
                 return
             handled = self._set_handled(old)
         self._update_due(handled, new)
@@ -119,7 +118,7 @@ class WatcherFunctions:
                 continue
             handled.failed.add(number)
             try:
-                check_returned(each.function, settle(each.function(old, new)))
+                settle(each.function(old, new))
             except Exception as error:
                 errors.append(error)
             else:

@@ -15,7 +15,7 @@ from appsdk_operator.controllers import (
     sole_error,
 )
 from appsdk_operator.runtime import callback_name, get_logger, settle
-from appsdk_operator.watchers import RetryPolicy, check_returned
+from appsdk_operator.watchers import RetryPolicy
 
 __all__ = ["AppTimer"]
 
@@ -52,7 +52,7 @@ class AppTimer:
 
     def _tick(self) -> Outcome:
         try:
-            check_returned(self._function, settle(self._function()))
+            settle(self._function())
         except Exception as error:
             sole = sole_error(error)
             if isinstance(sole, RetryAfter):

@@ -27,7 +27,6 @@ Caveats:
 from appsdk_operator.cache import ResourceAction as ResourceAction
 from appsdk_operator.controllers import FinalizerError as FinalizerError
 from appsdk_operator.controllers import PatchClient as PatchClient
-from appsdk_operator.watchers._checks import check_returned as check_returned
 from appsdk_operator.watchers._failures import ErrorHandler as ErrorHandler
 from appsdk_operator.watchers._finalizer_names import FinalizerSupplier as FinalizerSupplier
 from appsdk_operator.watchers._finalizer_names import OperatorFinalizer as OperatorFinalizer

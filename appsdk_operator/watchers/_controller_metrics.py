@@ -51,6 +51,12 @@ _CLEAN_UPS_GIVEN_UP = Family(
     "Failed calls for objects that are deleted, or are being deleted, that will not be retried.",
     ("kind",),
 )
+_GIVEN_UP_NOW = Family(
+    "calls_given_up",
+    "gauge",
+    "Failed calls that nothing repeats before their object changes, a resync or a restart.",
+    ("kind",),
+)
 _EVENT_DURATION = Family(
     "informer_reconcile_duration_seconds",
     "histogram",
@@ -150,6 +156,8 @@ class ControllerMetrics:
         self._series: dict[str, dict[ResourceAction, _Series]] = {}
         self._reconciled: set[str] = set()
         self._clean_ups_given_up: dict[str, int] = {}
+        self.given_up_calls: Callable[[], Mapping[str, int]] = dict
+        """Returns the number of calls that are given up now, by kind; set by who makes them."""
         self.running_calls: Callable[[], list[RunningCall]] = list
         """Returns the running calls; set by who makes them."""
         self._retire: Callable[[], None] = lambda: None
@@ -217,11 +225,15 @@ class ControllerMetrics:
 
     def _samples(self) -> list[Sample]:
         samples = [Sample(_PENDING, (), self._pending())]
+        given_up = self.given_up_calls()
         with self.lock:
             running = collections.Counter(self.running_calls())
             samples += [
                 Sample(_CLEAN_UPS_GIVEN_UP, (kind,), count)
                 for kind, count in self._clean_ups_given_up.items()
+            ]
+            samples += [
+                Sample(_GIVEN_UP_NOW, (kind,), given_up.get(kind, 0)) for kind in self._series
             ]
             for kind, by_action in self._series.items():
                 for action, series in by_action.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
@@ -73,6 +74,7 @@ class Dispatcher:
         """The record of the calls."""
         self._slots = self.activity.slots
         metrics.running_calls = self.running_calls
+        metrics.given_up_calls = self.given_up_by_kind
         self._lock = threading.Lock()
         self._registered: ListMap[str, RegisteredTarget] = ListMap()
         self._pending: dict[DeliveryKey, list[PendingCall]] = {}
@@ -174,6 +176,11 @@ class Dispatcher:
     def given_up(self) -> int:
         """The number of failed calls that wait for a resync."""
         return sum(call.due is None and not call.is_terminal for call in self.pending_calls())
+
+    def given_up_by_kind(self) -> dict[str, int]:
+        """The number of failed calls without a retry, by kind: that wait for a resync or change."""
+        calls = self.pending_calls()
+        return Counter(call.target.kind for call in calls if call.due is None)
 
     def terminal(self) -> int:
         """The number of failed calls that wait for a change of their object."""

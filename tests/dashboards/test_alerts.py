@@ -85,6 +85,7 @@ CASES = (
         7,
         (series("reconciler_given_up_total", "0x5 1x90", kind="pods.v1", event_type="CREATE"),),
     ),
+    Case("OperatorGaveUp", 5, 45, (series("calls_given_up", "0x5 1x90", kind="pods.v1"),)),
     Case(
         "OperatorCleanUpsGivenUp",
         5,

@@ -106,11 +106,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
     Alert(
         name="OperatorGaveUp",
         expression=f"sum by ({_OPERATOR}, kind) (increase(watcher_given_up_total@[15m])) > 0 "
-        f"or sum by ({_OPERATOR}, kind) (increase(reconciler_given_up_total@[15m])) > 0",
+        f"or sum by ({_OPERATOR}, kind) (increase(reconciler_given_up_total@[15m])) > 0 "
+        f"or sum by ({_OPERATOR}, kind) (calls_given_up@) > 0",
         duration="0m",
         severity="warning",
         summary="Calls for {{ $labels.kind }} have failed for so long that they are not retried.",
-        description="Their objects stay as they are until they change, or until the next resync.",
+        description="Their objects stay as they are until they change or the operator starts "
+        "again, or outside of an App until the next resync.",
     ),
     Alert(
         name="OperatorCleanUpsGivenUp",
