@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 from typing import Any
 
+import aiohttp
 import pytest
 
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.resource import kinds
+from appsdk_operator.testing import ControlPlane
 
 END = "k8s.io/initial-events-end"
 STREAMING = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -274,3 +277,96 @@ def test_a_client_of_http_1_0_gets_plain_lines(api: Any, server: Any) -> None:
         while b"\n" not in data.partition(b"\r\n\r\n")[2]:
             data += plain.recv(65536)
         assert json.loads(data.partition(b"\r\n\r\n")[2])["type"] == "ADDED"
+
+
+# -- WebSocket -------------------------------------------------------------------------------------
+
+Messages = list[tuple[str, str]]
+
+
+async def _read_messages(url: str, **headers: str) -> tuple[Messages, int | None]:
+    """Type and name of the events in the messages of a watch, and the code of its end."""
+    found: Messages = []
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.ws_connect(url, ssl=False) as connection,
+    ):
+        await connection.send_str("what a client says is ignored")
+        async for message in connection:
+            assert message.type is aiohttp.WSMsgType.TEXT
+            assert message.data.endswith("}\n")
+            event = json.loads(message.data)
+            found.append((event["type"], event["object"]["metadata"]["name"]))
+        return found, connection.close_code
+
+
+def _watch_by_websocket(
+    api: Any, *, token: str | None = None, seconds: int = 1
+) -> tuple[Messages, int | None]:
+    version = int(api.map("socket-a").version) - 1
+    api.map("socket-b", annotations={"n": "x" * 70_000})
+    api.delete(f"{api.maps}/socket-a")
+    query = f"watch=true&resourceVersion={version}&timeoutSeconds={seconds}"
+    authorization = {"Authorization": f"Bearer {token}"} if token else {}
+    url = api.server.url
+    return asyncio.run(_read_messages(f"{url}{api.maps}?{query}", Origin=url, **authorization))
+
+
+EVENTS = [("ADDED", "socket-a"), ("ADDED", "socket-b"), ("DELETED", "socket-a")]
+
+
+def test_a_watch_over_websocket_sends_a_message_for_each_event(api: Any) -> None:
+    assert _watch_by_websocket(api) == (EVENTS, 1000)
+    (watch,) = (request for request in api.server.requests if request.verb == "watch")
+    assert watch.status == 101
+
+
+@pytest.mark.real
+def test_a_watch_over_websocket_of_the_real_server_is_the_same(
+    real_api: Any, control_plane: ControlPlane
+) -> None:
+    found, code = _watch_by_websocket(real_api, token=control_plane.token, seconds=5)
+    assert ([event for event in found if event in EVENTS], code) == (EVENTS, 1000)
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "status"),
+    [
+        ({}, "watch=true", 403),
+        ({"Origin": "http://here"}, "watch=true&resourceVersion=abc", 500),
+        ({"Origin": "http://here", "Sec-WebSocket-Version": "5"}, "watch=true", 400),
+    ],
+)
+def test_a_websocket_is_refused_as_any_request_is(
+    api: Any, headers: dict[str, str], query: str, status: int
+) -> None:
+    handshake = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    refused = api.get(f"{api.maps}?{query}", **{**handshake, **headers})
+    assert (refused.status, refused["kind"]) == (status, "Status")
+
+
+def test_a_watch_over_websocket_ends_with_its_client_and_with_its_server(api: Any) -> None:
+    server: APIServer = api.server
+    url = f"{server.url}{api.maps}?watch=true&resourceVersion={api.map('a').version}"
+
+    async def run() -> None:
+        async with aiohttp.ClientSession(headers={"Origin": server.url}) as session:
+            async with session.ws_connect(url, protocols=["v1.example.com"]) as connection:
+                assert connection.protocol == "v1.example.com"
+                await asyncio.to_thread(api.map, "b")
+                assert (await connection.receive_json())["object"]["metadata"]["name"] == "b"
+                assert server.open_watches(kinds.core.v1.ConfigMap) == 1
+            async with asyncio.timeout(30):
+                while server.open_watches(kinds.core.v1.ConfigMap):
+                    await asyncio.to_thread(api.get, "/version")
+            async with session.ws_connect(url) as connection:
+                await asyncio.to_thread(server.stop)
+                messages = [message.type async for message in connection]
+                assert all(kind is aiohttp.WSMsgType.TEXT for kind in messages)
+
+    asyncio.run(run())

@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import RequestFacts
-from appsdk_operator.apiserver._http import routing_errors
+from appsdk_operator.apiserver._http import routing_errors, websockets
 from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.fault_effects import (
     ConnectionCut,
@@ -38,7 +38,7 @@ from appsdk_operator.apiserver._http.responses import (
 from appsdk_operator.apiserver._http.stale_reads import lagging_revision
 from appsdk_operator.apiserver._registry import bodies
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
-from appsdk_operator.apiserver._storage.watch import Wire
+from appsdk_operator.apiserver._storage.watch import Watch, Wire
 from appsdk_operator.apiserver._values.routes import Route, parse_path, verb_of
 from appsdk_operator.apiserver._values.status import (
     StatusError,
@@ -226,6 +226,8 @@ class Frontend:
         self, request: HttpRequest, resource_request: ResourceRequest
     ) -> web.StreamResponse:
         seconds = bodies.number(resource_request.query, "timeoutSeconds")
+        if websockets.asks_for_websocket(request):
+            return await self._watch_by_websocket(request, resource_request, seconds)
         response = web.StreamResponse(status=200, headers={hdrs.CONTENT_TYPE: JSON})
         wire: Wire = _HttpWire(request, response)
         faulty = self._faulty_wire(request, wire)
@@ -239,13 +241,37 @@ class Frontend:
         if isinstance(watch, bytes):
             await response.write(watch)
         else:
-            timeout = seconds if seconds > 0 else uniform(_WATCH_TIMEOUT, 2 * _WATCH_TIMEOUT)
-            timer = asyncio.get_running_loop().call_later(timeout, watch.end)
-            try:
-                await (watch.run() if faulty is None else faulty.run(watch))
-            finally:
-                timer.cancel()
+            await self._run_watch(watch, faulty, seconds)
         await response.write_eof()
+        return response
+
+    @staticmethod
+    async def _run_watch(watch: Watch, faulty: FaultyWire | None, seconds: int) -> None:
+        timeout = seconds if seconds > 0 else uniform(_WATCH_TIMEOUT, 2 * _WATCH_TIMEOUT)
+        timer = asyncio.get_running_loop().call_later(timeout, watch.end)
+        try:
+            await (watch.run() if faulty is None else faulty.run(watch))
+        finally:
+            timer.cancel()
+
+    async def _watch_by_websocket(
+        self, request: HttpRequest, resource_request: ResourceRequest, seconds: int
+    ) -> web.StreamResponse:
+        wire = websockets.SocketWire(request)
+        faulty = self._faulty_wire(request, wire)
+        watch = self._resource_handler.watch(resource_request, faulty or wire)
+        response = await websockets.accept(request)
+        self._log_request(request, 101)
+        if isinstance(watch, bytes):
+            await wire.send(watch)
+        else:
+            reading = asyncio.get_running_loop().create_task(websockets.serve(response, watch))
+            try:
+                await self._run_watch(watch, faulty, seconds)
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+        await response.close()
         return response
 
     def _faulty_wire(self, request: HttpRequest, wire: Wire) -> FaultyWire | None:
