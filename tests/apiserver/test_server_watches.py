@@ -326,7 +326,9 @@ def test_a_watch_over_websocket_of_the_real_server_is_the_same(
     real_api: Any, control_plane: ControlPlane
 ) -> None:
     found, code = _watch_by_websocket(real_api, token=control_plane.token, seconds=5)
-    assert ([event for event in found if event in EVENTS], code) == (EVENTS, 1000)
+    assert [event for event in found if event in EVENTS] == EVENTS
+    # It does not wait for what its client sends: then the connection ends before its last message.
+    assert code in (1000, 1006)
 
 
 @pytest.mark.parametrize(
