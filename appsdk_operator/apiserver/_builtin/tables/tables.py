@@ -110,9 +110,11 @@ def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
 
 def _cell(found: list[Any], kind: str, now: float) -> Any:
     """The cell for the first value that a column's path finds."""
-    if not found or found[0] is None:
+    if not found:
         return None
     value = found[0]
+    if value is None:
+        return "<no value>" if kind == "string" else None
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     match kind:
         case "string":
