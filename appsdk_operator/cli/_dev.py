@@ -111,7 +111,6 @@ def _server(options: RunOptions) -> Iterator[tuple[str, dict[str, str]]]:
     with tempfile.TemporaryDirectory() as folder, APIServer() as server:
         kubeconfig = Path(folder) / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
-        _say(f"a Kubernetes API is on {server.url}; for kubectl: export KUBECONFIG={kubeconfig}")
         yield _EMBEDDED, {ENVIRONMENT["kubeconfig"]: str(kubeconfig)}
 
 
@@ -313,6 +312,8 @@ def _prepare(app: App, options: RunOptions, where: str, config: ClientConfig, ch
         allowed_context(known, LOCAL_CONTEXTS, config.server)
     with Client(config) as client:
         install_crds(client, app.crds())
+    if is_embedded:
+        _announce(config.server, Path(os.environ[ENVIRONMENT["kubeconfig"]]))
     changes.setdefault("graceful_shutdown_timeout", _OWN_GRACE)
     # One process; and after a restart it would wait for the Lease of the one before.
     if not options.leader_election:
@@ -326,6 +327,13 @@ def _prepare(app: App, options: RunOptions, where: str, config: ClientConfig, ch
             unsafe_any_cluster=is_embedded,
             take_over=True,
         )
+
+
+def _announce(server: str, kubeconfig: Path) -> None:
+    """Say where the API is, once it serves the App's kinds; restarts do not repeat it."""
+    with contextlib.suppress(FileExistsError):
+        kubeconfig.with_name("announced").touch(exist_ok=False)
+        _say(f"a Kubernetes API is on {server}; for kubectl: export KUBECONFIG={kubeconfig}")
 
 
 @contextlib.contextmanager

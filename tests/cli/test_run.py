@@ -93,15 +93,35 @@ def started(
             process.kill()
 
 
+def test_the_kubeconfig_is_printed_once_and_not_before_the_kinds_are_served(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "buckets.py"
+    file.write_text("this is no Python")
+    with started(tmp_path, "buckets:app", "--dev") as program:
+        program.wait_for("ended with status 2")
+        assert "KUBECONFIG=" not in "".join(program.lines)
+        file.write_text(OPERATOR)
+        line = program.wait_for("KUBECONFIG=")
+        config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
+        with Client(config) as client:
+            client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
+        program.wait_for("bucket-operator has started")
+        file.write_text(OPERATOR.replace('"kept ', '"still there: '))
+        program.wait_for("still there: a", "bucket-operator has started")
+        assert program.end() == 0
+    assert "".join(program.lines).count("KUBECONFIG=") == 1
+
+
 def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "buckets.py"
     file.write_text(OPERATOR)
     with started(tmp_path, "buckets:app", "--dev") as program:
+        page = program.wait_for("see what the operator does").split()[-1]
         line = program.wait_for("KUBECONFIG=")
         config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
-        page = program.wait_for("see what the operator does").split()[-1]
         program.wait_for("bucket-operator has started")
         with Client(config) as client:
             client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
