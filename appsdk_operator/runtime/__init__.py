@@ -69,6 +69,7 @@ from appsdk_operator.runtime._rate_limiters import TokenBucket as TokenBucket
 from appsdk_operator.runtime._rate_limiters import WithMaxWait as WithMaxWait
 from appsdk_operator.runtime._stop import StopSignal as StopSignal
 from appsdk_operator.runtime._stop import check_stop as check_stop
+from appsdk_operator.runtime._texts import safe_repr as safe_repr
 from appsdk_operator.runtime._texts import safe_text as safe_text
 from appsdk_operator.runtime._threads import CoroutineRunner as CoroutineRunner
 from appsdk_operator.runtime._threads import LoopThread as LoopThread

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["safe_text"]
+__all__ = ["safe_repr", "safe_text"]
+
+
+def safe_repr(value: object) -> str:
+    """``repr(value)``, or the name of its class if that raises."""
+    try:
+        return repr(value)
+    except Exception:
+        return type(value).__name__
 
 
 def safe_text(value: object) -> str:

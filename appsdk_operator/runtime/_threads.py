@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._logging import get_logger
+from appsdk_operator.runtime._texts import safe_repr
 from appsdk_operator.runtime._tracebacks import awaiting_place, present_place
 
 # asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
@@ -90,11 +91,7 @@ def as_exception(what: str, error: BaseException, *, for_main_thread: bool = Tru
         return error
     if for_main_thread and threading.current_thread() is threading.main_thread():
         raise error
-    try:
-        text = repr(error)
-    except Exception:
-        text = type(error).__name__
-    failure = RuntimeError(f"{what} raised {text}")
+    failure = RuntimeError(f"{what} raised {safe_repr(error)}")
     failure.__cause__ = error
     return failure
 

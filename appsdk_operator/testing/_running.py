@@ -12,7 +12,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     add_note,
-    error_text,
+    safe_repr,
     settle,
     system_clock,
 )
@@ -134,4 +134,4 @@ def _note_end(
     if left:
         add_note(error, f"{name} has not ended since either: it runs still")
     for other in errors:
-        add_note(error, f"{name}, which ran beside it, raised {error_text(other)}")
+        add_note(error, f"{name}, which ran beside it, raised {safe_repr(other)}")

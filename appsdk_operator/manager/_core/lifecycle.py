@@ -17,8 +17,8 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     add_note,
-    error_text,
     get_logger,
+    safe_repr,
     system_clock,
 )
 
@@ -292,7 +292,7 @@ class Lifecycle:
         if errors:
             _, first = errors[0]
             for name, error in errors[1:]:
-                add_note(first, f"after that, runnable {name} failed too: {error_text(error)}")
+                add_note(first, f"after that, runnable {name} failed too: {safe_repr(error)}")
             failures.append(first)
         if stuck:
             text = (

@@ -16,7 +16,7 @@ import attrs
 from appsdk_operator.client import ApiError, Client, NotFound, TransportError
 from appsdk_operator.manager import Runnable, as_runnable, name_of
 from appsdk_operator.resource import Kind, MutableObject, kinds
-from appsdk_operator.runtime import StopSignal, add_note, error_text, system_clock
+from appsdk_operator.runtime import StopSignal, add_note, safe_repr, system_clock
 from appsdk_operator.testing._pytest import report
 from appsdk_operator.testing._pytest.servers import (
     USER_AGENT,
@@ -253,7 +253,7 @@ class KubeTest:
 
 def _note(error: BaseException, others: list[BaseException]) -> None:
     for other in others:
-        add_note(error, f"what ran beside the test failed, too: {error_text(other)}")
+        add_note(error, f"what ran beside the test failed, too: {safe_repr(other)}")
 
 
 def _check_threads(names: str, before: set[threading.Thread]) -> None:
