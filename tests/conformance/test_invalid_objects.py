@@ -420,5 +420,11 @@ def test_a_server_and_invalid_say_the_same(refusing: Server, world: World, case:
     with pytest.raises(Invalid) as refused:
         world.client.create(draft, dry_run=True)
     expected = Invalid.of(refusal.kind, "a", refusal.errors)
-    assert refused.value.to_status() == expected.to_status()
+    said, wanted = refused.value.to_status(), expected.to_status()
+    if refusal.kind.secret or refusal.kind == kinds.core.v1.Secret:
+        # The client shows the names and paths of such a text only, without its brackets.
+        plain = wanted["message"].replace("[data[", "data[").removesuffix("]")
+        assert said["message"].startswith(plain)
+        wanted["message"] = said["message"]
+    assert said == wanted
     assert refused.value.causes == expected.causes
