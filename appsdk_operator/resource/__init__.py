@@ -27,7 +27,6 @@ from appsdk_operator.resource._codec import EncodeError as EncodeError
 from appsdk_operator.resource._codec import MetadataOnlyError as MetadataOnlyError
 from appsdk_operator.resource._codec import WrongKindError as WrongKindError
 from appsdk_operator.resource._codec import decode as decode_json
-from appsdk_operator.resource._codec import elements as elements
 from appsdk_operator.resource._codec import encode as encode_json
 from appsdk_operator.resource._codec import members as members
 from appsdk_operator.resource._conversion import IntoObject as IntoObject
@@ -49,6 +48,9 @@ from appsdk_operator.resource._go_text import go_json as go_json
 from appsdk_operator.resource._go_text import go_quote as go_quote
 from appsdk_operator.resource._go_text import go_value as go_value
 from appsdk_operator.resource._json_diff import json_diff as json_diff
+from appsdk_operator.resource._json_parts import MAX_LEVELS as MAX_LEVELS
+from appsdk_operator.resource._json_parts import TOO_DEEP as TOO_DEEP
+from appsdk_operator.resource._json_parts import is_deeper as is_deeper
 from appsdk_operator.resource._kind import Kind as Kind
 from appsdk_operator.resource._kind import Scope as Scope
 from appsdk_operator.resource._kind import check_kind as check_kind

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource import _deep_json
+from appsdk_operator.resource import _json_values
+from appsdk_operator.resource._json_parts import (
+    MAX_LEVELS,
+    TOO_DEEP,
+    is_deeper,
+    is_object_deeper,
+)
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._renaming import level_to_wire, to_wire
+from appsdk_operator.resource._renaming import to_wire
 from appsdk_operator.resource._spec_types import (
     encode_hook,
     encode_hook_without_none,
@@ -28,8 +35,6 @@ __all__ = [
     "decode",
     "encode",
 ]
-
-_T = TypeVar("_T")
 
 PARTIAL_METADATA_KIND = "PartialObjectMetadata"
 """The kind of an answer with an object's metadata alone."""
@@ -73,12 +78,16 @@ class Header(msgspec.Struct, gc=False, rename="camel"):
 
 
 decode_header = msgspec.json.Decoder(Header).decode
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
 # Malformed JSON or another type; text that is not UTF-8; nesting that is too deep.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_NO_ROOM: Final = "it is nested too deep for the calls that are under way"
+_LARGE: Final = 64 * 1024
+_LEVELS_AROUND: Final = 8
+"""Levels that patches, lists and reviews have around the object in them."""
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -88,46 +97,14 @@ def decode(raw: bytes) -> Any:
     Raises:
         DecodeError: the text is not JSON.
     """
+    if is_deeper(raw):
+        raise DecodeError(f"not JSON that can be read: {TOO_DEEP}; {excerpt(raw)}")
     try:
-        try:
-            return _decode_any(raw)
-        except RecursionError:
-            return _deep_json.decode(raw)
+        return decode_large(_decode_any, raw)
+    except RecursionError:
+        raise DecodeError(f"not JSON that can be read: {_NO_ROOM}; {excerpt(raw)}") from None
     except DECODE_ERRORS as error:
         raise DecodeError(f"not JSON: {error}; {excerpt(raw)}") from error
-
-
-def decode_as(decoder: Callable[[bytes], _T], kind: type[_T], raw: bytes) -> _T:
-    """Decode with ``decoder``, which returns a ``kind``; nesting of any depth is decoded, too.
-
-    Raises:
-        DECODE_ERRORS: the text does not fit.
-    """
-    try:
-        return decoder(raw)
-    except RecursionError:
-        return _deep_json.convert(raw, kind)
-
-
-def members(raw: bytes) -> dict[str, Any]:
-    """The members of a JSON object by name, as raw text.
-
-    Raises:
-        DECODE_ERRORS: it is no object.
-    """
-    try:
-        return _members(raw)
-    except RecursionError:
-        return {name: msgspec.Raw(text) for name, text in _deep_json.members(raw).items()}
-
-
-def elements(raw: bytes) -> list[bytes]:
-    """The elements of a JSON array as raw text, of any depth, which may be invalid JSON.
-
-    Raises:
-        DECODE_ERRORS: it is no array.
-    """
-    return _deep_json.elements(raw)
 
 
 def excerpt(raw: bytes | memoryview) -> str:
@@ -142,6 +119,21 @@ def excerpt(raw: bytes | memoryview) -> str:
     return f"it has {len(raw)} bytes"
 
 
+def decode_large(decoder: Callable[[bytes], Any], raw: bytes) -> Any:
+    """What a decoder that calls no Python code makes of ``raw``, without garbage collection.
+
+    Each of a million new containers would be looked at several times, by a thread that nobody can
+    interrupt: that is four fifths of the time.
+    """
+    if len(raw) < _LARGE or not gc.isenabled():
+        return decoder(raw)
+    gc.disable()
+    try:
+        return decoder(raw)
+    finally:
+        gc.enable()
+
+
 def checked_metadata(kind: Kind, raw: bytes) -> Metadata:
     """The metadata that identifies an object, checked to be of ``kind``.
 
@@ -149,12 +141,21 @@ def checked_metadata(kind: Kind, raw: bytes) -> Metadata:
         DecodeError: the text is not JSON of an object with metadata.
         WrongKindError: the object is of another kind.
     """
+    if is_object_deeper(raw):
+        raise too_deep(kind, raw)
     try:
-        header = decode_as(decode_header, Header, raw)
+        header = decode_header(raw)
+    except RecursionError:
+        raise too_deep(kind, raw) from None
     except DECODE_ERRORS as error:
         raise DecodeError(f"not an object of kind {kind}: {error}; {excerpt(raw)}") from error
     check_header(kind, header)
     return header.metadata
+
+
+def too_deep(kind: Kind, raw: bytes) -> DecodeError:
+    """The error for an object that is nested too deep."""
+    return DecodeError(f"not an object of kind {kind}: {TOO_DEEP}; {excerpt(raw)}")
 
 
 def check_header(kind: Kind, header: Header) -> None:
@@ -193,20 +194,19 @@ def encode(value: Any) -> bytes:
     if not isinstance(value, dict) and isinstance(value, Mapping):
         value = dict(value)
     try:
-        try:
-            raw = _encode(value)
-        except RecursionError:
-            raw = _deep_json.encode(value)
-    except RecursionError as error:
-        raise EncodeError("$ contains itself: JSON cannot carry that") from error
+        raw = bytes(_encode(value))
+    except RecursionError:
+        raise EncodeError(f"$ contains itself, or {TOO_DEEP}") from None
     except _ENCODE_ERRORS as error:
         raise EncodeError(
             f"{_unencodable_path(value) or '$'} cannot be written as JSON: {error}"
         ) from error
+    if is_deeper(raw, MAX_LEVELS + _LEVELS_AROUND):
+        raise EncodeError(f"$ cannot be written as JSON: {TOO_DEEP}")
     # msgspec writes NaN and infinities as null.
     if b"null" in raw and (path := _non_finite_path(value)):
         raise EncodeError(f"{path} is not a finite number, and JSON has no other")
-    return bytes(raw)
+    return raw
 
 
 def plain_copy(value: Any, path: str = "$", rename: str | None = None) -> Any:
@@ -228,14 +228,14 @@ def plain_copy(value: Any, path: str = "$", rename: str | None = None) -> Any:
         try:
             return to_plain(item, rename)
         except _ENCODE_ERRORS as error:
-            where = next((at for found, at in _deep_json.walk(value) if found is item), ())
-            text = _deep_json.path_text(where, path)
+            where = next((at for found, at in _json_values.walk(value) if found is item), ())
+            text = _json_values.path_text(where, path)
             raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
 
     try:
-        return _deep_json.deep_copy(value, leaf)
+        return _json_values.deep_copy(value, leaf)
     except RecursionError as error:
-        raise EncodeError(f"{path} contains itself: JSON cannot carry that") from error
+        raise EncodeError(f"{path} contains itself, or {TOO_DEEP}") from error
 
 
 def renamed_copy(value: Any, rename: str) -> Any:
@@ -245,9 +245,9 @@ def renamed_copy(value: Any, rename: str) -> Any:
         EncodeError: a value that JSON cannot carry.
     """
     try:
-        return _deep_json.deep_copy(value, lambda item: to_plain(item, rename, nulls=True))
+        return _json_values.deep_copy(value, lambda item: to_plain(item, rename, nulls=True))
     except RecursionError as error:
-        raise EncodeError("$ contains itself: JSON cannot carry that") from error
+        raise EncodeError(f"$ contains itself, or {TOO_DEEP}") from error
     except _ENCODE_ERRORS:
         return value  # whose encoding says where it is
 
@@ -264,10 +264,7 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
-    try:
-        plain = lists(msgspec.to_builtins(value, enc_hook=_HOOKS[nulls]))
-    except RecursionError:
-        return _deep_json.deep_copy(value, lambda item: _of_one_level(item, rename, nulls))
+    plain = lists(msgspec.to_builtins(value, enc_hook=_HOOKS[nulls]))
     if rename is not None:
         return to_wire(value, plain, rename, drop_none=not nulls)
     if not nulls:
@@ -276,14 +273,6 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
 
 
 _HOOKS: Final = {True: encode_hook, False: encode_hook_without_none}
-
-
-def _of_one_level(value: Any, rename: str | None, nulls: bool) -> Any:
-    fields = _deep_json.fields_of(value)
-    if isinstance(fields, Mapping):  # of a class, since deep_copy asks for nothing else
-        found = {name: item for name, item in fields.items() if nulls or item is not None}
-        return found if rename is None else level_to_wire(value, found, rename)
-    return msgspec.to_builtins(value, enc_hook=_HOOKS[nulls])
 
 
 def _drop_none_fields(value: Any, plain: Any) -> None:
@@ -306,7 +295,7 @@ def _drop_none_fields(value: Any, plain: Any) -> None:
         elif isinstance(made, Mapping):
             pending.extend(zip(made.values(), found.values(), strict=True))
         else:
-            for name, item in _deep_json.fields_of(made).items():
+            for name, item in _json_values.fields_of(made).items():
                 if item is None:
                     found.pop(name, None)
                 elif name in found:  # others have their default, which the class omits
@@ -315,7 +304,7 @@ def _drop_none_fields(value: Any, plain: Any) -> None:
 
 def lists(value: Any) -> Any:
     """A copy with lists in place of tuples."""
-    return _deep_json.deep_copy(value, _unchanged)
+    return _json_values.deep_copy(value, _unchanged)
 
 
 def _unchanged(value: Any) -> Any:
@@ -324,7 +313,7 @@ def _unchanged(value: Any) -> Any:
 
 def _unencodable_path(value: Any) -> str | None:
     """The path of the first value that cannot be encoded."""
-    for item, path in _deep_json.walk(value):
+    for item, path in _json_values.walk(value):
         own: Any = item
         if isinstance(item, Mapping):
             own = dict.fromkeys(item)
@@ -333,17 +322,17 @@ def _unencodable_path(value: Any) -> str | None:
         try:
             _encode(own)
         except _ENCODE_ERRORS:
-            return _deep_json.path_text(path)
+            return _json_values.path_text(path)
     return None
 
 
 def _non_finite_path(value: Any) -> str | None:
-    for item, path in _deep_json.walk(value):
+    for item, path in _json_values.walk(value):
         if isinstance(item, float):
             if not math.isfinite(item):
-                return _deep_json.path_text(path)
+                return _json_values.path_text(path)
         elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
-            for part, rest in _deep_json.walk(to_plain(item, nulls=True)):
+            for part, rest in _json_values.walk(to_plain(item, nulls=True)):
                 if isinstance(part, float) and not math.isfinite(part):
-                    return _deep_json.path_text(path) + _deep_json.path_text(rest, "")
+                    return _json_values.path_text(path) + _json_values.path_text(rest, "")
     return None

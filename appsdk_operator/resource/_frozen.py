@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
-from appsdk_operator.resource import _deep_json
+from appsdk_operator.resource import _json_values
 
 __all__ = [
     "FrozenDict",
@@ -210,7 +210,7 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
 
 def thaw(value: Any) -> Any:
     """A copy of a JSON value in plain dicts and lists."""
-    return _deep_json.deep_copy(value, lambda item: item)
+    return _json_values.deep_copy(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource import _deep_json
+from appsdk_operator.resource import _json_values
 from appsdk_operator.resource._spec_types import encode_hook
 
 __all__ = ["Verbatim", "go_float", "go_json", "go_quote", "go_value"]
@@ -157,7 +157,7 @@ def _json_parts(value: Any) -> Iterator[Any]:
             yield item
         yield _Text("]")
         return
-    fields = _deep_json.fields_of(value)
+    fields = _json_values.fields_of(value)
     if fields is not value:
         yield from _json_members((key, item) for key, item in fields.items() if item is not None)
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec, _deep_json
+from appsdk_operator.resource import _codec, _json_parts
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import Object
 from appsdk_operator.resource._stream_lines import Lines
@@ -203,23 +203,23 @@ def _is_wrong_kind(error: Exception) -> bool:
 def _split_list(body: bytes) -> _List | None:
     """A list cut into items by brackets and quotes alone; None: it cannot be cut."""
     try:
-        parts = _deep_json.members(body)
+        parts = _json_parts.members(body)
         items = parts.pop("items")
         parts["items"] = b"[]" if items != b"null" else items
         head = b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
-        page = _codec.decode_as(_decode_list, _List, b"{%s}" % head)
+        page = _decode_list(b"{%s}" % head)
         if page.items is not None:
-            page.items = [msgspec.Raw(item) for item in _deep_json.elements(items)]
+            page.items = [msgspec.Raw(item) for item in _json_parts.elements(items)]
     except (KeyError, *_codec.DECODE_ERRORS):
         return None
     return page
 
 
 def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
-    try:
-        metadata = _deep_json.members(_deep_json.members(raw).get("metadata", b"{}"))
-    except _codec.DECODE_ERRORS:
-        metadata = {}
+    metadata: dict[str, bytes] = {}
+    if raw[:1] == b"{":  # the error of the search costs more than all else
+        with contextlib.suppress(*_codec.DECODE_ERRORS):
+            metadata = _json_parts.members(_json_parts.members(raw).get("metadata", b"{}"))
 
     def text(field: str) -> str:
         with contextlib.suppress(*_codec.DECODE_ERRORS):
@@ -258,6 +258,8 @@ def decode_watch_events(
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
+    short, stride, few = _json_parts.SHORT, _json_parts.STRIDE, _json_parts.FEW
+    brackets, is_deeper = _json_parts.BRACKETS, _json_parts.is_deeper
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
     for data, begin, end in _places(lines):
         usual = known.get(data[begin + 9]) if end > begin + 9 else None
@@ -265,6 +267,13 @@ def decode_watch_events(
             # 125: a closing brace, the event's own.
             if usual is not None and data.startswith(usual[0], begin) and data[end - 1] == 125:
                 raw = data[begin + usual[1] : end - 1]
+                if (  # as is_object_deeper, without a call
+                    len(raw) > short
+                    and raw[::stride].translate(brackets).count(1) > few
+                    and is_deeper(raw)
+                ):
+                    append(_undecodable_event(usual[2], raw, _codec.too_deep(kind, raw)))
+                    continue
                 header = decode_header(raw)
                 if header.kind != kind_name or header.api_version != api_version:
                     _codec.check_header(kind, header)
@@ -322,7 +331,7 @@ def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, 
         event_type = WatchEventType(event.type)
         raw = bytes(event.object)
         if event_type is WatchEventType.BOOKMARK:
-            meta = _codec.decode_as(_decode_bookmark, _Bookmark, raw).metadata
+            meta = _decode_bookmark(raw).metadata
             annotations = meta.annotations if isinstance(meta.annotations, dict) else {}
             ended = annotations.get(INITIAL_EVENTS_END) == "true"
             return WatchEvent(event_type, None, meta.resource_version or "", ended)
@@ -334,13 +343,19 @@ def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, 
     try:
         return WatchEvent(event_type, Object.from_json(kind, raw))
     except _codec.DecodeError as error:
-        return UndecodableEvent(event_type, None, undecodable=_undecodable(raw, error))
+        return _undecodable_event(event_type, raw, error)
+
+
+def _undecodable_event(
+    event_type: WatchEventType, raw: bytes, error: _codec.DecodeError
+) -> UndecodableEvent[Any, Any]:
+    return UndecodableEvent(event_type, None, undecodable=_undecodable(raw, error))
 
 
 def _split_event(line: bytes) -> _Event | None:
     """An event whose object is nested too deep or is no JSON; None: the line is no event."""
     try:
-        parts = _deep_json.members(line)
+        parts = _json_parts.members(line)
         return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))
     except (KeyError, *_codec.DECODE_ERRORS):
         # The object may be any bytes: the end of the line is its end.
@@ -374,5 +389,5 @@ def _type_of_first(items: Sequence[msgspec.Raw]) -> str | None:
     """The kind of the first decodable item; None if there is none."""
     for item in items:
         with contextlib.suppress(*_codec.DECODE_ERRORS):
-            return _codec.decode_as(_decode_type_meta, _TypeMeta, bytes(item)).kind
+            return _decode_type_meta(bytes(item)).kind
     return None

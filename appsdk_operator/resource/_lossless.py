@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.resource import _codec, _deep_json
+from appsdk_operator.resource import _codec, _json_values
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._renaming import convert
 from appsdk_operator.resource._typed_overlay import overlay
@@ -268,7 +268,7 @@ def _is_known(view: Any, value: Any, path: _Path) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    return _deep_json.equal_by(one, other, _equal_leaves)
+    return _json_values.equal_by(one, other, _equal_leaves)
 
 
 def _equal_leaves(one: Any, other: Any) -> bool:

@@ -29,8 +29,9 @@ from appsdk_operator._generics import (
     StatusT_co,
     subscript,
 )
-from appsdk_operator.resource import _codec, _deep_json
+from appsdk_operator.resource import _codec
 from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, raise_read_only
+from appsdk_operator.resource._json_parts import TOO_DEEP, is_deeper
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._renaming import Renamed, convert
 from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
@@ -204,7 +205,8 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         """An object from JSON text.
 
         Raises:
-            DecodeError: the text is not JSON of an object with metadata.
+            DecodeError: the text is not JSON of an object with metadata, or is nested more than
+                500 levels deep.
             WrongKindError: the object is of another kind.
             TypeError: ``kind`` is no Kind, or ``raw`` no bytes.
         """
@@ -227,7 +229,10 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         whole = with_type_fields(check_kind(kind), data)
         if kind.rename is not None:
             whole = _codec.renamed_copy(whole, kind.rename)
-        return cls.from_json(kind, _codec.encode(whole))
+        raw = _codec.encode(whole)
+        if is_deeper(raw):
+            raise _codec.EncodeError(f"{kind.kind} cannot be written as JSON: {TOO_DEEP}")
+        return cls.from_json(kind, raw)
 
     @property
     def key(self) -> ObjectKey:
@@ -283,9 +288,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     @property
     def is_metadata_only(self) -> bool:
         """Whether only the metadata is here (``PartialObjectMetadata``)."""
-        return (
-            _codec.decode_as(_decode_type, _TypeMeta, self.raw).kind == _codec.PARTIAL_METADATA_KIND
-        )
+        return _decode_type(self.raw).kind == _codec.PARTIAL_METADATA_KIND
 
     @property
     def spec(self) -> SpecT_co:
@@ -313,13 +316,15 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     def _lazy_metadata(self) -> _LazyMetadata:
         try:
-            return _codec.decode_as(_decode_lazy_metadata, _WithLazyMetadata, self.raw).metadata
+            return _decode_lazy_metadata(self.raw).metadata
         except _codec.DECODE_ERRORS as error:
             raise _codec.DecodeError(f"{self.kind.kind} {self.key}: {error}") from error
 
     def _view(self, field: str, view: Any) -> Any:
         try:
-            value = getattr(_part_decoder(field, view)(self.raw), field)
+            decoder = _part_decoder(field, view)
+            part = decoder(self.raw) if view else _codec.decode_large(decoder, self.raw)
+            value = getattr(part, field)
         except _codec.DECODE_ERRORS:
             value = _NOTHING
         if value is _NOTHING:
@@ -336,9 +341,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         try:
             if isinstance(view, Renamed):
                 return view.convert(_codec.decode(raw))
-            return _codec.decode_as(
-                lambda text: msgspec.json.decode(text, type=view, dec_hook=decode_hook), view, raw
-            )
+            return msgspec.json.decode(raw, type=view, dec_hook=decode_hook)
         except _codec.DECODE_ERRORS as error:
             problem = view_error(self.kind, self.key, field, view, error)
             if not self.kind.secret:
@@ -438,7 +441,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if not isinstance(other, Object):
             return NotImplemented
         return self.kind == other.kind and (
-            self.raw == other.raw or _deep_json.equal(self.to_dict(), other.to_dict())
+            self.raw == other.raw or self.to_dict() == other.to_dict()
         )
 
     def __ne__(self, other: object) -> bool:
@@ -650,14 +653,20 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         else:
             try:
                 new = _codec.to_plain(value, self.kind.rename)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
             check_typed(self.kind, field, value)
             try:
                 known = _codec.to_plain(convert(current, view), self.kind.rename)
             except _codec.DECODE_ERRORS:  # the new value repairs it
                 known = {}
-            self.data[field] = overlay(current, known, new)
+            try:
+                self.data[field] = overlay(current, known, new)
+            except RecursionError as error:
+                raise _codec.EncodeError(
+                    f"$.{field} is nested too deep for a change that keeps the fields that its "
+                    "class does not know: change it in plain values, with keys"
+                ) from error
 
     def _text(self, field: str) -> str:
         # Not through `metadata`: reading must not create it.

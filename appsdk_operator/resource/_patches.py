@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from appsdk_operator.resource import _deep_json
+from appsdk_operator.resource import _json_values
 
 __all__ = [
     "PatchError",
@@ -231,7 +231,7 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 def _equal(one: Any, other: Any) -> bool:
     """Equality of JSON values: 1 is 1.0, and neither is true."""
-    return _deep_json.equal_by(one, other, _equal_leaves)
+    return _json_values.equal_by(one, other, _equal_leaves)
 
 
 def _equal_leaves(one: Any, other: Any) -> bool:
@@ -304,7 +304,7 @@ def create_merge_patch(old: Any, new: Any) -> Any:
 
 def _same(one: Any, other: Any) -> bool:
     """Equality including the type of numbers, so that a change from 1 to 1.0 is a change."""
-    return type(one) is type(other) and _deep_json.equal_by(one, other, _same_leaves)
+    return type(one) is type(other) and _json_values.equal_by(one, other, _same_leaves)
 
 
 def _same_leaves(one: Any, other: Any) -> bool:

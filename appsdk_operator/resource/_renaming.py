@@ -35,7 +35,7 @@ from appsdk_operator.resource._spec_types import (
 )
 from appsdk_operator.resource._wire_types import wire_type
 
-__all__ = ["STYLES", "Renamed", "convert", "level_to_wire", "renamed_view", "to_wire"]
+__all__ = ["STYLES", "Renamed", "convert", "renamed_view", "to_wire"]
 
 _MISSING: Final = re.compile(r"(Object missing required field `)([^`]+)(`)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
@@ -464,10 +464,3 @@ def _written(cls: Hashable, style: str) -> tuple[dict[str, tuple[str, str]], boo
     for name, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
         table.setdefault(computed.alias or name, (name, computed.alias or rename(name)))
     return table, is_pydantic_model(cls)
-
-
-def level_to_wire(value: Any, fields: dict[str, Any], style: str) -> dict[str, Any]:
-    """The fields of one instance by their names on the wire."""
-    cls: Any = type(value)
-    table, _ = _written(cls, style)
-    return {table[key][1] if key in table else key: item for key, item in fields.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from appsdk_operator.resource import _codec, _deep_json
+from appsdk_operator.resource import _codec
 
 __all__ = ["overlay"]
 
@@ -14,7 +14,7 @@ def overlay(current: Any, known: Any, new: Any) -> Any:
 
     A field that is absent from ``new`` alone is removed; a null is a value like others.
     """
-    if _deep_json.equal(new, known):
+    if new == known:
         return current
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
@@ -35,14 +35,14 @@ def _overlay_dict(
     merged = {}
     for key, value in current.items():
         if key in new:
-            if key in known and _deep_json.equal(new[key], known[key]):
+            if key in known and new[key] == known[key]:
                 merged[key] = value
             else:
                 merged[key] = overlay(value, known.get(key), new[key])
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        is_known = key in known and _deep_json.equal(value, known[key])
+        is_known = key in known and value == known[key]
         if key not in current and not is_known:
             merged[key] = _codec.lists(value)
     return merged
@@ -82,7 +82,7 @@ def _matches(known: list[Any], new: list[Any]) -> list[int | None]:
 
 
 def _is_equal(known: Any, item: Any) -> bool:
-    return _deep_json.equal(known, item)
+    return bool(known == item)
 
 
 def _has_same_name(known: Any, item: Any) -> bool:

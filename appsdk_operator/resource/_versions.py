@@ -18,7 +18,7 @@ from appsdk_operator._generics import (
     StatusT_co,
     subscript,
 )
-from appsdk_operator.resource import _codec, _deep_json, _lossless
+from appsdk_operator.resource import _codec, _lossless
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import MutableObject, Object, type_fields
 
@@ -527,7 +527,7 @@ def _checked_metadata(
     for name in {**before, **after}:
         if name in _CHANGEABLE or (name not in after and not is_draft):
             continue
-        if not _deep_json.equal(before.get(name) or None, after.get(name) or None):
+        if (before.get(name) or None) != (after.get(name) or None):
             raise ConversionError(
                 f"{what}: the function changed metadata.{name}: only labels and annotations may "
                 "change in a conversion"

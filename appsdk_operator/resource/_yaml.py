@@ -181,7 +181,7 @@ def load_yaml(text: str | bytes) -> list[Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
     except RecursionError as error:
-        # JSON is YAML, and the JSON decoder reads any depth.
+        # JSON is YAML, and the JSON decoder reads more levels than PyYAML.
         with contextlib.suppress(ValueError):
             return [_codec.decode(text if isinstance(text, bytes) else text.encode())]
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error

@@ -13,13 +13,16 @@ import pytest
 from hypothesis import example, given, settings
 
 from appsdk_operator.resource import (
+    MAX_LEVELS,
     DecodeError,
     EncodeError,
+    JsonPatch,
     Kind,
     Object,
     UndecodableEvent,
     WrongKindError,
-    _deep_json,
+    _codec,
+    _json_parts,
     apply_json_patch,
     apply_merge_patch,
     create_merge_patch,
@@ -29,25 +32,23 @@ from appsdk_operator.resource import (
     decode_watch_events,
     dump_yaml,
     encode_json,
+    is_deeper,
     load_yaml,
 )
 from appsdk_operator.resource._frozen import thaw
+from appsdk_operator.resource._json_parts import is_object_deeper
 from tests.hypothesis_profiles import scaled
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
-LEVELS = 10_000
-"""As many as the API server's own decoder takes."""
+LEVELS = MAX_LEVELS
+TOO_DEEP = "it is nested more than 500 levels deep"
 
 
-def nested(levels: int = LEVELS, leaf: Any = 1) -> Any:
+def nested(levels: int, leaf: Any = 1) -> Any:
     value = leaf
     for number in range(levels):
         value = {"a": value} if number % 2 else [value]
     return value
-
-
-def text_of(value: Any) -> bytes:
-    return _deep_json.encode(value)
 
 
 def data(name: str = "deep", **fields: Any) -> dict[str, Any]:
@@ -55,11 +56,21 @@ def data(name: str = "deep", **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, **fields}
 
 
-def raw_of(name: str = "deep", levels: int = LEVELS, **fields: Any) -> bytes:
-    """An object that is deep in its spec, and in the managedFields that mirror it."""
-    value = data(name, spec=nested(levels), **fields)
-    value["metadata"] |= {"managedFields": [{"f:spec": nested(levels, {})}], "labels": {"a": "b"}}
-    return text_of(value)
+def text_of(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def raw_of(name: str = "deep", levels: int = LEVELS) -> bytes:
+    """An object with so many levels in its spec, and in the managedFields that mirror it."""
+    marked = data(name, spec="@1")
+    marked["metadata"] |= {"managedFields": "@2", "labels": {"a": "b"}}
+    raw = text_of(marked)
+    # Built as text: objects of Python are no deeper than its recursion.
+    inside = (levels - 1) // 2
+    spec = b'[{"a":' * inside + b"[" * (levels - 1 - 2 * inside) + b"1"
+    spec += b"]" * (levels - 1 - 2 * inside) + b"}]" * inside
+    fields = b'{"f:a":' * (levels - 3) + b"{}" + b"}" * (levels - 3)
+    return raw.replace(b'"@1"', spec).replace(b'"@2"', fields)
 
 
 def depth(value: Any) -> int:
@@ -73,55 +84,233 @@ def depth(value: Any) -> int:
 RAW = raw_of()
 
 
-def test_a_deep_object_is_read_like_any_other():
+def test_an_object_of_all_levels_is_read_like_any_other():
     obj = Object.from_json(THING, RAW)
     assert (str(obj.key), obj.uid, obj.resource_version) == ("x/deep", "uid-deep", "7")
     assert dict(obj.labels) == {"a": "b"}
     assert not obj.is_metadata_only
     for spec in (obj.spec, obj["spec"], obj.get("spec"), obj.to_dict()["spec"]):
-        assert depth(spec) == LEVELS
+        assert depth(spec) == LEVELS - 1
     assert "spec" in obj
     assert list(obj) == ["apiVersion", "kind", "metadata", "spec"]
     assert obj.metadata["name"] == "deep"
-    assert depth(thaw(obj.spec)) == LEVELS
+    assert depth(thaw(obj.spec)) == LEVELS - 1
 
 
-def test_a_deep_object_is_changed_and_written_like_any_other():
+def test_an_object_of_all_levels_is_changed_and_written_like_any_other():
     obj = Object.from_json(THING, RAW)
     draft = obj.mutable_copy()
     assert draft.freeze().raw == RAW
     assert draft.freeze() == obj
-    draft["spec"] = nested(leaf=2)
+    draft["spec"] = nested(LEVELS - 1, leaf=2)
     assert draft.freeze() != obj
-    assert depth(draft.to_dict()["spec"]) == LEVELS
+    assert depth(draft.to_dict()["spec"]) == LEVELS - 1
     assert encode_json(obj) == RAW
     assert encode_json(decode_json(RAW)) == RAW
-
-
-def test_a_deep_object_survives_yaml():
-    obj = Object.from_json(THING, raw_of(levels=2_000))
     [read] = load_yaml(obj.to_yaml())
     assert Object.from_dict(THING, read) == obj
-    assert obj.mutable_copy().to_yaml() == obj.to_yaml()
     # What PyYAML can write stays as people like it.
     assert dump_yaml({"a": nested(10)}).startswith("a:\n")
 
 
 def test_patches_go_as_deep():
-    old, new = nested(), nested(leaf=2)
+    old, new = nested(LEVELS - 2), nested(LEVELS - 2, leaf=2)
     wrapped = {"a": old, "b": 1}
     patch = create_merge_patch(wrapped, {"a": new})
-    assert _deep_json.equal_by(apply_merge_patch(wrapped, patch), {"a": new})
+    assert apply_merge_patch(wrapped, patch) == {"a": new}
     chain: Any = 1
     for _ in range(LEVELS):
         chain = {"a": chain}
     changed = apply_json_patch(chain, [{"op": "replace", "path": "/a" * LEVELS, "value": 2}])
-    assert create_merge_patch(chain, changed)["a"]["a"]["a"]
-    assert _deep_json.equal_by(
-        apply_merge_patch(chain, create_merge_patch(chain, changed)), changed
-    )
+    assert apply_merge_patch(chain, create_merge_patch(chain, changed)) == changed
     tests = [{"op": "test", "path": "", "value": changed}]
     assert apply_json_patch(changed, tests) is changed
+    assert len(JsonPatch.between({"a": old}, {"a": new}).body()) < 3_000
+
+
+# -- Beyond that -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("levels", [LEVELS + 1, 900, 10_000, 200_000])
+def test_a_deeper_text_is_refused_by_name_before_it_is_decoded(levels, monkeypatch):
+    raw = raw_of(levels=levels)
+
+    def decode(raw: bytes) -> Any:
+        raise AssertionError("it was decoded")
+
+    monkeypatch.setattr(_codec, "_decode_any", decode)
+    monkeypatch.setattr(_codec, "decode_header", decode)
+    for read in (lambda: Object.from_json(THING, raw), lambda: decode_json(raw)):
+        with pytest.raises(DecodeError, match=TOO_DEEP):
+            read()
+    # Neither malformed text that begins so.
+    with pytest.raises(DecodeError, match=TOO_DEEP):
+        decode_json(b"[" * levels)
+
+
+@pytest.mark.parametrize("levels", [LEVELS + 1, 900, 10_000])
+def test_a_deeper_value_is_refused_when_it_is_written(levels):
+    deep: Any = 1
+    for _ in range(levels - 1):
+        deep = [deep]
+    draft = Object.from_dict(THING, data()).mutable_copy()
+    with pytest.raises(EncodeError, match=TOO_DEEP):
+        Object.from_dict(THING, data(spec=deep))
+    with pytest.raises(EncodeError, match=TOO_DEEP):
+        encode_json([[[[[[[[[[deep]]]]]]]]]])
+    draft["spec"] = deep
+    with pytest.raises(EncodeError, match=TOO_DEEP):
+        draft.freeze()
+    kind = Kind(group="example.com", version="v1", kind="Thing", spec=Typed)
+    typed = Object.from_dict(kind, data(spec={"size": 1})).mutable_copy()
+
+    def assign() -> Any:
+        typed.spec = Typed(template=deep)
+        return typed.freeze()
+
+    with pytest.raises(EncodeError):
+        assign()
+
+
+@pytest.mark.parametrize("levels", [LEVELS + 1, 900, 10_000, 200_000])
+def test_of_a_list_and_a_watch_the_deeper_object_alone_is_not_read(levels):
+    raw = raw_of("odd", levels)
+    good = [encode_json(data(name)) for name in ("a", "b")]
+    page = decode_list(THING, b'{"metadata":{},"items":[%s]}' % b",".join([good[0], raw, good[1]]))
+    assert [obj.name for obj in page.items] == ["a", "b"]
+    lines = [b'{"type":"ADDED","object":%s}' % one for one in (good[0], raw, good[1])]
+    events, garbage = decode_watch_events(THING, lines)
+    assert garbage is None
+    assert [event.object.name for event in (events[0], events[2]) if event.object] == ["a", "b"]
+    assert isinstance(events[1], UndecodableEvent)
+    for found in (*page.undecodable, events[1].undecodable):
+        assert (str(found), found.uid, found.resource_version) == ("x/odd", "uid-odd", "7")
+        assert TOO_DEEP in str(found.error)
+    assert len(page.undecodable) == 1
+
+
+def naive_is_deeper(text: bytes, levels: int) -> bool:
+    """Byte by byte, up to the first mistake."""
+    level, is_text, is_escaped = 0, False, False
+    for byte in text:
+        char = chr(byte)
+        if is_text:
+            if is_escaped:
+                is_escaped = False
+            elif char == "\\":
+                is_escaped = True
+            elif char == '"':
+                is_text = False
+        elif char == '"':
+            is_text = True
+        elif char in "[{":
+            level += 1
+            if level > levels:
+                return True
+        elif char in "]}":
+            level -= 1
+            if level < 0:
+                return False
+        elif char == "\\":
+            return False
+    return False
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            b"[",
+            b"]",
+            b"{",
+            b"}",
+            b'"',
+            b"\\",
+            b'\\"',
+            b"\\\\",
+            b'"["',
+            b'"]"',
+            b'""',
+            b"[]",
+            b"1",
+            b",",
+        ),
+        *(b'"a":', b"[[[", b"]]]", b"[[[[[[[[[", b"]]]]]]]]]", b'{"a":[', b"]}", b"[{}]"),
+    ]
+)
+
+
+@given(pieces=st.lists(PIECES, max_size=60), levels=st.integers(1, 12))
+@settings(max_examples=scaled(400))
+def test_the_depth_is_that_which_one_finds_byte_by_byte(pieces, levels):
+    text = b"".join(pieces)
+    found = is_deeper(text, levels)
+    if naive_is_deeper(text, levels):
+        assert found
+    elif is_json(text):
+        assert not found
+
+
+def is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return False
+    return True
+
+
+@st.composite
+def json_texts(draw: st.DrawFn) -> bytes:
+    """JSON whose depth goes up and down, with brackets in its texts and keys."""
+    open_marks: list[bytes] = []
+    parts: list[bytes] = [b"["]
+    texts = st.sampled_from(
+        [b'"[[["', b'"}"', b'"\\\\"', b'"\\"["', b"1", b'"\\\\\\""', b"{}", b"[]"]
+    )
+    for step in draw(st.lists(st.integers(-3, 4), max_size=40)):
+        parts += [open_marks.pop() for _ in range(-step) if open_marks]
+        if parts[-1] != b"[":
+            parts.append(b",")
+        for _ in range(step):
+            is_list = draw(st.booleans())
+            parts += [b"["] if is_list else [b'{"]":', b"["]
+            open_marks += [b"]"] if is_list else [b"]}"]
+        parts += [draw(texts)]
+    return b"".join([*parts, *reversed(open_marks), b"]"])
+
+
+@given(text=json_texts(), levels=st.integers(1, 30))
+@settings(max_examples=scaled(300))
+def test_of_json_the_depth_is_exact(text, levels):
+    assert is_json(text)
+    assert is_deeper(text, levels) is naive_is_deeper(text, levels)
+
+
+@given(text=json_texts(), others=st.lists(json_texts(), max_size=3))
+@settings(max_examples=scaled(200))
+def test_parts_are_found_without_decoding(text, others):
+    parts = [text, *others]
+    assert _json_parts.elements(b"[ %s ]" % b" , ".join(parts)) == parts
+    members = b",".join(b'"%d" : %s' % pair for pair in enumerate(parts))
+    found = _json_parts.members(b"{%s}" % members)
+    assert found == {str(number): part for number, part in enumerate(parts)}
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000, 80_000])
+def test_a_depth_that_moves_in_every_byte_is_found(size):
+    """Each block of words begins where the last one ended."""
+    comb = b"[" * 400 + b"[]" * size + b"[" * 100 + b"]" * 500
+    assert not is_deeper(comb.replace(b"[][", b"[],[").replace(b"][", b"],["), 500)
+    assert is_deeper(comb, 499)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 7, 30, 31, 62])
+def test_spaced_levels_are_found_in_objects_that_come_in_masses(gap):
+    """Also where a sample of the bytes is all that is looked at first."""
+    text = b"x" * gap
+    for levels, is_more in ((LEVELS, False), (LEVELS + 1, True)):
+        spec = b'{"%s":' % text * (levels - 1) + b"1" + b"}" * (levels - 1)
+        raw = text_of(data(spec="@")).replace(b'"@"', spec)
+        assert is_object_deeper(raw) is is_more
 
 
 @attrs.frozen
@@ -132,28 +321,33 @@ class Typed:
 
 def test_a_typed_spec_may_have_a_deep_part_without_a_type():
     kind = Kind(group="example.com", version="v1", kind="Thing", spec=Typed)
-    raw = text_of(data(spec={"size": 3, "template": nested(), "unknown": 5}))
+    raw = text_of(data(spec={"size": 3, "template": nested(LEVELS - 2), "unknown": 5}))
     obj = Object.from_json(kind, raw)
     assert obj.spec.size == 3
-    assert depth(obj.spec.template) == LEVELS
+    assert depth(obj.spec.template) == LEVELS - 2
     draft = obj.mutable_copy()
     draft.spec = attrs.evolve(draft.spec, size=4)
     read = draft.freeze()
     assert (read.spec.size, read["spec"]["unknown"]) == (4, 5)
-    assert depth(read.spec.template) == LEVELS
+    assert depth(read.spec.template) == LEVELS - 2
 
 
-def test_a_deep_object_is_read_at_the_bottom_of_a_deep_stack():
-    """The recursion that is left there is less than a shallow object needs."""
+def test_where_calls_leave_no_room_for_all_levels_the_error_says_so():
+    found: list[Any] = []
 
-    def down(levels: int) -> int:
-        return down(levels - 1) if levels else depth(Object.from_json(THING, RAW).spec)
+    def down(levels: int) -> None:
+        if levels:
+            down(levels - 1)
+            return
+        try:
+            found.append(decode_json(b"[" * 400 + b"]" * 400))
+        except DecodeError as error:
+            found.append(str(error))
 
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(down(800)))
+    thread = threading.Thread(target=down, args=(800,))
     thread.start()
     thread.join()
-    assert found == [LEVELS]
+    assert depth(found[0]) in (399, 400) or "nested too deep for the calls" in found[0]
 
 
 @pytest.mark.parametrize("make", [encode_json, lambda value: Object.from_dict(THING, value).raw])
@@ -175,8 +369,6 @@ def test_a_draft_that_contains_itself_is_refused():
         draft.to_dict()
 
 
-# The slow way reads and writes what the fast one does.
-
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -186,35 +378,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=12,
 )
-
-
-def outcome(read: Any, raw: bytes) -> Any:
-    try:
-        return repr(read(raw))
-    except (msgspec.MsgspecError, UnicodeError):
-        return "refused"
-
-
-@given(value=JSON, indent=st.sampled_from([None, 1]))
-def test_the_slow_way_reads_and_writes_what_the_fast_one_does(value, indent):
-    raw = json.dumps(value, indent=indent).encode()
-    assert _deep_json.decode(raw) == msgspec.json.decode(raw)
-    assert _deep_json.encode(value) == msgspec.json.encode(value)
-    assert _deep_json.equal_by(value, msgspec.json.decode(raw))
-
-
-@given(value=JSON, cut=st.data())
-@settings(max_examples=scaled(200))
-def test_the_slow_way_refuses_what_the_fast_one_does(value, cut):
-    raw = bytearray(json.dumps(value).encode())
-    for _ in range(cut.draw(st.integers(1, 2))):
-        at = cut.draw(st.integers(0, len(raw)))
-        raw[at : at + cut.draw(st.integers(0, 2))] = cut.draw(
-            st.sampled_from([b"", b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b"1", b"\xff"])
-            | st.binary(max_size=2)
-        )
-    text = bytes(raw)
-    assert outcome(_deep_json.decode, text) == outcome(msgspec.json.decode, text)
 
 
 # One odd item among others.

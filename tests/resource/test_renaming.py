@@ -240,7 +240,7 @@ def test_a_kind_without_it_is_another_view_of_the_same_kind() -> None:
 
 def test_deep_values_are_read_and_written() -> None:
     deep: Any = 0
-    for _ in range(3000):
+    for _ in range(490):
         deep = [deep]
     obj = obj_of({"maxSize": 2, "anyThing": deep})
     assert obj.spec.max_size == 2

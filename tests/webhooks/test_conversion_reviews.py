@@ -219,16 +219,24 @@ def test_details_of_a_crash_are_logged_with_the_uid_and_counted(
     assert metrics.value(name) == 1, "a refusal is no crash"
 
 
-def test_objects_of_any_depth_are_converted() -> None:
-    deep = b'{"a":' * 9_000 + b"1" + b"}" * 9_000
+def deep_review(levels: int) -> bytes:
+    """Of an object with so many levels."""
+    deep = b'{"a":' * (levels - 2) + b"1" + b"}" * (levels - 2)
     text = (
         json.dumps(widget("a", "1")).encode().replace(b'"size": "1"', b'"size": "1", "d": ' + deep)
     )
-    body = review_of().replace(b'"objects": []', b'"objects": [' + text + b"]")
-    status, answered = ConversionWebhook(WIDGETS).review(body)
+    return review_of().replace(b'"objects": []', b'"objects": [' + text + b"]")
+
+
+def test_objects_of_500_levels_are_converted_and_deeper_ones_refused_by_name() -> None:
+    status, answered = ConversionWebhook(WIDGETS).review(deep_review(500))
     assert status == 200
     assert b'"status":"Success"' in answered
-    assert answered.count(b'{"a":') == 9_000
+    assert answered.count(b'{"a":') == 498
+    for levels in (501, 900, 9_000):
+        status, answered = ConversionWebhook(WIDGETS).review(deep_review(levels))
+        assert status == 400
+        assert b"more than 500 levels deep" in answered
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:

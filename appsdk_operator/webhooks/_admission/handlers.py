@@ -225,10 +225,7 @@ class Defaulting(Generic[SpecT, StatusT]):
 
 def _is_plain(value: Any, decoded: Any) -> bool:
     """Whether ``value`` holds no typed values, and so equals what its JSON text says."""
-    try:
-        return bool(value == decoded)
-    except RecursionError:
-        return False  # not known
+    return bool(value == decoded)
 
 
 def _identity(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource import decode_json, encode_json, members
+from appsdk_operator.resource import MAX_LEVELS, TOO_DEEP, encode_json, is_deeper
 from appsdk_operator.webhooks._admission.requests import WireRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
 
@@ -30,8 +30,6 @@ class WireReview(msgspec.Struct, rename="camel", gc=False):
     request: WireRequest | None = None
 
 
-_OBJECTS: Final = {"object": "object", "oldObject": "old_object", "options": "options"}
-
 _decode: Final = msgspec.json.Decoder(WireReview).decode
 _encode_text: Final = msgspec.json.Encoder().encode
 
@@ -42,35 +40,18 @@ def decode_review(body: bytes) -> WireReview:
     Raises:
         MalformedReview: it is none.
     """
+    # Within the review the object has two levels around it.
+    if is_deeper(body, MAX_LEVELS + 2):
+        raise MalformedReview(
+            f"the body is no AdmissionReview: {TOO_DEEP}; it has {len(body)} bytes"
+        )
     try:
-        try:
-            return _decode(body)
-        except RecursionError:
-            return _decode_deep(body)
-    except (msgspec.MsgspecError, ValueError) as error:
+        return _decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         # Not the text itself: it may be a Secret, and answers end up in logs.
         raise MalformedReview(
             f"the body is no AdmissionReview: {error}; it has {len(body)} bytes"
         ) from None
-
-
-def _decode_deep(body: bytes) -> WireReview:
-    """Decode a review whose objects are nested too deep for msgspec; API servers take 10,000
-    levels."""
-    parts = {name: bytes(text) for name, text in members(body).items()}
-    fields = {name: decode_json(text) for name, text in parts.items() if name != "request"}
-    review = msgspec.convert(fields, WireReview)
-    request = parts.get("request", b"null").strip()
-    if request == b"null":
-        return review
-    parts = {name: bytes(text) for name, text in members(request).items()}
-    found = {name: decode_json(text) for name, text in parts.items()}
-    for name in _OBJECTS:
-        found.pop(name, None)
-    review.request = msgspec.convert(found, WireRequest)
-    for name, field in _OBJECTS.items():
-        setattr(review.request, field, msgspec.Raw(parts.get(name, b"")))
-    return review
 
 
 def encode(response: AdmissionResponse, *, uid: str, api_version: str, kind: str) -> bytes:

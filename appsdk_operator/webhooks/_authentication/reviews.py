@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from appsdk_operator.resource import encode_json
+from appsdk_operator.resource import TOO_DEEP, encode_json, is_deeper
 from appsdk_operator.runtime import validation
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.webhooks._users import UserInfo
@@ -116,6 +116,8 @@ def decode_review(body: bytes, http: HTTPRequest | None = None) -> TokenReviewRe
     Raises:
         ReviewError: it is none, or its token is empty.
     """
+    if is_deeper(body):
+        raise ReviewError(f"couldn't get version/kind; json parse error: {TOO_DEEP}")
     try:
         review = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

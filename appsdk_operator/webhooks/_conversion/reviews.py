@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import msgspec
 
-from appsdk_operator.resource import DecodeError, decode_json, elements, encode_json, members
+from appsdk_operator.resource import MAX_LEVELS, TOO_DEEP, encode_json, is_deeper
 
 __all__ = [
     "ConversionReview",
@@ -20,7 +20,7 @@ __all__ = [
 
 _VERSION: Final = "apiextensions.k8s.io/v1"
 _KIND: Final = "ConversionReview"
-_DECODE_ERRORS: Final = (DecodeError, msgspec.MsgspecError, UnicodeError, RecursionError, TypeError)
+_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 class ReviewError(ValueError):
@@ -64,11 +64,11 @@ def decode_review(body: bytes) -> ConversionReview:
     Raises:
         ReviewError: it is none, or has no request.
     """
+    # Within the review an object has three levels around it.
+    if is_deeper(body, MAX_LEVELS + 3):
+        raise ReviewError(f"the body is no ConversionReview: {TOO_DEEP}")
     try:
-        try:
-            review = _decode(body)
-        except RecursionError:
-            review = _decode_deep(body)
+        review = _decode(body)
     except _DECODE_ERRORS as error:
         raise ReviewError(f"the body is no ConversionReview: {error}") from error
     request = review.request
@@ -81,21 +81,6 @@ def decode_review(body: bytes) -> ConversionReview:
         api_version=review.api_version or _VERSION,
         kind=review.kind or _KIND,
     )
-
-
-def _decode_deep(body: bytes) -> _Review:
-    """Decode a review whose objects are nested too deep for msgspec."""
-    parts = members(body)
-    request = members(bytes(parts["request"])) if "request" in parts else {}
-    objects = request.pop("objects", b"null")
-    fields: dict[str, Any] = {k: decode_json(bytes(v)) for k, v in request.items()}
-    header: dict[str, Any] = {
-        name: decode_json(bytes(parts[name])) for name in ("apiVersion", "kind") if name in parts
-    }
-    review = msgspec.convert({**header, "request": fields}, _Review)
-    if review.request is not None:
-        review.request.objects = [msgspec.Raw(text) for text in elements(bytes(objects))]
-    return review
 
 
 def encode_success(review: ConversionReview, objects: Sequence[bytes]) -> bytes:

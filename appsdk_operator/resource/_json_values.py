@@ -1,0 +1,129 @@
+"""Plain JSON values: copies, comparison and paths, without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from appsdk_operator.resource._json_parts import MAX_LEVELS
+
+__all__ = ["Path", "deep_copy", "equal_by", "fields_of", "path_text", "walk"]
+
+Path = tuple[Any, ...]
+"""The path to a value, as a pair of its container's path and the last step; ``()`` at the root."""
+
+_SCALARS: Final = (str, int, float, bool, type(None))
+_DEEPEST: Final = 2 * MAX_LEVELS
+
+
+def fields_of(value: Any) -> Any:
+    """A typed value as a mapping of its fields; any other value unchanged."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return value
+    names = getattr(value, "__struct_encode_fields__", None)
+    if names is not None:
+        fields = getattr(value, "__struct_fields__", ())
+        values = {name: getattr(value, f) for name, f in zip(names, fields, strict=True)}
+        return {name: item for name, item in values.items() if item is not msgspec.UNSET}
+    for listing in ("__attrs_attrs__", "__dataclass_fields__"):
+        found = getattr(value, listing, None)
+        if found is not None and not isinstance(value, type):
+            names = list(found) if isinstance(found, Mapping) else [field.name for field in found]
+            return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return value
+
+
+def deep_copy(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """A copy in plain dicts and lists; ``leaf`` converts values that are not JSON.
+
+    The result of ``leaf`` is copied as well.
+
+    Args:
+        value: mappings, lists and tuples.
+        leaf: called for each value that is neither one of these nor text, number, bool or None.
+
+    Raises:
+        RecursionError: a value contains itself, or is nested too deep.
+    """
+    holder: list[Any] = [value]
+    pending: list[tuple[Any, int]] = [(holder, 0)]
+    while pending:
+        container, depth = pending.pop()
+        if depth > _DEEPEST:
+            raise RecursionError("a value contains itself, or is nested too deep")
+        pairs = container.items() if type(container) is dict else enumerate(container)
+        for key, item in pairs:
+            kind = type(item)
+            if kind in _SCALARS:
+                continue
+            # Most are plain: the checks for others take longer than the copy.
+            if kind is dict or kind is list:
+                item = item.copy()
+            else:
+                if not isinstance(item, (Mapping, list, tuple)):
+                    item = leaf(item)
+                # dict.copy and list.copy copy frozen containers without freezing their items.
+                if isinstance(item, dict):
+                    item = dict.copy(item)
+                elif isinstance(item, Mapping):
+                    item = dict(item)
+                elif isinstance(item, list):
+                    item = list.copy(item)
+                elif isinstance(item, tuple):
+                    item = list(item)
+                else:
+                    container[key] = item
+                    continue
+            container[key] = item
+            pending.append((item, depth + 1))
+    return holder[0]
+
+
+def walk(value: Any) -> Iterator[tuple[Any, Path]]:
+    """``value`` and all values in it with their paths, containers before their contents."""
+    pending: list[tuple[Any, Path]] = [(value, ())]
+    while pending:
+        found, path = pending.pop()
+        yield found, path
+        if isinstance(found, Mapping):
+            children = [(child, (path, f".{key}")) for key, child in found.items()]
+        elif isinstance(found, (list, tuple)):
+            children = [(child, (path, f"[{index}]")) for index, child in enumerate(found)]
+        else:
+            continue
+        pending.extend(reversed(children))
+
+
+def path_text(path: Path, root: str = "$") -> str:
+    """A path as text that begins with ``root``."""
+    steps: list[str] = []
+    while path:
+        path, step = path
+        steps.append(step)
+    return root + "".join(reversed(steps))
+
+
+def equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool]) -> bool:
+    """Whether two JSON values are equal, with their leaves compared by ``equal_leaves``.
+
+    Args:
+        one: a JSON value.
+        other: another.
+        equal_leaves: compares two values that are neither both mappings nor both lists.
+    """
+    pending = [(one, other)]
+    while pending:
+        a, b = pending.pop()
+        if isinstance(a, dict) and isinstance(b, dict):
+            if a.keys() != b.keys():
+                return False
+            pending.extend((a[key], b[key]) for key in a)
+        elif isinstance(a, list) and isinstance(b, list):
+            if len(a) != len(b):
+                return False
+            pending.extend(zip(a, b, strict=True))
+        elif isinstance(a, (dict, list)) or isinstance(b, (dict, list)) or not equal_leaves(a, b):
+            return False
+    return True
