@@ -8,9 +8,9 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.app._declarations import Handler, name_of
+from appsdk_operator.app._declarations import Handler
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import callback_name, settle
 
 __all__ = ["WatcherFunctions"]
 
@@ -48,9 +48,9 @@ class WatcherFunctions:
         """Whether two states of an object differ for a function without a field."""
         self._handled: dict[str, _Handled] = {}
         self._lock = threading.Lock()
-        first = name_of(handlers[0].function)
-        names = {cause: name_of(function) for cause, function in self._by_cause.items()}
-        names["update"] = ", ".join(name_of(each.function) for each in self._updates) or first
+        first = callback_name(handlers[0].function)
+        names = {cause: callback_name(function) for cause, function in self._by_cause.items()}
+        names["update"] = ", ".join(callback_name(each.function) for each in self._updates) or first
         self.add = _named(self._add, names.get("add", first))
         self.sync = _named(self._sync, names.get("sync", first))
         self.update = _named(self._update, names["update"])

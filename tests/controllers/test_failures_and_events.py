@@ -257,13 +257,22 @@ def test_a_state_that_cannot_be_read_leaves_the_plan_as_it_is(make: Any) -> None
     def find(name: str, namespace: str) -> Any:
         raise RuntimeError("no store")
 
-    rig.tap.find = find
     rig.controller._finders[:] = [find]
     rig.add(KEY)
     rig.work()
     rig.add(KEY)
     rig.work()
     assert rig.due_in == 1.0
+    # Once it can be read, the state is the one to compare with.
+    rig.controller._finders[:] = [rig.tap.find]
+    rig.add(KEY)
+    rig.work()
+    rig.after(1.0)
+    assert rig.due_in == 2.0
+    rig.tap.put(generation=2)
+    rig.add(KEY)
+    rig.work()
+    assert rig.attempts == [0, 1, 1, 1, 0]
 
 
 def test_requests_of_another_type_have_no_generation_and_keep_their_plan(make: Any) -> None:
