@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -232,7 +233,10 @@ def test_retry_after_0_comes_back_at_once(make: Any) -> None:
     assert rig.work() == ["a", "a"]
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(0.5, 1.0), (20.0, 20.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [(0.5, 1.0), (20.0, 20.0), (None, 1.0), (1e9, 300.0), (math.inf, 300.0), (math.nan, 1.0)],
+)
 def test_an_api_error_waits_at_least_as_long_as_the_server_asked(
     make: Any, asked: float | None, waits: float
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, final
 
@@ -121,10 +120,16 @@ def is_bug(error: BaseException) -> bool:
     return isinstance(error, _BUGS) and not isinstance(error, NotCachedError)
 
 
+_MAX_RETRY_AFTER: Final = 300.0
+"""Seconds, as in informers: a mistake of a server or a proxy must not end an object's retries."""
+
+
 def retry_after_of(error: BaseException) -> float:
-    """The seconds of the API server's Retry-After; 0 without one."""
+    """The seconds of the API server's Retry-After, at most five minutes; 0 without one."""
     seconds: Any = error.retry_after if isinstance(error, ApiError) else None
-    return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else 0.0
+    if seconds is None or not seconds > 0:
+        return 0.0
+    return float(min(seconds, _MAX_RETRY_AFTER))
 
 
 def requested_delay(error: BaseException) -> float | None:
