@@ -90,6 +90,7 @@ from appsdk_operator.resource._schema.columns import Scale as Scale
 from appsdk_operator.resource._schema.crd import (
     custom_resource_definition as custom_resource_definition,
 )
+from appsdk_operator.resource._schema.descriptions import without_markup as without_markup
 from appsdk_operator.resource._schema.markers import Duration as Duration
 from appsdk_operator.resource._schema.markers import EmbeddedObject as EmbeddedObject
 from appsdk_operator.resource._schema.markers import Format as Format

@@ -28,6 +28,7 @@ from appsdk_operator.project import ModelError, builtin_models, models, read_crd
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.testing.strategies import values
+from tests.definitions import widget_definition
 from tests.hypothesis_profiles import scaled
 from tests.project.model_tools import again, crd, imported, kinds_of
 
@@ -701,3 +702,20 @@ def test_a_definition_within_itself_is_any_there_and_itself_elsewhere(tmp_path: 
     spec = Object.from_dict(pod, {"metadata": {"name": "a"}, "spec": data}).spec
     assert spec.second.one.leaf.x == "a"
     assert spec.second.one.two["one"] == {"free": 1}
+
+
+def test_a_description_with_markup_makes_a_class_that_makes_the_same_crd(tmp_path: Path) -> None:
+    made = widget_definition(
+        {
+            "properties": {
+                "spec": {
+                    "type": "object",
+                    "description": "The ``size`` of :class:`~a.Widget`, in ```litres```.",
+                    "properties": {"size": {"type": "integer", "description": "Like ``1``."}},
+                }
+            }
+        }
+    )
+    text = models([made])
+    assert "The `size` of Widget, in ```litres```." in text
+    assert models([again(made, imported(text, tmp_path))]) == text

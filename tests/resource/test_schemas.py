@@ -60,6 +60,26 @@ class WithDoctest:
     liters: int = 1
 
 
+@attrs.frozen
+class Marked:
+    """A ``size``, see :class:`~example.Widget`, :py:meth:`!run` and :ref:`sizes <the-sizes>`.
+
+    Other `text`, ```fenced```, ``a`b`` and 10:30:`x` stay.
+    """
+
+    size: int = 1
+    """One of ``1`` and ``2``, as in :attr:`Widget.size`."""
+
+
+def test_descriptions_have_no_markup_of_restructuredtext() -> None:
+    schema = schema_of(Marked)
+    assert schema["description"] == (
+        "A `size`, see Widget, run and sizes.\n\n"
+        "Other `text`, ```fenced```, ``a`b`` and 10:30:`x` stay."
+    )
+    assert schema["properties"]["size"]["description"] == "One of `1` and `2`, as in Widget.size."
+
+
 def test_a_description_ends_where_the_doctests_begin() -> None:
     assert schema_of(WithDoctest)["description"] == "A size.\n\nIn liters."
 

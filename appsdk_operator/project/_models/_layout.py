@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from appsdk_operator.project._models._names import ModelError
+from appsdk_operator.resource import without_markup
 
 __all__ = [
     "DEEPEST_VALUE",
@@ -267,7 +268,8 @@ def value_literal(values: Iterable[Any]) -> Node:
 
 def plain_doc(text: str) -> str:
     """A description as lines that a docstring carries without change."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # A class whose docstring has markup would make a CRD with another description.
+    text = without_markup(text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = inspect.cleandoc(text).split("\n")
     wrapped: list[str] = []
     rest = ""

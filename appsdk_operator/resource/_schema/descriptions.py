@@ -13,10 +13,13 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["attribute_docstrings", "class_description"]
+__all__ = ["attribute_docstrings", "class_description", "without_markup"]
 
 
 _DOCTEST: Final = re.compile(r"^ *>>> ", re.MULTILINE)
+# Not the fences of Markdown, which have three.
+_LITERAL: Final = re.compile(r"(?<!`)``(?!`)([^`]+)``(?!`)")
+_ROLE: Final = re.compile(r"(?<![\w:`]):(?:[a-z]+:){1,2}`(?P<text>[^`<]+?)(?: *<[^`>]*>)?`")
 
 
 def class_description(cls: type) -> str:
@@ -29,7 +32,21 @@ def class_description(cls: type) -> str:
     text = cls.__dict__.get("__doc__")
     if not isinstance(text, str) or text.startswith(f"{cls.__name__}("):  # a dataclass's own
         return ""
-    return _DOCTEST.split(inspect.cleandoc(text), maxsplit=1)[0].rstrip()
+    return without_markup(_DOCTEST.split(inspect.cleandoc(text), maxsplit=1)[0].rstrip())
+
+
+def without_markup(text: str) -> str:
+    """A docstring for people who use kubectl: without the markup of reStructuredText.
+
+    A literal is in single backticks, as in the descriptions of Kubernetes. A role shows its text,
+    or the last part of its target.
+    """
+
+    def role(found: re.Match[str]) -> str:
+        shown = found["text"].removeprefix("!")
+        return shown.rpartition(".")[2] if shown.startswith("~") else shown
+
+    return _ROLE.sub(role, _LITERAL.sub(r"`\1`", text))
 
 
 @functools.cache
@@ -103,5 +120,5 @@ def _under_attributes(body: list[ast.stmt]) -> Mapping[str, str]:
             and isinstance(following.value, ast.Constant)
             and isinstance(following.value.value, str)
         ):
-            found[one.target.id] = inspect.cleandoc(following.value.value)
+            found[one.target.id] = without_markup(inspect.cleandoc(following.value.value))
     return found
