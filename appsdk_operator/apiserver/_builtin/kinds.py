@@ -130,8 +130,11 @@ def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
     return types.read("autoscaling", "v2", "HorizontalPodAutoscaler", obj)[0]
 
 
+_ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
+_AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1."
 _APPS: Final = "io.k8s.api.apps.v1."
 _CORE: Final = "io.k8s.api.core.v1."
+_FLOW: Final = "io.k8s.api.flowcontrol.v1."
 _STORAGE: Final = "io.k8s.api.storage.v1."
 _empty_status: Final = strategies.empty_status
 
@@ -255,9 +258,14 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         returns_deleted=True,
         prepare_create=_empty_status(f"{_STORAGE}VolumeAttachmentStatus"),
     ),
-    "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": attrs.evolve(
+        _POLICY, prepare_create=_empty_status(f"{_ADMISSION}ValidatingAdmissionPolicyStatus")
+    ),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
-    "apiservices.apiregistration.k8s.io": Strategy(unconditional_update=False),
+    "apiservices.apiregistration.k8s.io": Strategy(
+        unconditional_update=False,
+        prepare_create=_empty_status(f"{_AGGREGATOR}APIServiceStatus"),
+    ),
     "runtimeclasses.node.k8s.io": Strategy(unconditional_update=False),
     "leases.coordination.k8s.io": Strategy(
         unconditional_update=False,
@@ -266,6 +274,10 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
         prepare_update=strategies.update_lease,
     ),
     "endpointslices.discovery.k8s.io": Strategy(generation=True),
-    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(generation=True),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(generation=True),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
+        generation=True, prepare_create=_empty_status(f"{_FLOW}FlowSchemaStatus")
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
+        generation=True, prepare_create=_empty_status(f"{_FLOW}PriorityLevelConfigurationStatus")
+    ),
 }

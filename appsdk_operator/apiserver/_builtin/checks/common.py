@@ -47,6 +47,7 @@ _Object = Mapping[str, Any]
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+_LOCAL_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
 
 
 def internal(**fields: Any) -> Verbatim:
@@ -154,6 +155,10 @@ def address(value: str, path: str, *, reachable: bool = False) -> Errors:
     if found.is_link_local:
         yield FieldError.invalid(
             path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        )
+    if any(found in local for local in _LOCAL_MULTICAST if local.version == found.version):
+        yield FieldError.invalid(
+            path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
         )
 
 

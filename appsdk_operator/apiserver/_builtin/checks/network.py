@@ -10,7 +10,7 @@ from typing import Any, Final
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["endpoint_slice", "ingress", "network_policy", "service"]
+__all__ = ["endpoint_slice", "endpoints", "ingress", "network_policy", "service"]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -351,6 +351,52 @@ def _is_within(text: str, cidr: str) -> bool:
 
 
 # -- endpoint slices -------------------------------------------------------------------------
+
+
+def endpoints(new: _Object, old: _Object | None) -> list[FieldError]:
+    """Endpoints; subsets that were stored before may stay."""
+    subsets = new.get("subsets") or []
+    if old is not None and subsets == (old.get("subsets") or []):
+        return []
+    return [
+        error
+        for index, subset in enumerate(subsets)
+        for error in _subset(subset, f"subsets[{index}]")
+    ]
+
+
+def _subset(subset: _Object, at: str) -> Errors:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        yield FieldError.required(at, "must specify `addresses` or `notReadyAddresses`")
+    for name in ("addresses", "notReadyAddresses"):
+        for index, address in enumerate(subset.get(name) or ()):
+            yield from _subset_address(address, f"{at}.{name}[{index}]")
+    ports = subset.get("ports") or ()
+    for index, port in enumerate(ports):
+        path = f"{at}.ports[{index}]"
+        if port.get("name"):
+            yield from checks.label(port["name"], f"{path}.name")
+        elif len(ports) > 1:
+            yield FieldError.required(f"{path}.name")
+        yield from checks.port_number(port.get("port", 0), f"{path}.port")
+        yield from checks.one_of(port.get("protocol"), _PROTOCOLS, f"{path}.protocol")
+        if port.get("appProtocol") is not None:
+            yield from checks.key(port["appProtocol"], f"{path}.appProtocol")
+
+
+def _subset_address(address: _Object, at: str) -> Errors:
+    text = address.get("ip", "")
+    wrong = list(checks.address(text, f"{at}.ip"))
+    yield from wrong
+    if address.get("hostname"):
+        yield from checks.label(address["hostname"], f"{at}.hostname")
+    if address.get("nodeName") is not None:
+        yield from checks.subdomain(address["nodeName"], f"{at}.nodeName")
+    if wrong:
+        # The real server parses the address twice.
+        yield FieldError.invalid(f"{at}.ip", text, "must be a valid IP address")
+    else:
+        yield from checks.address(text, f"{at}.ip", reachable=True)
 
 
 def endpoint_slice(new: _Object, old: _Object | None) -> list[FieldError]:

@@ -20,6 +20,7 @@ CHECKS: Final[dict[str, Check]] = {
     "cronjobs.batch": jobs.cron_job,
     "daemonsets.apps": workloads.daemon_set,
     "deployments.apps": workloads.deployment,
+    "endpoints": network.endpoints,
     "endpointslices.discovery.k8s.io": network.endpoint_slice,
     "events": core.event,
     "events.events.k8s.io": core.event,
