@@ -225,9 +225,9 @@ ITEMS = st.one_of(
             encode_json({**data("c", 30), "kind": "Other"}),
             b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"deep",'
             b'"namespace":"x","uid":"d","resourceVersion":"30"},"spec":'
-            + b'{"a":' * 1_500
+            + b'{"a":' * 500
             + b"1"
-            + b"}" * 1_500
+            + b"}" * 500
             + b"}",
         ]
     ),
