@@ -6,9 +6,9 @@ import json
 import logging
 import sys
 import traceback
-from typing import Any
 
 import attrs
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -249,7 +249,6 @@ def test_kinds_with_secrets_are_known_or_told():
 
 
 def test_a_spec_that_does_not_fit_its_class_is_not_shown():
-    pydantic: Any = pytest.importorskip("pydantic")
 
     class Spec(pydantic.BaseModel, frozen=True):
         password: int
