@@ -8,7 +8,6 @@ import sys
 import traceback
 
 import attrs
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -249,6 +248,8 @@ def test_kinds_with_secrets_are_known_or_told():
 
 
 def test_a_spec_that_does_not_fit_its_class_is_not_shown():
+    pytest.importorskip("pydantic")
+    import pydantic
 
     class Spec(pydantic.BaseModel, frozen=True):
         password: int
