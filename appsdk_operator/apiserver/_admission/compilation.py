@@ -31,17 +31,20 @@ class CompileAhead:
     def __init__(self, admission: AdmissionController) -> None:
         """Compile what ``admission`` admits, from :meth:`start` on."""
         self._admission = admission
-        self._threads: ThreadPoolExecutor | None = None
+        self._is_running = False
+        self._one_at_a_time = asyncio.Lock()
+        self._thread: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Compile in a thread, which starts when it is needed."""
-        self._threads = ThreadPoolExecutor(1, "apiserver-compile")
+        """Compile in a thread, which lasts as long as one compilation."""
+        self._is_running = True
 
     def stop(self) -> None:
-        """Wait for a compilation that has begun, and end the thread."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(cancel_futures=True)
+        """Wait for a compilation that has begun."""
+        self._is_running = False
+        thread = self._thread
+        if thread is not None:
+            thread.shutdown(cancel_futures=True)
 
     async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
         """The object as the other controller left it.
@@ -61,14 +64,21 @@ class CompileAhead:
         obj: dict[str, Any],
         old: dict[str, Any] | None,
     ) -> None:
-        if self._threads is None:
-            return
         body = _encode(obj)
-        if len(body) >= _BIG:
-            # A copy, which the thread may change as preparation does.
-            copy = msgspec.json.decode(body)
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._threads, compile_ahead, copy, old)
+        if len(body) < _BIG:
+            return
+        async with self._one_at_a_time:
+            if not self._is_running:
+                return
+            self._thread = thread = ThreadPoolExecutor(1, "apiserver-compile")
+            try:
+                # A copy, which the thread may change as preparation does.
+                copy = msgspec.json.decode(body)
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(thread, compile_ahead, copy, old)
+            finally:
+                self._thread = None
+                thread.shutdown(wait=False, cancel_futures=True)
 
     async def validate(self, attributes: AdmissionAttributes) -> None:
         """Have the other controller validate.
