@@ -32,8 +32,12 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path} cannot be read: {error}") from error
-    table = content.get("tool", {}).get("appsdk-operator", {}).get(command, {})
+    whole = content.get("tool", {}).get("appsdk-operator", {})
+    table = whole.get(command, {})
     found = {key.replace("-", "_"): value for key, value in table.items()}
+    # The project's own, which 'init' has written beside the tables of commands.
+    if "kit" in known and "kit" in whole:
+        found.setdefault("kit", whole["kit"])
     for key in found:
         if key not in known:
             names = ", ".join(sorted(name.replace("_", "-") for name in known))
