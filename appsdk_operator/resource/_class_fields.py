@@ -32,6 +32,7 @@ __all__ = [
     "mapping_types",
     "marked",
     "model_extra_name",
+    "untyped_fields",
 ]
 
 NOTHING: Final = attrs.NOTHING
@@ -195,7 +196,17 @@ def class_fields(view: Any) -> tuple[ClassField, ...]:
         return tuple(_model_fields(cls))
     if not (has_fields(cls) or is_typed_dict(cls) or is_named_tuple(cls)):
         return ()
-    types_of = _types_of(cls, get_args(view))
+    return _fields_of(cls, _types_of(cls, get_args(view)))
+
+
+def untyped_fields(cls: Any) -> tuple[ClassField, ...]:
+    """The fields of a class, the types of most of them as Any, so that no annotation is read."""
+    if is_pydantic_model(cls):
+        return tuple(_model_fields(cls))
+    return _fields_of(cls, {}) if has_fields(cls) else ()
+
+
+def _fields_of(cls: Any, types_of: Mapping[str, Any]) -> tuple[ClassField, ...]:
     if attrs.has(cls):
         return tuple(_attrs_fields(cls, types_of))
     if dataclasses.is_dataclass(cls):
@@ -203,15 +214,15 @@ def class_fields(view: Any) -> tuple[ClassField, ...]:
     if issubclass(cls, msgspec.Struct):
         return tuple(_struct_fields(cls, types_of))
     if is_typed_dict(cls):
-        required = cls.__required_keys__  # type: ignore[attr-defined]
+        required = cls.__required_keys__
         return tuple(
             ClassField(name, name, name, True, found, NOTHING if name in required else None)
             for name, found in types_of.items()
         )
-    defaults = cls._field_defaults  # type: ignore[attr-defined]
+    defaults = cls._field_defaults
     return tuple(
         ClassField(name, name, name, True, types_of.get(name, Any), defaults.get(name, NOTHING))
-        for name in cls._fields  # type: ignore[attr-defined]
+        for name in cls._fields
     )
 
 

@@ -18,11 +18,7 @@ from appsdk_operator.resource._json_parts import (
 )
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._renaming import to_wire
-from appsdk_operator.resource._spec_types import (
-    encode_hook,
-    encode_hook_without_none,
-    is_pydantic_model,
-)
+from appsdk_operator.resource._spec_types import encode_hook
 
 __all__ = [
     "PARTIAL_METADATA_KIND",
@@ -212,8 +208,9 @@ def encode(value: Any) -> bytes:
 def plain_copy(value: Any, path: str = "$", rename: str | None = None) -> Any:
     """A copy in plain, changeable JSON values.
 
-    Fields of typed values that are None are left out: to the server null is a value, and not the
-    absence of an optional field. A None in a dict or a list stays, also within a typed value.
+    A None of a typed value's field is left out if that is the field's default: to the server null
+    is a value, and not the absence of an optional field. Any other None stays: of a field that has
+    another default or none, in a dict, in a list.
 
     Args:
         value: plain and typed values.
@@ -258,48 +255,14 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
     Args:
         value: the value.
         rename: a kind's ``rename``.
-        nulls: whether fields of classes that are None are nulls; default False: they are absent.
-            A None in a mapping or a list is data, and always a null.
+        nulls: whether a None of a field whose default is None is a null; default False: such a
+            field is absent. Any other None is always a null.
 
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
-    plain = lists(msgspec.to_builtins(value, enc_hook=_HOOKS[nulls]))
-    if rename is not None:
-        return to_wire(value, plain, rename, drop_none=not nulls)
-    if not nulls:
-        _drop_none_fields(value, plain)
-    return plain
-
-
-_HOOKS: Final = {True: encode_hook, False: encode_hook_without_none}
-
-
-def _drop_none_fields(value: Any, plain: Any) -> None:
-    """Remove from ``plain`` the fields of classes that are None in ``value``, of which it is made.
-
-    Only ``value`` says what is a field and what a member of a mapping.
-    """
-    pending = [(value, plain)]
-    while pending:
-        made, found = pending.pop()
-        if is_pydantic_model(type(made)):
-            continue  # its own encoding left them out
-        if isinstance(found, list):
-            if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
-                made = [getattr(made, name) for name in made.__struct_fields__]
-                found = found[len(found) - len(made) :]
-            pending.extend(zip(made, found, strict=True))
-        elif not isinstance(found, dict):
-            continue
-        elif isinstance(made, Mapping):
-            pending.extend(zip(made.values(), found.values(), strict=True))
-        else:
-            for name, item in _json_values.fields_of(made).items():
-                if item is None:
-                    found.pop(name, None)
-                elif name in found:  # others have their default, which the class omits
-                    pending.append((item, found[name]))
+    plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook))
+    return plain if nulls and rename is None else to_wire(value, plain, rename, nulls=nulls)
 
 
 def lists(value: Any) -> Any:

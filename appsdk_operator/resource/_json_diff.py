@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from appsdk_operator.resource._json_values import NAME_FIELDS, same
+
 __all__ = ["json_diff"]
 
 _MAX_OPERATIONS: Final = 10_000
@@ -110,7 +112,7 @@ class _Diff:
             yield from self._items(before, after, path)
             excess = 0
         else:
-            if not _is_same(before, after):
+            if not same(before, after):
                 self._add("replace", path, after)
             return
         # Replace the whole value if its changes are too many or too long.
@@ -139,7 +141,7 @@ class _Diff:
                 # Most are the same in all. Not at any depth: each level encodes all below it.
                 if path.depth > _ENCODED_LEVELS or not _have_one_text(old, value):
                     yield old, value, path.child(key), _EXCESS
-            elif not _is_same(old, value):
+            elif not same(old, value):
                 yield old, value, path.child(key), _EXCESS
 
     def _items(self, before: list[Any], after: list[Any], path: _Path) -> Iterator[_Pair]:
@@ -260,20 +262,10 @@ def _leaf_key(value: Any) -> Hashable:
     return (int, hex(value)) if type(value) is int else value
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two leaves are equal in value and type, as are neither 1 and 1.0 nor 0.0 and -0.0."""
-    if type(one) is not type(other) or isinstance(one, (dict, list)) or one != other:
-        return False
-    return type(one) is not float or one.hex() == other.hex()
-
-
-_NAMES: Final = ("name", "key", "type")
-
-
 def _name(item: Any) -> Hashable:
     """What tells an item of a list from its neighbours, in the usual fields of Kubernetes."""
     if type(item) is dict:
-        for field in _NAMES:
+        for field in NAME_FIELDS:
             value = item.get(field)
             if type(value) is str:
                 return field, value

@@ -9,10 +9,22 @@ import msgspec
 
 from appsdk_operator.resource._json_parts import MAX_LEVELS
 
-__all__ = ["Path", "deep_copy", "equal_by", "fields_of", "path_text", "walk"]
+__all__ = [
+    "NAME_FIELDS",
+    "Path",
+    "deep_copy",
+    "equal_numbers",
+    "fields_of",
+    "path_text",
+    "same",
+    "walk",
+]
 
 Path = tuple[Any, ...]
 """The path to a value, as a pair of its container's path and the last step; ``()`` at the root."""
+
+NAME_FIELDS: Final = ("name", "key", "type")
+"""The usual fields of Kubernetes that tell an item of a list from its neighbours."""
 
 _SCALARS: Final = (str, int, float, bool, type(None))
 _DEEPEST: Final = 2 * MAX_LEVELS
@@ -105,14 +117,31 @@ def path_text(path: Path, root: str = "$") -> str:
     return root + "".join(reversed(steps))
 
 
-def equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool]) -> bool:
-    """Whether two JSON values are equal, with their leaves compared by ``equal_leaves``.
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values would be written alike, but for the order of keys.
 
-    Args:
-        one: a JSON value.
-        other: another.
-        equal_leaves: compares two values that are neither both mappings nor both lists.
+    Neither 1 and 1.0 are the same, nor 0.0 and -0.0, nor 1 and true.
     """
+    return _equal_by(one, other, _same_leaves)
+
+
+def equal_numbers(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, numbers by their value: 1 is 1.0, and neither is true."""
+    return _equal_by(one, other, _equal_leaves)
+
+
+def _same_leaves(one: Any, other: Any) -> bool:
+    if type(one) is not type(other) or one != other:
+        return False
+    return type(one) is not float or one.hex() == other.hex()
+
+
+def _equal_leaves(one: Any, other: Any) -> bool:
+    # To Python True is 1, to JSON it is not.
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool]) -> bool:
     pending = [(one, other)]
     while pending:
         a, b = pending.pop()
@@ -120,7 +149,7 @@ def equal_by(one: Any, other: Any, equal_leaves: Callable[[Any, Any], bool]) -> 
             if a.keys() != b.keys():
                 return False
             pending.extend((a[key], b[key]) for key in a)
-        elif isinstance(a, list) and isinstance(b, list):
+        elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
             if len(a) != len(b):
                 return False
             pending.extend(zip(a, b, strict=True))

@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.resource import _codec, _json_values
+from appsdk_operator.resource import _codec
+from appsdk_operator.resource._json_values import equal_numbers
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._renaming import convert
 from appsdk_operator.resource._typed_overlay import overlay
@@ -130,7 +131,7 @@ def _differing(
             lost[key] = before[key]
         elif key not in before:
             instead[key] = back[key]
-        elif not _equal(one := before[key], other := back[key]):
+        elif not equal_numbers(one := before[key], other := back[key]):
             if levels and isinstance(one, dict) and isinstance(other, dict):
                 one, other = _differing(one, other, levels - 1)
             lost[key], instead[key] = one, other
@@ -181,7 +182,7 @@ def restored(kept: Parts, known: Parts, new: Parts) -> Parts:
     made = {name: value for name, value in new.items() if name not in kept}
     for name, value in kept.items():
         if value is None:
-            found = None if _equal(known.get(name), new.get(name)) else new.get(name)
+            found = None if equal_numbers(known.get(name), new.get(name)) else new.get(name)
         elif name in new:
             found = overlay(value, known.get(name), new[name])
         else:
@@ -213,14 +214,14 @@ def _is_same(view: Any, before: Any, back: Any, rename: str | None) -> bool:
     A value with its defaults written out is the same as without. A field that the type does not
     know counts: the value that came back cannot have it.
     """
-    if before is None or back is None or view is None or _equal(before, back):
-        return _equal(before, back)
+    if before is None or back is None or view is None or equal_numbers(before, back):
+        return equal_numbers(before, back)
     try:
         one = _codec.to_plain(convert(before, view), rename, nulls=True)
         other = _codec.to_plain(convert(back, view), rename, nulls=True)
     except (*_codec.DECODE_ERRORS, TypeError):
         return False
-    return _equal(one, other) and all(
+    return equal_numbers(one, other) and all(
         path is not None and _is_known(view, before, path) for path in _absent_fields(before, one)
     )
 
@@ -265,12 +266,3 @@ def _is_known(view: Any, value: Any, path: _Path) -> bool:
     except (*_codec.DECODE_ERRORS, TypeError):
         return True
     return False
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return _json_values.equal_by(one, other, _equal_leaves)
-
-
-def _equal_leaves(one: Any, other: Any) -> bool:
-    # To Python True is 1, to JSON it is not.
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

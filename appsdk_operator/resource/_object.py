@@ -32,8 +32,9 @@ from appsdk_operator._generics import (
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, raise_read_only
 from appsdk_operator.resource._json_parts import TOO_DEEP, is_deeper
+from appsdk_operator.resource._json_values import equal_numbers, same
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._renaming import Renamed, convert
+from appsdk_operator.resource._renaming import Renamed, convert, known_fields
 from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
 from appsdk_operator.resource._typed_overlay import overlay
 
@@ -441,7 +442,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if not isinstance(other, Object):
             return NotImplemented
         return self.kind == other.kind and (
-            self.raw == other.raw or self.to_dict() == other.to_dict()
+            self.raw == other.raw or equal_numbers(self.to_dict(), other.to_dict())
         )
 
     def __ne__(self, other: object) -> bool:
@@ -531,7 +532,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             kind: its kind.
             name: its name; empty if ``metadata.generateName`` will be set.
             namespace: its namespace; leave empty for cluster-scoped kinds.
-            fields: top-level fields; typed values become JSON, without fields that are None.
+            fields: top-level fields; typed values become JSON, without fields that are None by
+                default.
                 ``metadata`` may have labels and others besides name and namespace.
 
         Raises:
@@ -551,7 +553,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 _check_class(kind, field, value)
             plain = _codec.plain_copy(value, f"$.{field}", kind.rename)
             if field in ("spec", "status"):
-                check_typed(kind, field, value)
+                check_typed(kind, field, value, plain)
             if field == "metadata" and isinstance(plain, dict):
                 plain = {**data["metadata"], **plain, **data["metadata"]}
             data[field] = plain
@@ -604,7 +606,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         Change a typed value (``attrs.evolve``, pydantic's ``model_copy``) and assign it: its
         validators run, and the fields that its type does not know stay. In lists too: items are
         matched by their ``name`` or by their content. Assigning None removes the field. A field of
-        a class that is None is left out; a None in a mapping or a list within it is written.
+        a class that is None is left out if None is its default; any other None is written as null.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
@@ -645,28 +647,45 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         current = self.data.get(field)
         if value is None:
             self.data.pop(field, None)
-        elif view is None or isinstance(value, Mapping):
+            return
+        if view is None or isinstance(value, Mapping):
             self.data[field] = _codec.plain_copy(value, f"$.{field}", self.kind.rename)
-        elif current is None:
-            check_typed(self.kind, field, value)
-            self.data[field] = _codec.plain_copy(value, f"$.{field}", self.kind.rename)
-        else:
+            return
+        new = _codec.plain_copy(value, f"$.{field}", self.kind.rename)
+        check_typed(self.kind, field, value, new)
+        if current is not None:
             try:
-                new = _codec.to_plain(value, self.kind.rename)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise _codec.EncodeError(f"$.{field} cannot be written as JSON: {error}") from error
-            check_typed(self.kind, field, value)
-            try:
-                known = _codec.to_plain(convert(current, view), self.kind.rename)
-            except _codec.DECODE_ERRORS:  # the new value repairs it
-                known = {}
-            try:
-                self.data[field] = overlay(current, known, new)
+                new = self._with_unknown_fields(view, current, new)
             except RecursionError as error:
                 raise _codec.EncodeError(
                     f"$.{field} is nested too deep for a change that keeps the fields that its "
                     "class does not know: change it in plain values, with keys"
                 ) from error
+        self.data[field] = new
+
+    def _with_unknown_fields(self, view: Any, current: Any, new: Any) -> Any:
+        """``new`` with the fields of ``current`` that ``view`` does not know.
+
+        Without them, where with them it would be read as another value.
+        """
+        try:
+            known = _codec.to_plain(convert(current, view), self.kind.rename)
+        except _codec.DECODE_ERRORS:  # the new value repairs it
+            known = known_fields(view, current)
+        merged = overlay(current, known, new)
+        if same(merged, new):
+            return merged
+        try:
+            wanted = convert(new, view)
+        except _codec.DECODE_ERRORS:  # a type without fields, which is left to the server
+            return merged
+        try:
+            found = convert(merged, view)
+        except _codec.DECODE_ERRORS:  # a class that forbids other fields
+            return new
+        if found == wanted or same(*(_codec.to_plain(one, nulls=True) for one in (found, wanted))):
+            return merged
+        return new
 
     def _text(self, field: str) -> str:
         # Not through `metadata`: reading must not create it.
@@ -729,10 +748,16 @@ def _check_class(kind: Kind, field: str, value: Any) -> None:
         )
 
 
-def check_typed(kind: Kind, field: str, value: Any) -> None:
+def check_typed(kind: Kind, field: str, value: Any, plain: Any) -> None:
     """Refuse an instance of the kind's type that could not be decoded again.
 
     A mapping passes: it may have some of the fields only.
+
+    Args:
+        kind: the kind.
+        field: ``spec`` or ``status``.
+        value: the instance.
+        plain: what is written of it.
 
     Raises:
         EncodeError: a type or a validator refuses it; the text names the JSON path.
@@ -741,14 +766,7 @@ def check_typed(kind: Kind, field: str, value: Any) -> None:
     if view is None or type(value) is not view:
         return
     try:
-        try:
-            convert(_codec.to_plain(value, nulls=True), view)
-        except (*_codec.DECODE_ERRORS, TypeError):
-            if kind.rename is None:
-                raise
-            # Once more, for an error with the names on the wire.
-            reader = kind.spec_view if field == "spec" else kind.status_view
-            convert(_codec.to_plain(value, kind.rename, nulls=True), reader)
+        convert(plain, kind.spec_view if field == "spec" else kind.status_view)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
         place, problem = _path_and_problem(kind, error)
         refusal = _codec.EncodeError(

@@ -108,7 +108,7 @@ def _apply(document: Any, operation: Any) -> Any:
             _resolve(document, path)
             return _replace(document, path, operation["value"])
         case "test":
-            if not _equal(_resolve(document, path), operation["value"]):
+            if not _json_values.equal_numbers(_resolve(document, path), operation["value"]):
                 raise _DiffersError(
                     "the value there is another one: read the object again and retry"
                 )
@@ -229,17 +229,6 @@ def _remove(document: Any, path: list[str]) -> Any:
     return _changed(document, path, leaf)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Equality of JSON values: 1 is 1.0, and neither is true."""
-    return _json_values.equal_by(one, other, _equal_leaves)
-
-
-def _equal_leaves(one: Any, other: Any) -> bool:
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
-
-
 # -- RFC 7386 --------------------------------------------------------------------------------
 
 
@@ -294,18 +283,9 @@ def create_merge_patch(old: Any, new: Any) -> Any:
                 part[name] = inner
                 parts.append((part, name))
                 pending.append((before[name], value, inner))
-            elif not _same(before[name], value):
+            elif not _json_values.same(before[name], value):
                 part[name] = value
     for part, name in reversed(parts):
         if not part[name]:
             del part[name]
     return patch
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equality including the type of numbers, so that a change from 1 to 1.0 is a change."""
-    return type(one) is type(other) and _json_values.equal_by(one, other, _same_leaves)
-
-
-def _same_leaves(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)

@@ -26,6 +26,7 @@ from appsdk_operator.resource._class_fields import (
     is_typed_dict,
     mapping_types,
     model_extra_name,
+    untyped_fields,
 )
 from appsdk_operator.resource._spec_types import (
     decode_hook,
@@ -35,7 +36,7 @@ from appsdk_operator.resource._spec_types import (
 )
 from appsdk_operator.resource._wire_types import wire_type
 
-__all__ = ["STYLES", "Renamed", "convert", "renamed_view", "to_wire"]
+__all__ = ["STYLES", "Renamed", "convert", "known_fields", "renamed_view", "to_wire"]
 
 _MISSING: Final = re.compile(r"(Object missing required field `)([^`]+)(`)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
@@ -129,6 +130,30 @@ def convert(value: Any, view: Any) -> Any:
     return msgspec.convert(value, view, dec_hook=decode_hook)
 
 
+def known_fields(view: Any, value: Any) -> Any:
+    """The part of a plain value, at all depths, that ``view`` knows; the value need not fit it."""
+    try:
+        plan = _plan(view.view, view.style) if isinstance(view, Renamed) else _plan(view, None)
+    except NameError:  # of a class that is not complete yet
+        return value
+    return _known(plan, value)
+
+
+def _known(plan: _Plan | None, value: Any) -> Any:
+    if plan is None:
+        return value
+    if isinstance(value, dict) and (plan.fields or plan.values):
+        return {
+            key: _known(plan.fields[key][1] if key in plan.fields else plan.values, item)
+            for key, item in value.items()
+            if key in plan.fields or plan.values
+        }
+    if isinstance(value, list):
+        places = (*plan.places, *[plan.items] * (len(value) - len(plan.places)))
+        return [_known(place, item) for place, item in zip(places, value, strict=False)]
+    return value
+
+
 @functools.cache
 def _reader(view: Any, style: str) -> tuple[Any, Callable[[Any, Any], Any]] | None:
     found = wire_type(view, STYLES[style])
@@ -216,15 +241,15 @@ def _as_it_is(value: Any) -> Any:
 
 
 @functools.cache
-def _plan(view: Any, style: str) -> _Plan:
-    """The plan of a type.
+def _plan(view: Any, style: str | None) -> _Plan:
+    """The plan of a type; without ``style`` all names stay as they are.
 
     Raises:
         NameError: an annotation names what does not exist yet.
         ValueError: two fields have the same name on the wire.
     """
     plans: dict[Any, _Plan] = {}
-    root = _plan_of((view,), STYLES[style], plans)
+    root = _plan_of((view,), None if style is None else STYLES[style], plans)
     is_changing = True
     while is_changing:
         is_changing = False
@@ -239,7 +264,7 @@ def _plan(view: Any, style: str) -> _Plan:
 
 
 def _plan_of(
-    views: tuple[Any, ...], rename: Callable[[str], str], plans: dict[Any, _Plan]
+    views: tuple[Any, ...], rename: Callable[[str], str] | None, plans: dict[Any, _Plan]
 ) -> _Plan:
     atoms = tuple(dict.fromkeys(one for view in views for one in alternatives(view)))
     try:
@@ -305,7 +330,7 @@ def _merge_plan(plan: _Plan, inner: _Plan) -> None:
 def _add_fields(
     view: Any,
     listed: tuple[ClassField, ...],
-    rename: Callable[[str], str],
+    rename: Callable[[str], str] | None,
     fields: dict[str, tuple[str, list[Any]]],
     owners: dict[str, str],
     own_keys: set[str],
@@ -383,84 +408,92 @@ def _wire_of(plan: _Plan, name: str) -> tuple[str, _Plan | None]:
 # -- Writing ---------------------------------------------------------------------------------
 
 
-def to_wire(value: Any, plain: Any, style: str, *, drop_none: bool) -> Any:
-    """``plain``, which was made of ``value``, with the names on the wire; changed in place.
+def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
+    """``plain``, which was made of ``value``, as it is written; changed in place.
 
     Args:
         value: typed values.
-        plain: dicts and lists of them, with the names that the classes' libraries write.
+        plain: dicts and lists of them, with the names that the classes' libraries write and a null
+            for each None.
         style: the kind's ``rename``.
-        drop_none: whether fields of classes that are None are left out.
+        nulls: whether a None of a field whose default is None is written as well. Without it that
+            field is absent: to the server, null is a value. Any other None is always written.
     """
-    pending = [(value, plain, drop_none)]
+    pending = [(value, plain)]
     while pending:
-        made, found, drop = pending.pop()
+        made, found = pending.pop()
         cls: Any = type(made)
-        table, is_model = _written(cls, style)
-        if table:
-            drop = drop and not is_model  # its own encoding left them out
+        table = _written(cls, style)
+        if isinstance(found, list):
+            _push_items(made, found, pending)
+        elif not isinstance(found, dict):
+            continue
+        elif table:
+            extra = getattr(made, "__pydantic_extra__", None) or {}
             items = list(found.items())
             found.clear()
             for key, item in items:
-                known = table.get(key)
-                if known is None:
+                field = table.get(key)
+                if field is None:
                     found[key] = item
-                    continue
-                name, wire = known
-                if item is None and drop and getattr(made, name) is None:
-                    continue
-                found[wire] = item
-                if isinstance(item, (dict, list)):
-                    pending.append((getattr(made, name), item, drop))
-        elif isinstance(found, list):
-            _push_items(made, found, drop, pending)
-        elif not isinstance(found, dict):
-            continue
+                    if key in extra:
+                        pending.append((extra[key], item))
+                elif item is not None or nulls or not field.is_none_by_default:
+                    found[field.wire] = item
+                    if isinstance(item, (dict, list)):
+                        pending.append((getattr(made, field.name), item))
         elif isinstance(made, Mapping):
             if len(made) == len(found):
                 pending.extend(
-                    (one, item, drop)
+                    (one, item)
                     for one, item in zip(made.values(), found.values(), strict=True)
                     if isinstance(item, (dict, list))
                 )
         elif _is_root_model(type(made)):
-            pending.append((made.root, found, False))
+            pending.append((made.root, found))
     return plain
 
 
-def _push_items(
-    made: Any, found: list[Any], drop: bool, pending: list[tuple[Any, Any, bool]]
-) -> None:
+def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> None:
     if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
         made = [getattr(made, name) for name in made.__struct_fields__]
         found = found[len(found) - len(made) :]
     elif _is_root_model(type(made)):
-        made, drop = made.root, False
+        made = made.root
     if isinstance(made, (str, bytes)) or not hasattr(made, "__len__") or len(made) != len(found):
         return
     pending.extend(
-        (one, item, drop)
-        for one, item in zip(made, found, strict=True)
-        if isinstance(item, (dict, list))
+        (one, item) for one, item in zip(made, found, strict=True) if isinstance(item, (dict, list))
     )
 
 
-@functools.cache
-def _written(cls: Hashable, style: str) -> tuple[dict[str, tuple[str, str]], bool]:
-    """The attribute and the name on the wire by the name that the class's library writes.
+@attrs.frozen
+class _WrittenField:
+    name: str
+    """The attribute."""
+    wire: str
+    """The name on the wire."""
+    is_none_by_default: bool
+    """Whether an absent field is read as None."""
 
-    And whether it is a model of pydantic. Classes whose values are lists in JSON, and models that
-    are their root's value, have no names.
+
+@functools.cache
+def _written(cls: Hashable, style: str | None) -> dict[str, _WrittenField]:
+    """The fields of a class by the names that its library writes.
+
+    Classes whose values are lists in JSON, and models that are their root's value, have none.
     """
     if not has_fields(cls) or is_named_tuple(cls) or _is_array(cls) or _is_root_model(cls):
-        return {}, False
-    rename = STYLES[style]
+        return {}
+    rename = None if style is None else STYLES[style]
     table = {}
-    for field in class_fields(cls):
-        wire = field.wire_name(rename)
+    for field in untyped_fields(cls) if rename is None else class_fields(cls):
         # An alias for writing alone wins, too.
-        wire = field.written_key if field.is_named and field.written_key != field.key else wire
-        table[field.written_key] = (field.name, wire)
+        is_own = rename is None or (field.is_named and field.written_key != field.key)
+        wire = field.written_key if is_own else field.wire_name(rename)
+        table[field.written_key] = _WrittenField(field.name, wire, field.default is None)
     for name, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
-        table.setdefault(computed.alias or name, (name, computed.alias or rename(name)))
-    return table, is_pydantic_model(cls)
+        wire = computed.alias or (name if rename is None else rename(name))
+        # It is never read.
+        table.setdefault(computed.alias or name, _WrittenField(name, wire, True))
+    return table

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeGuard
 
@@ -19,7 +18,6 @@ __all__ = [
     "check_spec_type",
     "decode_hook",
     "encode_hook",
-    "encode_hook_without_none",
     "has_fields",
     "is_pydantic_model",
     "path_and_problem",
@@ -130,52 +128,6 @@ def encode_hook(value: Any) -> Any:
     if is_pydantic_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
-
-
-def encode_hook_without_none(value: Any) -> Any:
-    """:func:`encode_hook` without a model's fields that are None.
-
-    Members of mappings stay, and so do the extra fields of a model with ``extra="allow"``.
-    """
-    if is_pydantic_model(type(value)):
-        plain = value.model_dump(mode="json", by_alias=True, exclude_none=True)
-        _put_extra_nones_back(value, plain)
-        return plain
-    return encode_hook(value)
-
-
-def _put_extra_nones_back(value: Any, plain: Any) -> None:
-    """Add to ``plain`` the extra fields of models that are None in ``value``, of which it is made.
-
-    pydantic's ``exclude_none`` takes them for optional fields.
-    """
-    pending = [(value, plain)]
-    while pending:
-        made, found = pending.pop()
-        if is_pydantic_model(type(made)):
-            pending += _fields_of_model(made, found)
-        elif isinstance(made, Mapping) and isinstance(found, dict) and len(made) == len(found):
-            pending += zip(made.values(), found.values(), strict=True)
-        elif (
-            isinstance(made, (list, tuple)) and isinstance(found, list) and len(made) == len(found)
-        ):
-            pending += zip(made, found, strict=True)
-
-
-def _fields_of_model(model: Any, plain: Any) -> list[tuple[Any, Any]]:
-    """The fields with their plain values; extra ones that are None are added to these."""
-    view = type(model)
-    if getattr(view, "__pydantic_root_model__", False):
-        return [(model.root, plain)]
-    if not isinstance(plain, dict) or view.__pydantic_decorators__.model_serializers:
-        return []
-    extra = getattr(model, "__pydantic_extra__", None) or {}
-    for name, item in extra.items():
-        if item is None:
-            plain.setdefault(name, None)
-    names = {name: each.serialization_alias or name for name, each in view.model_fields.items()}
-    pairs = [(getattr(model, name), plain.get(known)) for name, known in names.items()]
-    return [*pairs, *((item, plain.get(name)) for name, item in extra.items())]
 
 
 def _first_problem(error: ValueError) -> str:

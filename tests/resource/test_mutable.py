@@ -295,6 +295,33 @@ def test_nameless_items_are_recognised_by_what_did_not_change() -> None:
     assert obj["spec"]["ports"] == [{"port": 8, "h": 1}, {"port": 9, "h": 2}]
 
 
+@attrs.frozen
+class Condition:
+    type: str
+    status: str
+
+
+@attrs.frozen
+class Status:
+    conditions: tuple[Condition, ...] = ()
+
+
+@given(data=st.data())
+def test_conditions_keep_their_unknown_fields_wherever_they_go(data: st.DataObject) -> None:
+    types = st.lists(st.sampled_from("ABCDE"), unique=True)
+    stored = [{"type": t, "status": "True", "reason": f"Of{t}"} for t in data.draw(types)]
+    kind = WIDGET.typed(status=Status)
+    obj = Object.from_dict(kind, {"metadata": {"name": "w"}, "status": {"conditions": stored}})
+    copy = obj.mutable_copy()
+    wanted = [Condition(t, data.draw(st.sampled_from(["True", "False"]))) for t in data.draw(types)]
+    copy.status = Status(tuple(wanted))
+    assert copy.status.conditions == tuple(wanted)
+    known = {one["type"] for one in stored}
+    assert [one.get("reason") for one in copy["status"]["conditions"]] == [
+        f"Of{one.type}" if one.type in known else None for one in wanted
+    ]
+
+
 def test_plain_items_of_a_list_are_just_replaced() -> None:
     obj = draft({"tags": ["a", "b", "c"]})
     obj.spec = attrs.evolve(obj.spec, tags=("c", "x", "a"))
