@@ -62,7 +62,8 @@ class Waiters:
         self._clock = clock
         # Re-entrant, because a signal handler may call wake() in a thread that is inside.
         self._lock = fork_safe(threading.RLock())
-        self.waiting: set[Latch] = set()
+        # By insertion, not by hash: the order of wake-ups is the same in each run.
+        self.waiting: dict[Latch, None] = {}
         """Empty without waiters; frequent callers of :meth:`wake` check it first."""
 
     def wait(
@@ -82,7 +83,7 @@ class Waiters:
         latch = Latch()
         # Registered first, checked then: a change at any moment is noticed by one of the two.
         with self._lock:
-            self.waiting.add(latch)
+            self.waiting[latch] = None
         detach = stop.on_set(latch.notify) if stop is not None else None
         try:
             while not done():
@@ -96,7 +97,7 @@ class Waiters:
             if detach is not None:
                 detach()
             with self._lock:
-                self.waiting.discard(latch)
+                self.waiting.pop(latch, None)
 
     def wake(self) -> None:
         """Make all waiters check their predicates again."""

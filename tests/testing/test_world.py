@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import subprocess
@@ -13,15 +14,22 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator import Manager, SimpleWatcher, controller_for, kinds
+from appsdk_operator import Manager, MutableObject, SimpleWatcher, controller_for, kinds
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import MergePatch, NotFound
-from appsdk_operator.controllers import Request, Result
+from appsdk_operator.controllers import (
+    Request,
+    Result,
+    create_or_update,
+    set_controller_reference,
+)
 from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
 from appsdk_operator.watchers import OpinionatedReconciler, ReconcileRequest, SimpleReconciler
+from tests.hypothesis_profiles import scaled
+from tests.testing.broken import operators
 from tests.testing.broken.operators import secret_of_its_name
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -99,6 +107,69 @@ def test_the_hashes_of_text_change_nothing() -> None:
         check=True,
     )
     assert done.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
+
+
+def owner_of_a_config_map(replica: Replica) -> Manager:
+    """A controller with two sources."""
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+
+    def reconcile(request: Request) -> None:
+        try:
+            widget = replica.client.get(WIDGET, request.name, namespace=request.namespace)
+        except NotFound:
+            return
+        draft = MutableObject.new(CONFIG_MAP, widget.name, namespace=widget.namespace)
+
+        def shape(made: MutableObject) -> None:
+            set_controller_reference(widget, made)
+            made["data"] = {"size": str(widget.spec["size"])}
+
+        create_or_update(replica.client, draft, shape)
+
+    builder = controller_for(manager).named("owner").for_(WIDGET).owns(CONFIG_MAP)
+    builder.complete(replica.recorded(reconcile))
+    return manager
+
+
+def waiting_coroutine(replica: Replica) -> Any:
+    async def reconcile(request: Request) -> Result:
+        await asyncio.sleep(replica.clock.rng.random())
+        return Result(requeue_after=2.0)
+
+    return reconcile
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        owner_of_a_config_map,
+        waiting_coroutine,
+        operators.size_in_status,
+        operators.size_in_status_by_watcher,
+        operators.bucket,
+        operators.bucket_by_name,
+        operators.bucket_by_name_in_a_controller,
+        operators.works_in_threads_of_its_own,
+        operators.secret_of_its_name,
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_one_seed_is_one_journal_for_each_form_of_operator(make: Callable[[Replica], Any]) -> None:
+    def journal(seed: int) -> list[str]:
+        with World(WIDGET, make, seed=seed) as world:
+            for name in "abcd":
+                world.create(name, {"size": 1})
+            world.run(2.0)
+            world.cut()
+            world.restart()
+            world.delete("b")
+            world.run(3.0)
+            return list(map(str, world.journal.entries))
+
+    for seed in range(scaled(4)):
+        first = journal(seed)
+        for _ in range(3):
+            assert journal(seed) == first
 
 
 def test_backoff_and_requeue_come_when_they_are_due() -> None:

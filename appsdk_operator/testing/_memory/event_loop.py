@@ -30,7 +30,8 @@ class ManualEventLoop:
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._sequence = itertools.count()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # By insertion: the order of cancellations is the same in each run.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     @property
     def as_loop(self) -> asyncio.AbstractEventLoop:
@@ -131,8 +132,8 @@ class ManualEventLoop:
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
         """A task that begins in the next round."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **options)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
