@@ -316,6 +316,42 @@ def test_prometheus_speaks_to_the_metrics_server_as_the_app_wants() -> None:
     assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
 
 
+_PART = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
+_IMAGES = st.builds(
+    "".join,
+    st.tuples(
+        st.sampled_from(["", "registry.example.com/", "localhost:5000/", "localhost:5000/team/"]),
+        _PART,
+        st.sampled_from(["", ":1.2", ":latest"]),
+        st.sampled_from(["", f"@sha256:{'a' * 64}"]),
+    ),
+)
+
+
+def replaced(image: str, entry: Mapping[str, str]) -> str:
+    """An image after an entry in ``images``, by kustomize's rules."""
+    name, digest, tag = entry["name"], entry.get("digest"), entry.get("newTag")
+    assert re.match(rf"{re.escape(name)}($|[:@])", image), "the entry is for another image"
+    if digest:
+        return f"{name}:{tag}@{digest}" if tag else f"{name}@{digest}"
+    return f"{name}:{tag}"
+
+
+@settings(max_examples=scaled(30), deadline=None)
+@given(image=_IMAGES)
+def test_the_overlays_and_the_chart_deploy_the_image_of_the_option(image: str) -> None:
+    options = ManifestOptions(image=image)
+    texts = manifests(small(), options)
+    explicit = image if "@" in image or ":" in image.rpartition("/")[2] else f"{image}:latest"
+    for overlay in ("development", "production"):
+        (entry,) = yaml.safe_load(texts[f"overlays/{overlay}/kustomization.yaml"])["images"]
+        assert replaced(image, entry) == explicit
+    values = yaml.safe_load(helm_chart(small(), options)["chart/values.yaml"])["image"]
+    joined = f"{values['repository']}:{values['tag']}"
+    # Of a tag and a digest the digest decides.
+    assert joined.replace(":latest@", "@") == explicit.replace(":latest@", "@")
+
+
 def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     text = manifests(full(), ManifestOptions(target="buckets:app"))["Dockerfile"]
     build, final = re.split(r"^FROM .*\n", text, flags=re.MULTILINE)[1:]

@@ -14,7 +14,13 @@ from appsdk_operator.project._manifests import (
     workload,
 )
 from appsdk_operator.project._manifests.tree import Commented, Node, document
-from appsdk_operator.project._manifests.values import Deployed, Values, for_kustomize
+from appsdk_operator.project._manifests.values import (
+    Deployed,
+    Values,
+    for_kustomize,
+    image_of,
+    image_parts,
+)
 
 __all__ = ["base_objects", "kustomize_texts", "monitoring_objects"]
 
@@ -86,10 +92,10 @@ def _kustomization(paths: Iterable[str], *, is_component: bool = False) -> str:
 
 
 def _image(deployed: Deployed) -> dict[str, Any]:
-    image = deployed.options.image or f"{deployed.name}:latest"
-    folder, slash, last = image.partition("@")[0].rpartition("/")
-    name, _, tag = last.partition(":")
-    return {"name": f"{folder}{slash}{name}", "newTag": tag or "latest"}
+    name, tag, digest = image_parts(image_of(deployed))
+    if not digest:
+        return {"name": name, "newTag": tag or "latest"}
+    return {"name": name, "digest": digest, **({"newTag": tag} if tag else {})}
 
 
 def _development(deployed: Deployed) -> str:

@@ -31,6 +31,8 @@ __all__ = [
     "defaults",
     "for_chart",
     "for_kustomize",
+    "image_of",
+    "image_parts",
     "resources_comment",
 ]
 
@@ -204,7 +206,7 @@ def for_kustomize(deployed: Deployed) -> Values:
     options = deployed.options
     return Values(
         namespace=deployed.namespace,
-        image=options.image or f"{deployed.name}:latest",
+        image=image_of(deployed),
         pull_policy=OMITTED,
         pull_secrets=OMITTED,
         replicas=deployed.replicas,
@@ -254,8 +256,9 @@ def for_chart() -> Values:
 
 def defaults(deployed: Deployed) -> dict[str, Any]:
     """The values of the chart."""
-    image = deployed.options.image or f"{deployed.name}:latest"
-    repository, tag = _parts(image)
+    repository, tag, digest = image_parts(image_of(deployed))
+    # The template joins repository and tag by a colon, so a digest counts as part of the tag.
+    tag = f"{tag or 'latest'}@{digest}" if digest else tag or "latest"
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": ""},
         "imagePullSecrets": [],
@@ -278,13 +281,14 @@ def defaults(deployed: Deployed) -> dict[str, Any]:
     }
 
 
-def _parts(image: str) -> tuple[str, str]:
-    """Repository and tag; a digest counts as part of the tag."""
-    folder, slash, last = image.rpartition("/")
-    if "@" in last:
-        # Helm's template joins both by a colon, as a tag is.
-        last, _, digest = last.partition("@")
-        name, _, tag = last.partition(":")
-        return f"{folder}{slash}{name}", f"{tag or 'latest'}@{digest}"
+def image_of(deployed: Deployed) -> str:
+    """The image of the operator's container."""
+    return deployed.options.image or f"{deployed.name}:latest"
+
+
+def image_parts(image: str) -> tuple[str, str, str]:
+    """The name of an image, its tag and its digest; what it does not have is empty."""
+    named, _, digest = image.partition("@")
+    folder, slash, last = named.rpartition("/")
     name, _, tag = last.partition(":")
-    return f"{folder}{slash}{name}", tag or "latest"
+    return f"{folder}{slash}{name}", tag, digest
