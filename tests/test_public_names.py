@@ -85,7 +85,8 @@ NAMES = {
         ActivityObserver CallOutcome CallRecord FailureCause RequestRecord present_call
         Clock FailureLog Family ForkedError ItemExponential ItemFastSlow JSONFormatter
         LocalHistogram LogFormat LoopThread ManualClock MaxOf Metrics Narrator OneProcess
-        PREVIOUS_NAMES QueueItem QueueState RateLimiter RealClock SafeLogger Sample StopSignal
+        PREVIOUS_NAMES QueueItem QueueState RateLimiter RealClock SafeLogger Sample StillRunning
+        StopSignal
         TextFormatter ThreadGroup TokenBucket UNNAMED WithMaxWait WorkQueue after_fork
         check_operator_name
         check_previous_names check_stop default_metrics failed_function fork_safe get_logger

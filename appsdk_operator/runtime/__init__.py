@@ -93,6 +93,10 @@ from appsdk_operator.runtime._tracebacks import user_traceback as user_traceback
 from appsdk_operator.runtime._waiters import Latch as Latch
 from appsdk_operator.runtime._waiters import Waiters as Waiters
 from appsdk_operator.runtime._weak import weak_method as weak_method
+from appsdk_operator.runtime._workers import StillRunning as StillRunning
+from appsdk_operator.runtime._workers import Workers as Workers
+from appsdk_operator.runtime._workers import is_cancelled as is_cancelled
+from appsdk_operator.runtime._workers import left_behind as left_behind
 from appsdk_operator.runtime._workqueue import WorkQueue as WorkQueue
 
 # What is imported above and not listed is for the other rooms of the kit.
@@ -125,6 +129,7 @@ __all__ = [
     "RequestRecord",
     "SafeLogger",
     "Sample",
+    "StillRunning",
     "StopSignal",
     "TextFormatter",
     "ThreadGroup",

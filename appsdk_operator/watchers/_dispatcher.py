@@ -522,7 +522,9 @@ class Dispatcher:
         sole = sole_error(error)
         cause = FailureCause(sole)  # while there is a traceback
         call = WatcherCall(key.source.kind, target.handler, action, request.object, request.attempt)
-        plan = self._failures.plan_after(error, call, target.role, target.longest_retry)
+        plan = self._failures.plan_after(
+            error, call, target.role, target.longest_retry, is_stopping=self._is_stopped
+        )
         delay = plan.delay
         # A resync delivers no deleted object, and the next resync is a new call anyway.
         if delay is not None or not (

@@ -20,6 +20,7 @@ from appsdk_operator.runtime import (
     forget_frames,
     get_logger,
     has_user_frames,
+    is_cancelled,
 )
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall
@@ -84,7 +85,13 @@ class Failures:
         self.log = FailureLog(_log, clock)
 
     def plan_after(
-        self, error: Exception, call: WatcherCall, role: Role, longest: float | None = None
+        self,
+        error: Exception,
+        call: WatcherCall,
+        role: Role,
+        longest: float | None = None,
+        *,
+        is_stopping: bool = False,
     ) -> RetryPlan:
         """Report a failed call, and decide on its retry.
 
@@ -96,6 +103,7 @@ class Failures:
             call: the call.
             role: of what was called.
             longest: for timers, the seconds after which they are called again in any case.
+            is_stopping: whether the controller stops, which cancels coroutines.
         """
         explain_frozen(sole_error(error))
         if self._error_handler is not None:
@@ -111,7 +119,8 @@ class Failures:
             attempt = attempt if delay is not None else 0
             delay = longest if delay is None else min(delay, longest)
         is_final = delay is None and self._is_final(error)
-        self._log_failure(error, call, delay, is_final)
+        is_known = self._error_handler is not None or (is_stopping and is_cancelled(error))
+        self._log_failure(error, call, delay, is_final, is_known=is_known)
         if delay is None:
             is_clean_up = call.action is ResourceAction.DELETE or call.object.is_deleting
             self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
@@ -150,9 +159,15 @@ class Failures:
         self.log.failed(error, function, message, self._name, extra={"controller": self._name})
 
     def _log_failure(
-        self, error: Exception, call: WatcherCall, delay: float | None, is_final: bool
+        self,
+        error: Exception,
+        call: WatcherCall,
+        delay: float | None,
+        is_final: bool,
+        *,
+        is_known: bool,
     ) -> None:
-        """Log a failure: as an error, or as info without traceback if there is an error handler."""
+        """Log a failure: as an error, or as info without traceback if it ``is_known``."""
         name = failed_function(error) or call.callback
         obj = call.object
         self.log.failed(
@@ -166,8 +181,8 @@ class Failures:
             error_text(sole_error(error)),
             _next_try(call, delay, is_final),
             about=obj.uid or obj.key,
-            level=logging.ERROR if self._error_handler is None else logging.INFO,
-            with_traceback=self._error_handler is None and not _says_all(error),
+            level=logging.INFO if is_known else logging.ERROR,
+            with_traceback=not is_known and not _says_all(error),
             extra={
                 "controller": self._name,
                 "kind": call.kind,

@@ -26,13 +26,16 @@ from appsdk_operator.runtime import (
     HeldWorkers,
     LoopThread,
     Metrics,
+    StillRunning,
     StopSignal,
     ThreadGroup,
     Waiters,
+    Workers,
     check_previous_names,
     check_stop,
     get_logger,
     is_operator_name,
+    system_clock,
 )
 from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
 from appsdk_operator.watchers._bindings import InformerBindings
@@ -67,7 +70,8 @@ __all__ = ["InformerController"]
 _log = get_logger("appsdk_operator.watchers")
 
 
-_CANCEL_TIMEOUT = 1.0
+_HELPERS_END = 1.0
+"""Seconds that informers get after the stop time-out."""
 _UNMATCHED_KINDS_AFTER = 1.0
 """Seconds after the start until kinds without informers, or without watchers, are logged."""
 _DEFAULT_NAME = "informer-controller"
@@ -198,6 +202,7 @@ class InformerController:
             clock=clock,
             metrics=metrics,
         )
+        self._callers = Workers(self._delivery, self._loop)
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
         self._threads = ThreadGroup(name, on_failure=self._fail)
         self._lock = threading.Lock()
@@ -503,12 +508,13 @@ class InformerController:
     def run(self, stop: StopSignal) -> None:
         """Run the informers and call watchers until ``stop`` is set.
 
-        Returns once every call has ended, at most ``stop_timeout`` seconds after the stop.
+        Returns once every call has ended, at most ``stop_timeout`` seconds after the stop, plus a
+        few. ``async def`` functions are cancelled by the stop.
 
         Raises:
             TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before.
-            TimeoutError: calls still run after the time-out; as the only error or one of the group.
+            StillRunning: calls still run after the time-out; as the only error or one of the group.
             Exception: what an informer raised, or what ended a worker; all others are stopped
                 first.
             ExceptionGroup: several of these.
@@ -548,12 +554,10 @@ class InformerController:
                 self._stop = None
             finalizer_uses.unregister(self)
             self._bindings.close()
-            if self._delivery.join(self._stop_timeout):
-                # Coroutines can be cancelled; a worker that waits for one ends with it.
-                self._loop.close(_CANCEL_TIMEOUT)
-            running = self._delivery.join(_CANCEL_TIMEOUT)
-            running += self._loop.close(_CANCEL_TIMEOUT)
-            running += self._threads.join(self._stop_timeout)
+            deadline = system_clock.monotonic() + self._stop_timeout
+            running = self._callers.stop(deadline)
+            others = self._threads.join(max(_HELPERS_END, deadline - system_clock.monotonic()))
+            running += others
             self._metrics.retire()
             self._dispatcher.end()
             self._is_over = True
@@ -566,9 +570,10 @@ class InformerController:
                     "waits for a time-out, or make it async def, which a stop cancels"
                 )
             self._failures.append(
-                TimeoutError(
+                StillRunning(
                     f"controller {self.name}: still running {self._stop_timeout:g} s after the "
-                    f"stop: {', '.join(running)}; {what}"
+                    f"stop: {', '.join(running)}; {what}",
+                    running=lambda: self._callers.running() + others,
                 )
             )
         if len(self._failures) == 1:

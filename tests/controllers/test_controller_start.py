@@ -157,7 +157,7 @@ def test_a_start_that_blocks_is_refused_with_the_remedy() -> None:
 def test_a_start_that_never_returns_is_named_beside_the_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("appsdk_operator.controllers._engine.controller._CANCEL_TIMEOUT", 0.01)
+    monkeypatch.setattr("appsdk_operator.controllers._engine.controller._HELPERS_END", 0.01)
     gate = Gate()
 
     class Stuck(Tap):

@@ -11,7 +11,7 @@ import pytest
 
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import ChannelSource, for_object
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import Metrics, StillRunning, StopSignal
 from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
 from tests.controllers.event_tools import created
@@ -44,7 +44,8 @@ workqueue_work_duration_seconds_count{controller="zero",name="zero"} 0.0
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("appsdk_operator.controllers._engine.controller._CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr("appsdk_operator.controllers._engine.controller._HELPERS_END", 0.05)
+    monkeypatch.setattr("appsdk_operator.runtime._workers._CANCEL_TIMEOUT", 0.05)
 
 
 def running(rig: Rig, *requests: Any) -> Rig:
@@ -132,11 +133,9 @@ def test_a_reconcile_that_does_not_return_is_named_with_its_thread() -> None:
     gate.open.set()
 
 
-def test_an_async_reconcile_that_does_not_return_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_async_reconcile_is_cancelled_by_the_stop_without_an_error(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # As long as a busy machine takes for it.
-    monkeypatch.setattr("appsdk_operator.controllers._engine.controller._CANCEL_TIMEOUT", PATIENCE)
     entered, cancelled = threading.Event(), threading.Event()
 
     async def reconcile(request: Any) -> None:
@@ -146,11 +145,13 @@ def test_an_async_reconcile_that_does_not_return_is_cancelled(
         finally:
             cancelled.set()
 
-    rig = Rig(reconciler=reconcile, stop_timeout=0.05)
+    # Much longer than the test waits.
+    rig = Rig(reconciler=reconcile, stop_timeout=100 * PATIENCE)
     running(rig, "a")
     assert entered.wait(PATIENCE)
     assert rig.stop() == []
     assert cancelled.is_set()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_an_async_reconcile_that_begins_after_the_loop_was_closed_leaves_no_warning() -> None:
@@ -210,7 +211,7 @@ def test_a_bug_and_a_thread_that_does_not_end_are_both_raised() -> None:
     (group,) = rig.join()
     gate.open.set()
     assert isinstance(group, ExceptionGroup)
-    assert [type(error) for error in group.exceptions] == [KeyError, TimeoutError]
+    assert [type(error) for error in group.exceptions] == [KeyError, StillRunning]
 
 
 def test_a_worker_that_breaks_ends_the_run_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

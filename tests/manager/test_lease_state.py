@@ -385,6 +385,29 @@ def test_a_standby_has_nothing_to_release() -> None:
     assert candidate.next() is None
 
 
+@pytest.mark.parametrize("releases", [False, True])
+def test_a_candidate_that_stops_before_it_leads_gives_back_what_it_may_have_won(
+    releases: bool,
+) -> None:
+    candidate = Candidate(release_on_cancel=releases)
+    candidate.read(None)
+    won = candidate.next()
+    assert isinstance(won, WriteLease)
+    candidate.state.on_failure(candidate.now)  # without an answer: the server may have done it
+    candidate.state.stop(candidate.now)
+    candidate.read(candidate.stored(won.record))
+    assert candidate.write().record.holder == ""
+    assert candidate.next() is None
+
+
+def test_a_leader_under_which_nothing_was_started_gives_the_lease_back() -> None:
+    candidate = leader(release_on_cancel=False)
+    candidate.state.stop(candidate.now, releases=True)
+    candidate.read(candidate.state.observed)
+    assert candidate.write().record.holder == ""
+    assert candidate.next() is None
+
+
 def test_a_release_empties_the_lease_for_a_second_and_keeps_the_count() -> None:
     candidate = leader(release_on_cancel=True)
     held = candidate.state.observed

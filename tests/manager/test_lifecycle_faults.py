@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import RequestStopped
+from appsdk_operator.controllers import Controller, ControllerOptions
 from appsdk_operator.manager import LeadershipLost, Operator, RunnableGroup
-from appsdk_operator.runtime import ManualClock, StopSignal, ThreadGroup
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
+from appsdk_operator.testing import MemoryServer
+from appsdk_operator.watchers import InformerController, KubernetesInformer, SimpleWatcher
 from tests.manager.lifecycle_parts import (
     ORDER,
     TIMEOUT,
@@ -334,3 +338,131 @@ class TestStop:
         other.may_end.set()
         assert not run.join()
         assert journal.only("close") == ["second", "first"]
+
+    @pytest.mark.parametrize("how", ["controller", "watchers", "operator", "operator that goes on"])
+    @pytest.mark.parametrize("ends_meanwhile", [False, True])
+    def test_the_lease_is_kept_exactly_while_a_call_that_was_left_behind_runs(
+        self, make: Callable[..., Run], how: str, ends_meanwhile: bool
+    ) -> None:
+        journal = Journal()
+        elector = FakeElector(journal)
+        elector.win.set()
+        run = make(journal, elector=elector)
+        leader = _Stuck(journal)
+        run.lifecycle.groups.add(_runnable_of(leader, how))
+        last = run.add("last", RunnableGroup.HTTP_SERVERS)
+        last.may_end.clear()
+        run.start()
+        journal.wait_for("dropped" if "goes on" in how else "a call begins")
+        run.stop.set()
+        # The servers are told once the runnable has returned, and the election ends after them.
+        journal.wait_for("told last")
+        if ends_meanwhile:
+            leader.may_end.set()
+            journal.wait_for("a call ends")
+            leader.join()
+        last.may_end.set()
+        raised = run.join()
+        leader.may_end.set()
+        leader.join()
+        assert elector.keeps is not ends_meanwhile
+        assert raised
+
+    def test_a_standby_that_stops_ends_its_election_first_and_gives_the_lease_back(
+        self, make: Callable[..., Run]
+    ) -> None:
+        journal = Journal()
+        elector = FakeElector(journal)
+        elector.give_back_lease = lambda: journal.note("give back")  # type: ignore[attr-defined]
+        run = make(journal, elector=elector)
+        other = run.add("other", RunnableGroup.OTHERS)
+        other.may_end.clear()
+        leader = run.add("leader")
+        run.start()
+        journal.wait_for("start elector")
+        run.stop.set()
+        journal.wait_for("end elector")
+        assert journal.only("give") == ["back"]
+        other.may_end.set()
+        assert not run.join()
+        assert f"start {leader.name}" not in journal
+
+
+class _Stuck:
+    """A callback that does not obey the stop, and the threads that run it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.may_end = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, *_: object) -> None:
+        self.threads.append(threading.current_thread())
+        self.journal.note("a call begins")
+        self.may_end.wait(TIMEOUT)
+        self.journal.note("a call ends")
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()
+
+
+def _runnable_of(callback: _Stuck, how: str) -> Any:
+    """A runnable of the kit that calls ``callback``, and does not wait for it at the stop."""
+    if how == "watchers":
+        controller: Any = InformerController(stop_timeout=0.0, metrics=Metrics())
+        server = MemoryServer()
+        client = server.client()
+        client.create(MutableObject.new(kinds.core.v1.ConfigMap, "a", namespace="default"))
+        informer = KubernetesInformer(kinds.core.v1.ConfigMap, client)
+        controller.add_informer(informer, kinds.core.v1.ConfigMap)
+        controller.add_watcher(SimpleWatcher(add=callback), kinds.core.v1.ConfigMap)
+        return controller
+    controller = Controller(
+        f"stuck {how}",
+        callback,
+        options=ControllerOptions(stop_timeout=0.0, skip_name_validation=True),
+        metrics=Metrics(),
+    )
+
+    class Once:
+        def start(self, queue: Any, stop: StopSignal) -> None:
+            queue.add("a")
+
+    controller.watch(Once())
+    if how == "controller":
+        return controller
+    goes_on = "goes on" in how
+
+    def on_error(*_: object) -> bool:
+        callback.journal.note("dropped")
+        return True
+
+    operator = Operator(on_error=on_error if goes_on else None)
+    if goes_on:
+        operator.add_controller(Part("other", callback.journal))
+        controller.watch(_Failing(callback))
+    operator.add_controller(controller)
+    return operator
+
+
+class _Failing:
+    """A source whose thread fails once a reconcile runs, which ends its controller."""
+
+    def __init__(self, callback: _Stuck) -> None:
+        self.callback = callback
+        self.thread: threading.Thread | None = None
+
+    def start(self, queue: Any, stop: StopSignal) -> None:
+        def run() -> None:
+            self.callback.journal.wait_for("a call begins")
+            queue.fail(ConnectionError("the feed is gone"))
+
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        assert self.thread is not None
+        self.thread.join(timeout)
+        return []

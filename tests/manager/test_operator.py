@@ -14,7 +14,7 @@ import pytest
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import Manager, Operator, OperatorController
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import ManualClock, Metrics, RealClock, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, RealClock, StillRunning, StopSignal
 from appsdk_operator.watchers import InformerController, KubernetesInformer
 
 
@@ -154,7 +154,7 @@ def test_an_error_and_a_stuck_controller_are_both_told(run):
     (raised,) = running.join()
     go_on.set()
     assert isinstance(raised, ExceptionGroup)
-    assert [type(error) for error in raised.exceptions] == [ValueError, TimeoutError]
+    assert [type(error) for error in raised.exceptions] == [ValueError, StillRunning]
 
 
 def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog, eventually):

@@ -26,8 +26,10 @@ from appsdk_operator.runtime import (
     HeldWorkers,
     LoopThread,
     Metrics,
+    StillRunning,
     StopSignal,
     ThreadGroup,
+    Workers,
     as_exception,
     check_stop,
     get_logger,
@@ -43,7 +45,8 @@ R = TypeVar("R", bound=Hashable)
 
 _log = get_logger("appsdk_operator.controllers")
 
-_CANCEL_TIMEOUT = 1.0
+_HELPERS_END = 1.0
+"""Seconds that sources and helpers get after the stop time-out."""
 _SOURCES_AFTER = 1.0
 """Seconds after the start until a controller without sources is logged."""
 
@@ -116,6 +119,7 @@ class Controller(Generic[R]):
         failed = weak_method(self._thread_failed)
         self._on_failure: Callable[[Exception], None] = lambda error: _call(failed, error)
         self._workers = ThreadGroup(name, on_failure=self._on_failure)
+        self._callers = Workers(self._workers, self._loop)
         self._helpers = ThreadGroup(name, on_failure=self._on_failure)
         self._lock = threading.Lock()
         self._sources: list[SourceStart] = []
@@ -316,13 +320,13 @@ class Controller(Generic[R]):
         """Start the sources, and once all have synced reconcile until ``stop`` is set.
 
         Returns once every reconcile and every source has ended: at the latest ``stop_timeout``
-        seconds after the stop, plus a few if coroutines have to be cancelled.
+        seconds after the stop, plus a few. ``async def`` reconcilers are cancelled by the stop.
 
         Raises:
             TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before, or closed.
-            TimeoutError: a source did not start or sync in time; or reconciles or sources still run
-                after the stop time-out. As the only error or one of the group.
+            TimeoutError: a source did not start or sync in time; or (StillRunning) reconciles or
+                sources still run after the stop time-out. As the only error or one of the group.
             Exception: what a source raised at its start, or with ``recover_exceptions=False`` a
                 reconciler; or what ended one of its threads.
             ExceptionGroup: several of these.
@@ -510,41 +514,40 @@ class Controller(Generic[R]):
         """Stop everything and wait; returns the names of the threads that still run."""
         self._own.set()
         run = self._run
-        running: list[str] = []
+        deadline = system_clock.monotonic() + self._options.stop_timeout
         if run is not None:
             run.queue.shut_down()
-            deadline = system_clock.monotonic() + self._options.stop_timeout
-            if self._workers.join(self._options.stop_timeout):
-                # Coroutines can be cancelled; a worker that waits for one ends with it.
-                self._loop.close(_CANCEL_TIMEOUT)
-            running += self._workers.join(_CANCEL_TIMEOUT)
+        running = self._callers.stop(deadline)
+        if run is not None:
             run.deadlines.close()
-            left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
+            left = max(_HELPERS_END, deadline - system_clock.monotonic())
             running += run.starts.join(left)
             # One of them may be the thread that ends a standby, which also calls this.
-            left = max(_CANCEL_TIMEOUT, deadline - system_clock.monotonic())
+            left = max(_HELPERS_END, deadline - system_clock.monotonic())
             running += self._helpers.join(left)
             run.metrics.retire()
             run.runner.end()
-        running += self._loop.close(_CANCEL_TIMEOUT)
         with self._lock:
             self._is_over = True
             self._sources.clear()
         controller_names.release(self.name, self)
         return running
 
-    def _still_running(self, names: list[str]) -> TimeoutError:
+    def _still_running(self, names: list[str]) -> StillRunning:
         work = self.running_reconciles()
+        callers = self._callers.running()
+        others = [name for name in names if name not in callers]
         what = "a source does not return: its threads have to end with its stop signal"
         if work:
             what = (
                 f"the reconciler does not return from {'; '.join(work)}: let it look at "
                 "reconcile_context().stop, and give what it waits for a time-out; a "
-                "reconcile_timeout sets that signal earlier, and an async def is cancelled"
+                "reconcile_timeout sets that signal earlier, and a stop cancels async def"
             )
-        return TimeoutError(
+        return StillRunning(
             f"controller {self.name}: still running {self._options.stop_timeout:g} s after the "
-            f"stop: {', '.join(names)}; {what}"
+            f"stop: {', '.join(names)}; {what}",
+            running=lambda: self._callers.running() + others,
         )
 
 

@@ -48,6 +48,7 @@ from appsdk_operator.runtime import (
     error_text,
     failed_function,
     get_logger,
+    is_cancelled,
     safe_text,
     settle,
 )
@@ -406,6 +407,7 @@ class ReconcileRunner(Generic[R]):
         count: int,
     ) -> None:
         is_asked_for = requested_delay(error) is not None
+        is_failure = not is_asked_for and not (self._stop.is_set() and is_cancelled(error))
         if delay is None:
             then = "not tried again"
         elif self._stop.is_set():
@@ -428,8 +430,8 @@ class ReconcileRunner(Generic[R]):
             error_text(error),
             then,
             about=request,
-            level=logging.INFO if is_asked_for else logging.ERROR,
-            with_traceback=not is_asked_for,
+            level=logging.ERROR if is_failure else logging.INFO,
+            with_traceback=is_failure,
             extra={
                 **log_fields(context),
                 "callback": name,

@@ -21,11 +21,13 @@ from appsdk_operator.manager._core.runnable import (
 )
 from appsdk_operator.runtime import (
     Clock,
+    StillRunning,
     StopSignal,
     ThreadGroup,
     add_note,
     as_exception,
     get_logger,
+    left_behind,
     settle,
     system_clock,
 )
@@ -103,6 +105,7 @@ class Group:
         self._is_closed = False
         self._has_started = False
         self._members: list[_Member] = []
+        self._left_behind: list[StillRunning] = []
         self._threads = ThreadGroup(f"manager/{name}")
 
     def add(self, runnable: Runnable, placement: Placement, name: str = "") -> None:
@@ -223,6 +226,13 @@ class Group:
             return [member.name for member in self._members if member.threads]
 
     @property
+    def left_behind(self) -> Sequence[str]:
+        """The names of threads that runnables of the group have left behind, and that run now."""
+        with self._changed:
+            errors = self._left_behind.copy()
+        return [name for error in errors for name in error.running()]
+
+    @property
     def runnables(self) -> Sequence[Runnable]:
         """The runnables that were started and have not ended."""
         with self._changed:
@@ -303,6 +313,8 @@ class Group:
             self._end(member)
 
     def _fail(self, member: _Member, error: BaseException) -> None:
+        with self._changed:
+            self._left_behind += left_behind(error)
         if self._stop.is_set() and is_cancellation(error):
             return  # a normal end after the stop
         error = as_exception(member.name, error, for_main_thread=False)

@@ -115,7 +115,8 @@ class Lifecycle:
     1. Servers, webhooks, caches, others, warm-up: each is ready before the next one starts.
     2. The election; once it is won, or at once without one, the leader-only group.
     3. At a stop or a failure: warm-up and others, leader-only, caches, webhooks, servers; then
-       the election, so that the lease is held until everything that it protects has ended.
+       the election, so that the lease is held until everything that it protects has ended. Where
+       nothing of that has started, the election ends at once, and so wins no lease any more.
     """
 
     def __init__(
@@ -234,10 +235,20 @@ class Lifecycle:
 
     # Stop.
 
+    @property
+    def _has_led(self) -> bool:
+        """Whether anything was started that the lease protects."""
+        return self.groups[RunnableGroup.LEADER_ELECTION].has_started
+
     def _end(self) -> Sequence[str]:
         """Stop everything; returns the names of runnables that exceeded the grace period."""
         never_started = self.groups.close()
         try:
+            if self._elector is not None and not self._has_led:
+                give_back = getattr(self._elector, "give_back_lease", None)
+                if callable(give_back):
+                    give_back()
+                self._elector_stop.set()
             return self._stop_in_order(never_started)
         except BaseException:
             # Ctrl-C during the stop: set all stop signals, and wait for nothing any more.
@@ -278,7 +289,8 @@ class Lifecycle:
     def _end_election(self) -> None:
         if self._elector is None:
             return
-        running = self.groups[RunnableGroup.LEADER_ELECTION].running
+        leaders = self.groups[RunnableGroup.LEADER_ELECTION]
+        running = [*leaders.running, *leaders.left_behind]
         if running and not self._lost.is_set():
             _log.warning("the lease is left to run out: %s still runs", ", ".join(running))
             self._elector.keep_lease()

@@ -18,6 +18,7 @@ from appsdk_operator.runtime import (
     Environment,
     Metrics,
     ObservedParts,
+    StillRunning,
     StopSignal,
     ThreadGroup,
     as_exception,
@@ -25,6 +26,7 @@ from appsdk_operator.runtime import (
     check_previous_names,
     check_stop,
     get_logger,
+    left_behind,
     system_clock,
 )
 
@@ -112,6 +114,7 @@ class Operator:
         self._clock = self._environment.clock
         self._lock = threading.Lock()
         self._controllers: list[OperatorController] = []
+        self._dropped: list[StillRunning] = []
         self._observed = ObservedParts()
         self._has_run = False
 
@@ -211,7 +214,7 @@ class Operator:
             Exception: the error of a controller, after all others have stopped.
             ExceptionGroup: several controllers failed.
             ValueError: ``handle_signals`` outside of the main thread.
-            TimeoutError: controllers still run ``stop_timeout`` seconds after the stop; it is
+            StillRunning: controllers still run ``stop_timeout`` seconds after the stop; it is
                 raised alone or in the group.
             RuntimeError: it was run before.
         """
@@ -281,15 +284,16 @@ class Operator:
                 if says is not None:
                     has_failed = bool(failures) and not signals
                     says.stops("".join(signals), self._stop_timeout, has_failed=has_failed)
-                running = self._join(threads)
+                running = self._join(threads) + self._left_behind()
         if says is not None and not running:
             says.has_stopped()
         with self._lock:
             errors = list(failures)
         if running:
             errors.append(
-                TimeoutError(
-                    f"still running {self._stop_timeout:g} s after the stop: {', '.join(running)}"
+                StillRunning(
+                    f"still running {self._stop_timeout:g} s after the stop: {', '.join(running)}",
+                    running=lambda: threads.join(0.0) + self._left_behind(),
                 )
             )
         if len(errors) == 1:
@@ -316,6 +320,8 @@ class Operator:
                 failures.append(failure)
             return False
         if decision:
+            with self._lock:
+                self._dropped += left_behind(error)
             _log.error(
                 "controller %r failed, and the operator goes on without it: %s",
                 controller,
@@ -323,6 +329,12 @@ class Operator:
                 exc_info=error,
             )
         return decision
+
+    def _left_behind(self) -> list[str]:
+        """What still runs of controllers that the operator went on without."""
+        with self._lock:
+            dropped = self._dropped.copy()
+        return [name for error in dropped for name in error.running()]
 
     def _join(self, threads: ThreadGroup) -> list[str]:
         deadline = system_clock.monotonic() + self._stop_timeout

@@ -127,7 +127,7 @@ class Elector:
         self._blocked_since: float | None = None
         self._was_leading = False
         self._failure: BaseException | None = None
-        self._keeps_lease = False
+        self._keeps_lease = self._gives_back = False
         # A forked child has a copy of the state, but no thread that renews the Lease.
         self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
         after_fork(self._on_fork)
@@ -278,6 +278,13 @@ class Elector:
         """
         self._keeps_lease = True
 
+    def give_back_lease(self) -> None:
+        """Release the Lease at the stop, also without ``release_on_cancel``.
+
+        For a stop before work that needs the lead has begun.
+        """
+        self._gives_back = True
+
     def join(self, timeout: float | None = None) -> list[str]:
         """Wait for requests that still ran when :meth:`run` ended; close the client before.
 
@@ -300,7 +307,7 @@ class Elector:
             if self._keeps_lease:
                 state.abandon()
             else:
-                state.stop(self._clock.monotonic(), self.last_write)
+                state.stop(self._clock.monotonic(), self.last_write, releases=self._gives_back)
         action = state.next(self._clock.monotonic(), self._clock.time())
         match action:
             case None:

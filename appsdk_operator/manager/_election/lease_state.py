@@ -162,19 +162,29 @@ class LeaseState:
         self._unanswered = WriteLease(self._record(wall), self._base, deadline)
         return self._unanswered
 
-    def stop(self, now: float, last_write: Callable[[], float] = lambda: -math.inf) -> None:
+    def stop(
+        self,
+        now: float,
+        last_write: Callable[[], float] = lambda: -math.inf,
+        *,
+        releases: bool = False,
+    ) -> None:
         """End the lead at once, and release the Lease if the options say so. Twice is harmless.
+
+        What a candidate may hold that does not lead yet is released in any case.
 
         Args:
             now: the time.
             last_write: returns when the last write began that the server may still carry out;
                 called when no further write can begin. The Lease is released the fence margin after
                 that, which is before it would expire.
+            releases: release the Lease whatever the options say.
         """
         if self.phase not in (CandidatePhase.ACQUIRING, CandidatePhase.LEADING):
             return
         self.held_until = -math.inf
-        if not (self._options.release_on_cancel and self._may_hold):
+        releases |= self._options.release_on_cancel or self.phase is CandidatePhase.ACQUIRING
+        if not (releases and self._may_hold):
             self.phase = CandidatePhase.STOPPED
             return
         self.phase = CandidatePhase.RELEASING
