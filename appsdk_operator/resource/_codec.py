@@ -74,7 +74,8 @@ class Header(msgspec.Struct, gc=False, rename="camel"):
 
 
 decode_header = msgspec.json.Decoder(Header).decode
-members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+members: Callable[[bytes | str], dict[str, msgspec.Raw]] = _members.decode
 _decode_any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
