@@ -73,6 +73,7 @@ from appsdk_operator.resource._object import Object as Object
 from appsdk_operator.resource._object import ObjectKey as ObjectKey
 from appsdk_operator.resource._object import OwnerReference as OwnerReference
 from appsdk_operator.resource._object import PartError as PartError
+from appsdk_operator.resource._object import as_transformed as as_transformed
 from appsdk_operator.resource._object import is_older_version as is_older_version
 from appsdk_operator.resource._object import parse_time as parse_time
 from appsdk_operator.resource._patch_types import JsonPatch as JsonPatch

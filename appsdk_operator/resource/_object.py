@@ -44,6 +44,7 @@ __all__ = [
     "Object",
     "ObjectKey",
     "OwnerReference",
+    "as_transformed",
     "is_older_version",
     "parse_time",
 ]
@@ -197,6 +198,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     """``metadata.generation``; 0 for kinds that have none."""
     deletion_timestamp: str | None
     """``metadata.deletionTimestamp`` as RFC 3339 text, None unless the object is being deleted."""
+    is_transformed: bool = False
+    """Whether a cache's ``transform`` made it, so that it may lack what the server's object has.
+    :func:`~appsdk_operator.cache.drop_managed_fields` does not count."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -424,6 +428,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             self.resource_version,
             self.generation,
             self.deletion_timestamp,
+            self.is_transformed,
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -796,6 +801,11 @@ def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Obj
         m.generation or 0,
         m.deletion_timestamp,
     )
+
+
+def as_transformed(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
+    """The object, marked as made by a transform."""
+    return msgspec.structs.replace(obj, is_transformed=True)
 
 
 class PartError(_codec.DecodeError):

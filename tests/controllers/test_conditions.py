@@ -408,3 +408,12 @@ def test_what_is_not_known_is_left_out():
     assert set(entry) == {"type", "status", "reason", "message"}
     assert UP.last_transition_time == ""
     assert UP.observed_generation is None
+
+
+def test_a_condition_of_generation_0_is_set_once() -> None:
+    draft = MutableObject.new(kinds.core.v1.Pod, "a", namespace="default")
+    assert set_condition(draft, "Ready", "True", "Up", observed_generation=0)
+    assert not set_condition(draft, "Ready", "True", "Up", observed_generation=0)
+    del draft["status"]["conditions"][0]["observedGeneration"]
+    assert not set_condition(draft, "Ready", "True", "Up", observed_generation=0)
+    assert set_condition(draft, "Ready", "True", "Up", observed_generation=1)

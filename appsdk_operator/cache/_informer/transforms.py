@@ -10,7 +10,7 @@ import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer.watch_state import Changes, Step, Upsert
-from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent
+from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent, as_transformed
 from appsdk_operator.resource import members as members_of
 from appsdk_operator.runtime import as_exception
 
@@ -98,7 +98,9 @@ def stored_form(
     except BaseException as error:
         on_error(as_exception("the transform", error))
         return obj
-    return made
+    # An update without managedFields leaves those on the server alone.
+    is_whole = made is obj or transform is drop_managed_fields
+    return made if is_whole else as_transformed(made)
 
 
 def transform_step(step: Step, transform: Transform, on_error: Callable[[Exception], None]) -> Step:

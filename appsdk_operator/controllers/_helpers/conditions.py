@@ -314,7 +314,7 @@ def patch_conditions(
             f"of {obj.kind.qualified_name}; ConfigMaps and their like have none"
         )
 
-    return guarded_patch(obj, change, read=read, write=write)
+    return guarded_patch(obj, change, read=read, write=write, removes=bool(removed))
 
 
 def _operations(present: Object, conditions: list[Any]) -> Operations:
@@ -351,9 +351,9 @@ def _set(obj: MutableObject, condition: Condition, clock: Clock) -> bool:
     if is_transition or not (known or {}).get("lastTransitionTime"):
         now = dt.datetime.fromtimestamp(clock.time(), dt.UTC)
         fields["lastTransitionTime"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    # Servers may omit an empty message.
+    # Servers may omit an empty message, and a generation of 0.
     if known is not None and all(
-        (known.get(name) or "") == value for name, value in fields.items()
+        (known.get(name) or "") == (value or "") for name, value in fields.items()
     ):
         return False
     status = obj.data.get("status")

@@ -217,6 +217,9 @@ def _retry_conflicts(
     for attempt in range(ATTEMPTS):
         # A cache may not have the write that made the first attempt fail.
         present = _read(client if attempt == 0 else live_reader(client), obj)
+        if present is not None and present.is_transformed:
+            # It may lack what mutate looks at, and what an update would then remove.
+            present = _read(live_reader(client), obj)
         try:
             if present is None:
                 draft = _mutated(_new(obj), mutate)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, final
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
 from appsdk_operator.controllers._helpers.finalizers import (
+    Finalizers,
     add_finalizer,
     check_finalizer,
     has_finalizer,
@@ -110,8 +111,11 @@ def finalizing(
     check_function("cleanup", cleanup, required=True)
     check_finalizer(name, obj.kind)
     present: Object[SpecT, StatusT] | None = obj
-    if not obj.is_deleting and name not in obj.finalizers:
-        present = put_finalizer(client, obj, name)
+    if name not in obj.finalizers:
+        if not obj.is_deleting:
+            present = put_finalizer(client, obj, name)
+        elif obj.is_transformed:
+            present = Finalizers(obj.kind, client).read(obj)
     if present is None:
         return FinalizingOutcome(Finalizing.GONE, None, None)
     if not present.is_deleting:

@@ -233,7 +233,8 @@ class Finalizers:
                 return [{"op": "add", "path": "/metadata/finalizers/-", "value": name}]
             return [{"op": "add", "path": "/metadata/finalizers", "value": [name]}]
 
-        return self._change(obj, change, f"put finalizer {name!r} on")
+        what = f"put finalizer {name!r} on"
+        return self._change(obj, change, what, removes=instead_of is not None)
 
     def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
         """Remove every occurrence of ``names``.
@@ -248,7 +249,15 @@ class Finalizers:
         def change(present: Object) -> list[dict[str, Any]]:
             return _removals(present.finalizers, names)
 
-        return self._change(obj, change, f"take finalizers {', '.join(names)} off")
+        return self._change(obj, change, f"take finalizers {', '.join(names)} off", removes=True)
+
+    def read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
+        """The object's state on the server; None when it is gone, also if another has its name."""
+        try:
+            present = self._read(obj)
+        except NotFound:
+            return None
+        return present if present.uid == obj.uid else None
 
     def is_gone(self, obj: Object) -> bool:
         """Whether the object is gone from the server; another one of the same name does not count.
@@ -257,16 +266,14 @@ class Finalizers:
             FinalizerError: it could not be read.
         """
         try:
-            return self._read(obj).uid != obj.uid
-        except NotFound:
-            return True
+            return self.read(obj) is None
         except Exception as error:
             raise FinalizerError(
                 f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
             ) from error
 
     def _change(
-        self, obj: Object[SpecT, StatusT], change: _Change, what: str
+        self, obj: Object[SpecT, StatusT], change: _Change, what: str, *, removes: bool
     ) -> Object[SpecT, StatusT] | None:
         def guarded(present: Object) -> Operations:
             operations = change(present)
@@ -280,7 +287,9 @@ class Finalizers:
             return self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
 
         try:
-            return guarded_patch(obj, guarded, read=lambda: self._read(obj), write=write)
+            return guarded_patch(
+                obj, guarded, read=lambda: self._read(obj), write=write, removes=removes
+            )
         except Exception as error:
             raise FinalizerError(
                 f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)

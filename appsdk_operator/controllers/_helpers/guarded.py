@@ -51,8 +51,12 @@ def guarded_patch(
     *,
     read: Callable[[], Object],
     write: Callable[[JsonPatch], Object],
+    removes: bool = False,
 ) -> Object | None:
     """Send the patch that ``change`` makes; after a concurrent write read the object and try again.
+
+    A copy that a cache's transform made is only trusted in what it shows: a patch is made from what
+    the server has.
 
     Args:
         obj: the object as the caller knows it.
@@ -60,6 +64,7 @@ def guarded_patch(
             that state is outdated; no operations: nothing has to be written.
         read: returns the object's current state on the server, not in a cache.
         write: sends a patch.
+        removes: whether ``change`` also removes something, which a transformed copy may not show.
 
     Returns:
         The object's new state; None when it is gone, also if another one has its name.
@@ -67,10 +72,15 @@ def guarded_patch(
     Raises:
         Conflict, Invalid: other clients kept writing, or the server rejected the patch itself.
     """
-    present: Object | None = obj
+    present = obj
     failure: ApiError | None = None
+    if obj.is_transformed and (removes or change(obj)):
+        try:
+            present = read()
+        except NotFound:
+            return None
     for _ in range(ATTEMPTS):
-        if present is None or present.uid != obj.uid:
+        if present.uid != obj.uid:
             return None
         operations = change(present)
         if not operations:
