@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.apiserver import APIServer
-from appsdk_operator.client import Client
+from appsdk_operator.client import Client, Impersonation
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics
 
@@ -330,6 +330,15 @@ def test_a_client_of_the_kit_acts_as_a_user_of_the_server() -> None:
         with Client(config, metrics=Metrics()) as client:
             review = client.create(MutableObject.new(kind)).to_dict()
     assert review["status"]["userInfo"]["username"] == "zoe"
+
+
+def test_a_client_of_the_kit_acts_as_a_user_with_a_name_in_any_script() -> None:
+    kind = kinds.authentication.v1.SelfSubjectReview
+    user = Impersonation(user="Łukasz", groups=["日本", "José"])
+    with APIServer() as server, Client(server.client_config(impersonate=user)) as client:
+        found = client.create(MutableObject.new(kind)).to_dict()["status"]["userInfo"]
+    assert found["username"] == "Łukasz"
+    assert {"日本", "José"} <= {*found["groups"]}
 
 
 def test_an_open_server_lets_any_token_in_but_knows_none_of_them(connect: Any) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import itertools
 import json
 import logging
@@ -413,6 +414,35 @@ def test_a_plugin_is_run_again_before_its_token_expires(tmp_path):
     assert credentials.authorization() == "Bearer t1"
     clock.advance(1.0)
     assert credentials.authorization() == "Bearer t2"
+
+
+@pytest.mark.parametrize("left", [-86400, -1, 0, 1, 5, 60, 3600, None])
+def test_a_plugin_runs_once_for_a_request_and_once_more_after_a_401(tmp_path, left):
+    clock = ManualClock(epoch=1_000_000.0)
+    status = {"token": "tRUN"}
+    if left is not None:
+        expiry = dt.datetime.fromtimestamp(1_000_000 + left, dt.UTC)
+        status["expirationTimestamp"] = expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
+    credentials = ExecCredentials(
+        plugin(tmp_path, status), folder=str(tmp_path), cluster={}, clock=clock
+    )
+    # A thread, since what is to be shown wrong would not end.
+    sent = []
+
+    def requests():
+        for _ in range(2):
+            credentials.prepare(stop)
+            credentials.client_certificate()
+            sent.append(credentials.authorization())
+            credentials.reload()
+
+    stop = StopSignal(clock=clock)
+    thread = threading.Thread(target=requests)
+    thread.start()
+    thread.join(5.0)
+    plugin(tmp_path, {"token": "too late"})
+    thread.join()
+    assert sent == ["Bearer t1", "Bearer t2"]
 
 
 def test_a_plugin_may_give_a_certificate(tmp_path, serve, connect, authority):

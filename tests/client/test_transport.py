@@ -5,11 +5,14 @@ import logging
 import socket
 import threading
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, Impersonation, Request
-from appsdk_operator.client._transport.connection import Connection
+from appsdk_operator.client import ClientConfig, ConfigError, Impersonation, Request
+from appsdk_operator.client._auth.impersonation import impersonation_headers
+from appsdk_operator.client._transport.connection import Connection, http_head
 from appsdk_operator.client._transport.transport import _AbortHandle
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, StopSignal
@@ -51,6 +54,26 @@ def test_a_request_carries_who_asks_and_what_is_accepted(serve, connect):
         ("Impersonate-Uid", "7"),
         ("Impersonate-Extra-x", "y"),
     ]
+
+
+@given(texts=st.lists(st.text(), min_size=2, max_size=4))
+def test_a_name_to_impersonate_is_sent_as_utf_8_or_refused(texts):
+    user, uid, *groups = texts
+    try:
+        wanted = Impersonation(user=user, uid=uid, groups=groups)
+    except ConfigError:
+        assert not user or any(not t.isprintable() or t != t.strip(" ") for t in texts)
+        return
+    sent = http_head("GET / HTTP/1.1", impersonation_headers(wanted)).split(b"\r\n")[1:-2]
+    # Go reads the bytes as UTF-8, without spaces and tabs at both ends.
+    values = [line.partition(b":")[2].strip(b" \t").decode() for line in sent]
+    assert values == [user, *groups, *([uid] if uid else [])]
+
+
+def test_a_header_that_is_no_text_is_refused_and_not_shown(serve, connect):
+    with pytest.raises(ConfigError, match="lone surrogates") as caught:
+        http_head("GET / HTTP/1.1", [("X", "secret\ud800")])
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_a_path_before_the_api_is_kept(serve, connect):

@@ -25,6 +25,7 @@ __all__ = ["ExecCredentials"]
 
 _RENEW_BEFORE = 60.0  # seconds before its expiry that a credential is renewed
 _FAILURE_SECONDS = 1.0  # seconds that a failure is cached: longer than a burst of requests
+_LEAST_SECONDS = 1.0  # seconds that a credential is used, also an expired one: as long as that
 _TIME_OUT, _TIME_OUT_WITH_TERMINAL = 60.0, 600.0  # the user may have to log in with a browser
 _POLL_SECONDS = 0.05  # seconds between two checks of stop and deadline
 _MAX_OUTPUT = 1 << 20
@@ -38,8 +39,10 @@ class ExecCredentials(Credentials):
     """The credentials that a plugin prints: a token or a client certificate, and its expiry.
 
     The plugin runs at the first request, a minute before the expiry (a tenth of the lifetime, if
-    that is shorter), and after a 401. A failure is cached for a second: requests in that time get
-    the same error. On a time-out or a stop the plugin is killed with its child processes.
+    that is shorter), and after a 401. What it printed is used for a second at least, even if it has
+    expired, be it by a clock that is wrong: the server judges. A failure is cached for a second:
+    requests in that time get the same error. On a time-out or a stop the plugin is killed with its
+    child processes.
     """
 
     def __init__(
@@ -161,7 +164,7 @@ class ExecCredentials(Credentials):
         if expires.tzinfo is None:
             expires = expires.replace(tzinfo=dt.UTC)
         life = max(0.0, expires.timestamp() - self._clock.time())
-        return life - min(_RENEW_BEFORE, life / 10.0)
+        return max(_LEAST_SECONDS, life - min(_RENEW_BEFORE, life / 10.0))
 
 
 class _Plugin:

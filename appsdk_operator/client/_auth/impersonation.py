@@ -41,6 +41,12 @@ class Impersonation:
         extra = [checked_texts(f"extra[{key!r}]", values) for key, values in self.extra.items()]
         for value in (*self.groups, *(v for values in extra for v in values)):
             check_header_text(None, attrs.fields(Impersonation).groups, value)
+        for value in (self.user, self.uid, *self.groups, *(v for values in extra for v in values)):
+            if value != value.strip(" "):
+                raise ConfigError(
+                    f"impersonation: {value!r} begins or ends with a space, which servers remove: "
+                    "it would be another name"
+                )
 
 
 def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:

@@ -596,14 +596,19 @@ def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
     """The head of a request.
 
     Raises:
-        ConfigError: a value contains a line break. The text does not show it.
+        ConfigError: a value contains a line break, or is no text. The error does not show it.
     """
     lines = [request_line]
     for name, value in headers:
         if "\r" in value or "\n" in value or "\r" in name or "\n" in name:
             raise ConfigError(f"the header {name!r} must be one line")
         lines.append(f"{name}: {value}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+    try:
+        # As Go does. An API server reads the name of a user as UTF-8.
+        return "\r\n".join([*lines, "", ""]).encode()
+    except UnicodeEncodeError:
+        pass  # not the cause of the error, since it has the whole text
+    raise ConfigError("a header, or the path of a request, has lone surrogates, which are no text")
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -254,7 +254,7 @@ class MemoryConnection:
             ReadTimeout: no answer in time.
         """
         self.requests += 1
-        first, *lines = head.decode("latin-1").split("\r\n")[:-2]
+        first, *lines = head.decode("utf-8", "surrogateescape").split("\r\n")[:-2]
         headers = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
         target, host = first.split(" ")[1], self._host
         exchange = MemoryExchange(host, method, target, headers, body or b"")
