@@ -243,3 +243,110 @@ def test_a_url_names_its_host_in_any_form() -> None:
     (target,) = managed._targets
     found = target.read(obj, ("a", "hooks"), managed._own_names, "")
     assert len(found.bundles) == 2
+
+
+# -- cert-manager ----------------------------------------------------------------------------------
+
+FOREIGN = attrs.evolve(POLICY, is_read_only=True)
+_CERT_MANAGER = st.one_of(
+    st.just(("renew",)),
+    st.just(("renew by the same authority",)),
+    st.tuples(st.just("inject"), st.integers(0, 1)),
+    st.tuples(st.just("pass"), st.sampled_from([0.1, LAG / 2, LAG, 10 * LAG])),
+)
+
+
+@given(st.lists(_CERT_MANAGER, max_size=20))
+@settings(max_examples=scaled(200))
+def test_with_cert_manager_a_ready_replica_serves_what_targets_trust_now(
+    actions: list[tuple[Any, ...]],
+) -> None:
+    issuer, tick = FakeIssuer(), 0.0
+    content = first(issuer)
+    targets = [plan.Target(name=str(n), version="1", bundles=(content.trust,)) for n in (0, 1)]
+    memory = plan.Memory()
+
+    def look() -> None:
+        nonlocal memory
+        observed = plan.Observed(content=content, targets=tuple(targets))
+        memory = plan.decide(
+            FOREIGN, memory, observed, now=NOW + tick, tick=tick, issuer=issuer
+        ).memory
+
+    def inject(number: int) -> None:
+        version = str(int(targets[number].version) + 1)
+        targets[number] = attrs.evolve(targets[number], version=version, bundles=(content.trust,))
+
+    def trusting(authority: str) -> int:
+        return sum(each.holds(authority) for each in targets)
+
+    look()
+    for action in [*actions, ("inject", 0), ("inject", 1)]:
+        match action:
+            case ("renew",):
+                authority = issuer.authority(NOW + tick)
+                content = Content(
+                    authority=authority,
+                    pair=issuer.pair(authority, POLICY.names, NOW + tick),
+                    trust=(authority.certificate,),  # as of an issuer of type selfSigned
+                )
+            case ("renew by the same authority",):
+                pair = issuer.pair(content.authority, POLICY.names, NOW + tick)
+                content = attrs.evolve(content, pair=pair)
+            case ("inject", number):
+                inject(number)
+            case ("pass", seconds):
+                tick += seconds
+        look()
+        assert memory.serving is not None
+        if memory.is_ready:
+            assert trusting(memory.serving.authority) >= trusting(content.pair.authority)
+    assert memory.is_ready
+    assert memory.serving == content.pair
+
+
+# -- clocks that are ahead -------------------------------------------------------------------------
+
+_AHEAD = st.sampled_from([0.0, 600.0, 2000.0, 15_000.0, 40_000.0])
+
+
+@given(_AHEAD, _AHEAD, st.booleans())
+def test_what_a_replica_with_a_fast_clock_has_made_is_replaced(
+    authority_ahead: float, pair_ahead: float, is_staged: bool
+) -> None:
+    issuer = FakeIssuer()
+    authority = issuer.authority(NOW + authority_ahead)
+    content = Content(
+        authority=authority,
+        pair=issuer.pair(authority, POLICY.names, NOW + max(pair_ahead, authority_ahead)),
+        trust=(authority.certificate,),
+    )
+    if is_staged:
+        staged = issuer.authority(NOW + pair_ahead)
+        content = attrs.evolve(content, next=staged, trust=(staged.certificate, *content.trust))
+    memory, tick, held = plan.Memory(), 0.0, content.trust
+    for number in range(12):
+        observed = plan.Observed(
+            content=content,
+            targets=(plan.Target(name="t", version=str(len(held)), bundles=(held,)),),
+        )
+        decision = plan.decide(POLICY, memory, observed, now=NOW + tick, tick=tick, issuer=issuer)
+        memory, content = decision.memory, decision.store or content
+        held = next(iter(decision.inject.values()), (held,))[0]
+        tick += LAG / 2
+        assert number < 8 or memory.is_ready
+    assert content.pair.is_valid(NOW + tick)
+    assert content.authority.certificate.is_valid(NOW + tick)
+    assert content.next is None or content.next.certificate.is_valid(NOW + tick)
+
+
+def test_a_replica_with_a_fast_clock_that_goes_on_is_not_contested_at_each_look() -> None:
+    issuer = FakeIssuer()
+    early = first(FakeIssuer())
+    early = attrs.evolve(early, pair=issuer.pair(early.authority, POLICY.names, NOW + 9000.0))
+    memory, writes = plan.Memory(), 0
+    for tick in range(int(3 * POLICY.poll_interval)):
+        decision = decide(memory, float(tick), early, target(early))
+        memory = decision.memory
+        writes += decision.store is not None
+    assert writes == 3

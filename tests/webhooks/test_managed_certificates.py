@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime as dt
 import logging
 import re
 import ssl
@@ -11,8 +12,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient
+from appsdk_operator.client import (
+    AlreadyExists,
+    ApiError,
+    Client,
+    ClientConfig,
+    Conflict,
+    Hooks,
+    InterceptedClient,
+    NotFound,
+)
 from appsdk_operator.manager import HTTPServer, Manager
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -414,6 +428,71 @@ def test_it_looks_again_only_when_something_changes(client: Client) -> None:
         for _ in range(5):
             clock.advance(1.0)
         assert len(requests) == count
+
+
+@pytest.mark.parametrize("error", [Conflict, AlreadyExists, NotFound])
+@pytest.mark.parametrize("operation", ["create", "update", "patch"])
+def test_a_write_that_is_refused_again_and_again_is_told(
+    client: Client, operation: str, error: type[ApiError], caplog: pytest.LogCaptureFixture
+) -> None:
+    client.create(configuration())
+    if operation == "update":
+        client.create(MutableObject.new(Secret, SECRET, namespace=NAMESPACE))
+    writes: list[str] = []
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        writes.append(operation)
+        raise error("a webhook wants none of it")
+
+    refusing: Any = {operation: refuse}
+    clock = ManualClock(epoch=1_800_000_000.0)
+    source = managed(InterceptedClient(client, Hooks(**refusing)), clock=clock)
+    with running(source, wait=False):
+        eventually(lambda: "a webhook wants none of it" in source.health().text)
+        eventually(lambda: source._waiters.waiting)
+        assert len(writes) <= 6, "it waits longer between its attempts"
+        assert not source.health().is_ready
+    told = [r for r in caplog.records if "a webhook wants none of it" in r.getMessage()]
+    assert [r.levelname for r in told] == ["ERROR"]
+
+
+def test_the_namespace_that_is_missing_is_named(client: Client) -> None:
+    clock = ManualClock(epoch=1_800_000_000.0)
+    source = managed(client, namespace="nowhere", inject=[], clock=clock)
+    with running(source, wait=False):
+        eventually(lambda: 'namespaces "nowhere" not found' in source.health().text)
+
+
+@pytest.mark.parametrize("key_type", [Ed25519PrivateKey, Ed448PrivateKey])
+def test_a_secret_with_an_authority_of_an_edwards_curve_is_completed(
+    client: Client, key_type: Any
+) -> None:
+    key = key_type.generate()
+    now = dt.datetime.now(dt.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "our own CA")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(5)
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=365))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, None)
+    )
+    authority = made.public_bytes(Encoding.PEM)
+    pem = {
+        "ca.crt": authority,
+        "ca.key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    }
+    data = {key: base64.b64encode(value).decode() for key, value in pem.items()}
+    client.create(MutableObject.new(Secret, SECRET, namespace=NAMESPACE, data=data))
+    client.create(configuration())
+    source = managed(client)
+    with served(source):
+        assert source.ca_bundle() == authority
+        assert bundle_of(client) == authority
 
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [

@@ -37,6 +37,14 @@ class Certificate:
     expires: float
     """When it expires, in seconds since 1970."""
 
+    def is_early(self, now: float) -> bool:
+        """Whether it is valid only later, by a clock that is right."""
+        return now < self.issued - CLOCK_DIFFERENCE
+
+    def is_valid(self, now: float) -> bool:
+        """Whether a client with this time accepts it."""
+        return now < self.expires and not self.is_early(now)
+
     def has_gone(self, now: float) -> bool:
         """Whether it has expired by every clock that may be in use."""
         return now > self.expires + CLOCK_DIFFERENCE
@@ -70,9 +78,13 @@ class Pair:
     names: frozenset[str]
     """The DNS names and IP addresses that it is for."""
 
+    def is_early(self, now: float) -> bool:
+        """Whether it is valid only later, by a clock that is right."""
+        return now < self.issued - CLOCK_DIFFERENCE
+
     def is_valid(self, now: float) -> bool:
         """Whether a client with this time accepts it, if it trusts the authority."""
-        return self.issued - CLOCK_DIFFERENCE <= now < self.expires
+        return now < self.expires and not self.is_early(now)
 
 
 @final

@@ -90,7 +90,7 @@ class X509Issuer:
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )
         )
-        made = builder.sign(key, _hash())
+        made = builder.sign(key, _hash_for(key))
         return Authority(_certificate_of(made), _pem_of_key(key))
 
     def pair(self, authority: Authority, names: frozenset[str], now: float) -> Pair:
@@ -125,7 +125,7 @@ class X509Issuer:
                 critical=False,
             )
         )
-        made = builder.sign(signing_key, _hash())
+        made = builder.sign(signing_key, _hash_for(signing_key))
         from cryptography.hazmat.primitives.serialization import Encoding
 
         pem = made.public_bytes(Encoding.PEM)
@@ -298,10 +298,13 @@ def _usage(*, signs_certificates: bool) -> Any:
     )
 
 
-def _hash() -> Any:
+def _hash_for(key: Any) -> Any:
+    """The hash that signatures with this key are made of; the Edwards curves bring their own."""
     from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ed448, ed25519
 
-    return hashes.SHA256()
+    edwards = ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey
+    return None if isinstance(key, edwards) else hashes.SHA256()
 
 
 def _new_key(key_type: KeyType) -> PrivateKey:

@@ -60,6 +60,8 @@ _BACKOFF: Final = Backoff(initial=0.2, maximum=30.0)
 _LOOKS: Final = 1.0
 """Looks a second in the long run, if somebody else changes what is injected again and again."""
 _BURST: Final = 30
+_MOST_REFUSALS: Final = 5
+"""Refused writes in a row after which that is told: replicas are not faster that often."""
 _SHORTEST_LIFETIME: Final = 5.0
 _LONGEST_NAME: Final = 253
 
@@ -256,6 +258,10 @@ class ManagedCertificates:
         self._wants_rotation = False
         self._seen: dict[tuple[Kind, str], str] = {}
         self._reported: dict[str, str] = {}
+        self._refusals: dict[str, int] = {}
+        """How often each write was refused in a row."""
+        self._watch_errors: dict[tuple[Kind, str], str] = {}
+        """The last error of each watch that has not worked since."""
         label = f"{namespace}/{secret}"
         self._label = label
         self._counts: dict[tuple[Family, tuple[str, ...]], int] = {
@@ -451,6 +457,8 @@ class ManagedCertificates:
 
     def _changed(self, kind: Kind, obj: Object | None) -> None:
         with self._lock:
+            if obj is not None:
+                self._watch_errors.pop((kind, obj.name), None)
             if obj is not None and self._seen.get((kind, obj.name)) == obj.resource_version:
                 return
         self._wake()
@@ -572,6 +580,7 @@ class ManagedCertificates:
         content = decision.store
         assert content is not None
         data = secret.data_of(content)
+        what = f"cannot store certificates in Secret {self._label}"
         try:
             if present is None:
                 client.create(
@@ -586,13 +595,12 @@ class ManagedCertificates:
                 )
             else:
                 client.update(_with_data(present, data), field_manager=self._field_manager)
-        except (Conflict, AlreadyExists, NotFound):
-            return True
         except RequestStopped:
             raise
         except ClientError as error:
-            self._failed("store", f"cannot store certificates in Secret {self._label}", error)
-            return False
+            is_race = isinstance(error, (Conflict, AlreadyExists, NotFound))
+            return self._refused("store", what, error, is_race)
+        self._refusals.pop(what, None)
         if decision.is_restored:
             _log.info("restored Secret %s: it has its certificates again", self._label)
         for certificate in decision.news:
@@ -619,24 +627,22 @@ class ManagedCertificates:
             patch = target.annotation_patch(obj, self._annotation)
         else:
             return True
+        what = f"cannot inject the CA into {target}"
         try:
             client.patch(target.kind, target.name, patch, field_manager=self._field_manager)
-        except (Conflict, NotFound):
-            return True
         except RequestStopped:
             raise
         except ClientError as error:
-            if (
-                isinstance(error, Invalid)
+            is_race = isinstance(error, (Conflict, NotFound)) or (
+                isinstance(error, Invalid)  # the patch tests the version
                 and not error.causes
                 and self._has_changed(client, target, obj)
-            ):
-                return True  # the patch tests the version
-            self._failed("inject", f"cannot inject the CA into {target}", error)
-            return False
+            )
+            return self._refused("inject", what, error, is_race)
+        self._refusals.pop(what, None)
         self._count(_INJECTIONS, target.kind.kind, target.name)
-        what = "the CA of" if bundles is not None else "the annotation for"
-        _log.info("injected %s Secret %s into %s", what, self._label, target)
+        part = "the CA of" if bundles is not None else "the annotation for"
+        _log.info("injected %s Secret %s into %s", part, self._label, target)
         return True
 
     def _has_changed(self, client: ClientLike, target: CertificateTarget, obj: Object) -> bool:
@@ -663,10 +669,24 @@ class ManagedCertificates:
             _log.exception("%s", what)
         return text
 
+    def _refused(self, operation: str, what: str, error: ClientError, is_race: bool) -> bool:
+        """Note a write that was refused; whether it is only that somebody else was faster."""
+        self._refusals[what] = self._refusals.get(what, 0) + 1
+        if is_race and self._refusals[what] < _MOST_REFUSALS:
+            with self._lock:
+                self._is_due = True
+            return True
+        self._failed(operation, what, error)
+        return False
+
     def _watch_failed(self, kind: Kind, name: str, error: Exception) -> None:
         self._count(_ERRORS, "watch")
+        text = str(error)
+        with self._lock:
+            is_news = self._watch_errors.get((kind, name)) != text
+            self._watch_errors[kind, name] = text
         # Nothing is lost but time; what matters is found by the next look.
-        level = _log.warning if isinstance(error, ApiError) else _log.debug
+        level = _log.warning if is_news and isinstance(error, ApiError) else _log.debug
         level(
             "cannot watch %s %s, which is looked at each %g s nevertheless: %s",
             kind.kind,

@@ -26,6 +26,12 @@ whose configurations are at most ``propagation`` seconds old. It rests on these 
    ``propagation`` seconds have passed.
 5. **Who has seen the Secret can bring it back.** A Secret that is gone or unreadable is written
    again as it was last seen; only without any memory a new authority is made.
+6. **What is not valid yet is as good as expired.** A replica whose clock was ahead may have written
+   it. Others replace it, but at most once each ``poll_interval`` seconds: if it comes back, such a
+   replica still runs, and nobody gains by a contest.
+
+With cert-manager the bundles are not ours: its cainjector replaces the authority at once. Then a
+replica serves what more of the targets trust now, the pair that it has or the one in the Secret.
 
 What it cannot promise: a target that somebody else has just overwritten trusts what they wrote,
 until it is written again, which takes as long as the watch. And if the targets cannot be written
@@ -95,6 +101,10 @@ class Target:
         """Whether all its bundles have this authority."""
         return all(any(c.fingerprint == fingerprint for c in bundle) for bundle in self.bundles)
 
+    def trusts(self, fingerprint: str) -> bool:
+        """Whether it exists, is ours, and has this authority."""
+        return bool(self.bundles) and self.holds(fingerprint)
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -129,6 +139,8 @@ class Memory:
     """Whether it was ready once, and has served a valid pair since."""
     rotation: bool = False
     """Whether somebody asked for a new authority and pair."""
+    corrected: float | None = None
+    """When, by the monotonic clock, it last replaced what was not valid yet."""
 
 
 @final
@@ -174,7 +186,9 @@ def decide(
         memory = attrs.evolve(memory, is_ready=False)
     store = None if policy.is_read_only else _stored(policy, memory, observed, now, tick, issuer)
     if content is not None:
-        memory = attrs.evolve(memory, serving=_served(policy, memory, content, now, tick))
+        if store is not None and _has_early(content, now):
+            memory = attrs.evolve(memory, corrected=tick)
+        memory = attrs.evolve(memory, serving=_served(policy, memory, content, observed, now, tick))
     missing = _missing(policy, memory, observed, now, tick)
     memory = attrs.evolve(memory, is_ready=memory.is_ready or not missing)
     # Not what the Secret has: one that was deleted is no reason to speak of a rotation.
@@ -245,6 +259,8 @@ def _stored(
     content = observed.content
     if content is None:
         return _restored(policy, memory, observed, now, issuer)
+    if _has_early(content, now) and not _may_correct(policy, memory, tick):
+        return None
     wanted = _with_rotation(policy, memory, content, now, tick, issuer)
     known = [each for each in memory.trust if now < each.expires]
     kept = [each for each in wanted.trust if not each.has_gone(now)]
@@ -261,7 +277,7 @@ def _restored(
     policy: Policy, memory: Memory, observed: Observed, now: float, issuer: Issuer
 ) -> Content:
     """The content of a Secret that is gone or unusable: as it was, or a new one."""
-    if memory.content is not None and now < memory.content.authority.certificate.expires:
+    if memory.content is not None and memory.content.authority.certificate.is_valid(now):
         return attrs.evolve(memory.content, trust=merged(memory.trust, _own(memory.content)))
     authority = observed.authority
     if authority is None or _is_due(policy, authority.certificate, now):
@@ -288,6 +304,8 @@ def _with_rotation(
 ) -> Content:
     """``content`` with the next step of a rotation, if one is due."""
     staged = content.next
+    if staged is not None and staged.certificate.is_early(now):
+        content, staged = attrs.evolve(content, next=None), None
     if staged is not None and not _is_due(policy, staged.certificate, now):
         if _may_sign(policy, memory, content, staged, now, tick):
             return attrs.evolve(
@@ -301,8 +319,8 @@ def _with_rotation(
         content = attrs.evolve(
             content, next=staged, trust=merged(content.trust, [staged.certificate])
         )
-        if now >= content.authority.certificate.expires:
-            # Nothing that it signed is valid any more: there is nothing to wait for.
+        if not content.authority.certificate.is_valid(now):
+            # Nothing that it signed is valid: there is nothing to wait for.
             return _fresh(policy, memory, staged, now, issuer)
         return content
     return _with_new_pair(policy, content, now, issuer)
@@ -312,7 +330,7 @@ def _may_sign(
     policy: Policy, memory: Memory, content: Content, staged: Authority, now: float, tick: float
 ) -> bool:
     """Whether the next authority may sign: all trust it, or nobody can have a valid pair."""
-    if now >= content.authority.certificate.expires:
+    if not content.authority.certificate.is_valid(now):
         return True
     return _has_propagated(policy, memory, staged.fingerprint, tick)
 
@@ -320,10 +338,10 @@ def _may_sign(
 def _with_new_pair(policy: Policy, content: Content, now: float, issuer: Issuer) -> Content:
     """``content`` with a new pair of the same authority, if one is due, or names are missing."""
     pair, end = content.pair, content.authority.certificate.expires
-    if now >= end:
+    if not content.authority.certificate.is_valid(now):
         return content
     lasts_longer = min(now + policy.lifetime, end) >= pair.expires + 1
-    is_due = lasts_longer and _is_due(policy, pair, now)
+    is_due = pair.is_early(now) or (lasts_longer and _is_due(policy, pair, now))
     if not is_due and policy.names <= pair.names:
         return content
     # Due, it forgets former names; for a new name it keeps them: another version of the operator
@@ -333,7 +351,19 @@ def _with_new_pair(policy: Policy, content: Content, now: float, issuer: Issuer)
 
 
 def _is_due(policy: Policy, what: Pair | Certificate, now: float) -> bool:
-    return now >= _due(policy, what)
+    return what.is_early(now) or now >= _due(policy, what)
+
+
+def _has_early(content: Content, now: float) -> bool:
+    """Whether something in the content is valid only later."""
+    signers = (content.authority, content.next)
+    return content.pair.is_early(now) or any(
+        each is not None and each.certificate.is_early(now) for each in signers
+    )
+
+
+def _may_correct(policy: Policy, memory: Memory, tick: float) -> bool:
+    return memory.corrected is None or tick - memory.corrected >= policy.poll_interval
 
 
 def _due(policy: Policy, what: Pair | Certificate) -> float:
@@ -374,7 +404,9 @@ def _wanted_bundles(
 # -- what to serve ---------------------------------------------------------------------------------
 
 
-def _served(policy: Policy, memory: Memory, content: Content, now: float, tick: float) -> Pair:
+def _served(
+    policy: Policy, memory: Memory, content: Content, observed: Observed, now: float, tick: float
+) -> Pair:
     """The pair to serve: the one of the Secret, or still the one before."""
     current, candidate = memory.serving, content.pair
     if current is None or not current.is_valid(now):
@@ -384,6 +416,9 @@ def _served(policy: Policy, memory: Memory, content: Content, now: float, tick: 
     name = candidate.authority
     if name == current.authority or _has_propagated(policy, memory, name, tick):
         return candidate
+    if policy.is_read_only:
+        trusting = [sum(t.trusts(a) for t in observed.targets) for a in (name, current.authority)]
+        return candidate if trusting[0] > trusting[1] else current
     return candidate if content.trusted == name and name in memory.held else current
 
 
