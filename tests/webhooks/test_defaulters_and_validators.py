@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
+import re
 from typing import Annotated, Any, Literal
 
 import attrs
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.client import Forbidden
+from appsdk_operator.client import Forbidden, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object, field, kinds
 from appsdk_operator.webhooks import (
     Admission,
@@ -26,6 +29,7 @@ from appsdk_operator.webhooks import (
     Validator,
     admission_request,
 )
+from tests.hypothesis_profiles import scaled
 from tests.webhooks.admission_parts import (
     TYPED,
     WIDGET,
@@ -796,3 +800,177 @@ def test_a_defaulter_of_a_renamed_kind_answers_with_the_names_on_the_wire() -> N
         {"op": "replace", "path": "/spec/maxSize", "value": 4},
         {"op": "add", "path": "/status", "value": {"maxSize": 0, "mainPort": 5}},
     ]
+
+
+_VALUES: Any = st.one_of(st.integers(0, 1), st.sampled_from([True, 1.0, "a", None]))
+_STEPS = st.sampled_from(["a", "b", "c/d"])
+_PATHS = st.lists(_STEPS, min_size=1, max_size=3).map(tuple)
+_CHANGES = st.dictionaries(_PATHS, _VALUES, max_size=3)
+
+
+def set_all(spec: dict[str, Any], changes: dict[tuple[str, ...], Any]) -> None:
+    for path, value in changes.items():
+        at = spec
+        for step in path[:-1]:
+            at = at.setdefault(step, {})
+        at[path[-1]] = value
+
+
+def agree(one: dict[tuple[str, ...], Any], other: dict[tuple[str, ...], Any]) -> bool:
+    """Whether no field is set twice to different values, nor within another that is set."""
+    for a, left in one.items():
+        for b, right in other.items():
+            size = min(len(a), len(b))
+            if a[:size] == b[:size] and (len(a) != len(b) or repr(left) != repr(right)):
+                return False
+    return True
+
+
+@given(_CHANGES, _CHANGES, _CHANGES)
+@settings(max_examples=scaled(300))
+def test_the_changes_of_several_defaulters_are_all_made(
+    base: dict[tuple[str, ...], Any],
+    first: dict[tuple[str, ...], Any],
+    second: dict[tuple[str, ...], Any],
+) -> None:
+    assume(
+        all(
+            agree({k: v}, {o: w})
+            for c in (base, first, second)
+            for k, v in c.items()
+            for o, w in c.items()
+            if k != o
+        )
+    )
+    assume(agree(first, second))
+    # What is set within a plain value of the object would be no map.
+    assume(all(len(p) <= len(b) or p[: len(b)] != b for b in base for p in (*first, *second)))
+    sent: dict[str, Any] = {}
+    set_all(sent, base)
+    wanted = copy.deepcopy(sent)
+    set_all(wanted, first)
+    set_all(wanted, second)
+
+    def one(obj: MutableObject) -> None:
+        set_all(obj.data["spec"], first)
+
+    def other(obj: MutableObject) -> None:
+        set_all(obj.data["spec"], second)
+
+    found = answer(
+        Admission(MultiMutating(Defaulting(WIDGET, one), Defaulting(WIDGET, other))),
+        review(object=widget(**sent)),
+    )
+    made = patched(found, widget(**sent)) if "patch" in found else widget(**sent)
+    assert json.dumps(made, sort_keys=True) == json.dumps(widget(**wanted), sort_keys=True)
+
+
+BASE_LIST = [{"name": "main", "image": "a"}]
+SIDECAR, PROXY = {"name": "sidecar"}, {"name": "proxy"}
+LISTS: list[tuple[Any, Any, Any, Any]] = [
+    # as it was sent, what each leaves, and what becomes of it
+    (None, [SIDECAR], [PROXY], [SIDECAR, PROXY]),
+    (BASE_LIST, [*BASE_LIST, SIDECAR], [*BASE_LIST, PROXY], [*BASE_LIST, SIDECAR, PROXY]),
+    (BASE_LIST, [*BASE_LIST, SIDECAR], [*BASE_LIST, SIDECAR], [*BASE_LIST, SIDECAR]),
+    (
+        BASE_LIST,
+        [{"name": "main", "image": "b"}, SIDECAR],
+        [{"name": "main", "image": "a", "tty": True}],
+        [{"name": "main", "image": "b", "tty": True}, SIDECAR],
+    ),
+    (["x"], ["x", "y"], ["x", "z"], ["x", "y", "z"]),
+    (["x"], [], ["x"], []),
+    # Conflicts.
+    (["x"], ["y"], ["z"], None),
+    (BASE_LIST, [SIDECAR, *BASE_LIST], [{"name": "main", "image": "b"}], None),
+    (BASE_LIST, [*BASE_LIST, SIDECAR], [*BASE_LIST, {**SIDECAR, "image": "c"}], None),
+    (BASE_LIST, [{"name": "main", "image": "b"}], [{"name": "main", "image": "c"}], None),
+]
+
+
+@pytest.mark.parametrize(("sent", "one", "other", "wanted"), LISTS)
+def test_the_lists_of_several_defaulters_are_merged_or_the_conflict_is_named(
+    sent: Any, one: Any, other: Any, wanted: Any
+) -> None:
+    def setter(value: Any) -> Any:
+        def assign(obj: MutableObject) -> None:
+            obj.data["spec"]["parts"] = copy.deepcopy(value)
+
+        return assign
+
+    first, second = setter(one), setter(other)
+    first.__qualname__, second.__qualname__ = "first", "second"
+    before = widget() if sent is None else widget(parts=sent)
+    webhook = Admission(MultiMutating(Defaulting(WIDGET, first), Defaulting(WIDGET, second)))
+    found = answer(webhook, review(object=before))
+    if wanted is None:
+        assert found["status"]["code"] == 500
+        assert "first and second change /spec/parts" in found["status"]["message"]
+    else:
+        assert patched(found, before) == widget(parts=wanted)
+
+
+def test_a_patch_may_be_written_for_what_the_handlers_before_it_leave() -> None:
+    webhook = Admission(
+        MultiMutating(
+            lambda request: AdmissionResponse.patched(
+                [{"op": "add", "path": "/spec/a", "value": {}}]
+            ),
+            patch("/spec/a/b"),
+        )
+    )
+    assert patched(answer(webhook, review()), widget()) == widget(a={"b": 1})
+
+
+# -- verdicts and failures -------------------------------------------------------------------------
+
+
+def test_what_a_handler_fails_to_decode_elsewhere_is_its_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def check(new: Object) -> None:
+        Object.from_json(WIDGET, b"{")  # a file of its own
+
+    webhook = Admission(Validating(WIDGET, create=check))
+    assert answer(webhook, review())["status"]["code"] == 500
+    assert sum(sample.value for sample in webhook.samples()) == 1
+    assert "failed on" in caplog.text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_a_warning_has_nothing_for_which_an_api_server_drops_it(text: str) -> None:
+    (warning,) = AdmissionResponse.allowed().with_warnings(text).warnings
+    assert not any(ord(each) < 32 or ord(each) == 127 for each in warning)
+    assert warning.split() == re.sub(r"[\x00-\x1f\x7f]", " ", text).split()
+
+
+@pytest.mark.parametrize("kind", [Denied, NotFound])
+def test_a_verdict_that_is_raised_for_each_request_keeps_none_of_them(kind: Any) -> None:
+    verdict = kind("closed on Sundays")
+
+    def refuse(request: AdmissionRequest) -> AdmissionResponse:
+        raise verdict
+
+    webhook = Admission(refuse)
+    for _ in range(3):
+        assert "Sundays" in answer(webhook, review())["status"]["message"]
+    assert verdict.__traceback__ is None
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_denial_within_a_task_group_is_a_denial(is_mixed: bool) -> None:
+    async def refuse() -> None:
+        raise Denied("not you")
+
+    async def check(new: Object) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(refuse())
+            await asyncio.sleep(0)
+
+    async def fail(new: Object) -> None:
+        raise ExceptionGroup("several", [Denied("not you"), ValueError("no number")])
+
+    webhook = Admission(Validating(WIDGET, create=fail if is_mixed else check))
+    status = answer(webhook, review())["status"]
+    assert status["code"] == (500 if is_mixed else 403)
+    assert is_mixed or status["message"] == "not you"

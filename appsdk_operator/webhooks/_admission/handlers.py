@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import add_note, settle, validation
 from appsdk_operator.webhooks._admission import unfit
+from appsdk_operator.webhooks._admission.merging import merged_patch
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse, Denied
 
@@ -394,7 +396,7 @@ class _Multi:
 
     def __call__(self, request: AdmissionRequest, /) -> AdmissionResponse:
         """Answer a request."""
-        operations: list[Mapping[str, Any]] = []
+        patches: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
         merged = _ALLOWED
         for handler in self._handlers:
             try:
@@ -417,9 +419,12 @@ class _Multi:
                         f"{name_of(handler)} changes the object, which a validating webhook "
                         "cannot: use MultiMutating"
                     )
-                operations += response.patch.operations
-        if not operations:
+                patches.append((name_of(handler), response.patch.operations))
+        if not patches:
             return merged
+        operations = patches[0][1]
+        if len(patches) > 1:
+            operations = merged_patch(decode_json(request.raw_object or b"null"), patches)
         return (
             AdmissionResponse.patched(operations)
             .with_warnings(*merged.warnings)
@@ -429,10 +434,12 @@ class _Multi:
 
 @final
 class MultiMutating(_Multi):
-    """Several mutating handlers as one: they are asked in order, and their patches are joined.
+    """Several mutating handlers as one: they are asked in order, and their patches are merged.
 
-    All of them see the object as the API server sent it, so their patches have to touch different
-    fields. The first that denies ends it, without patches and with the warnings so far.
+    All of them see the object as the API server sent it. They may add to the same map, also where
+    it was absent, and append to the same list; two that give one field different values have
+    failed, and the error names both and the field. The first that denies ends it, without patches
+    and with the warnings so far.
     """
 
     _may_patch = True
@@ -452,16 +459,21 @@ def answer_of(handler: AdmissionHandler, request: AdmissionRequest) -> Admission
     """
     try:
         response = settle(handler(request))
-    except Denied as denied:
-        return denied.response
-    except ApiError as error:
-        return AdmissionResponse.of_error(error)
+    except (Denied, ApiError) as verdict:
+        return _response_of(verdict)
+    except ExceptionGroup as group:  # of a task group
+        verdicts, rest = group.split((Denied, ApiError))
+        if verdicts is None or rest is not None:
+            raise
+        return _response_of(_first_of(verdicts))
     except PartError as error:
         found = unfit.response_to(error, request)
         if found is None:
             raise
         return found
     except DecodeError as error:
+        if not unfit.is_of_request(error, request):
+            raise
         return AdmissionResponse.errored(400, str(error))
     if not isinstance(response, AdmissionResponse):
         raise TypeError(
@@ -469,6 +481,18 @@ def answer_of(handler: AdmissionHandler, request: AdmissionRequest) -> Admission
             "response"
         )
     return response
+
+
+def _response_of(verdict: Denied | ApiError) -> AdmissionResponse:
+    # One that is made once and raised again would keep the frames of all requests.
+    with contextlib.suppress(Exception):
+        verdict.__traceback__ = verdict.__context__ = None
+    return AdmissionResponse.of_error(verdict)
+
+
+def _first_of(group: ExceptionGroup[Any]) -> Denied | ApiError:
+    first: Any = group.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _checked_function(what: str, function: Any, *arguments: str) -> Any:

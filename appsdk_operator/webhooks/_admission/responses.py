@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,6 +15,7 @@ from appsdk_operator.runtime import validation
 
 __all__ = ["AdmissionResponse", "Denied"]
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -56,7 +58,11 @@ class Denied(Exception):  # noqa: N818 - a verdict, not a failure
 def _warnings(values: Iterable[str]) -> tuple[str, ...]:
     if values == ():
         return ()
-    return validation.checked_texts("warnings", values)
+    # An API server drops a warning that has control characters.
+    return tuple(
+        _CONTROL.sub(" ", each).strip() if _CONTROL.search(each) else each
+        for each in validation.checked_texts("warnings", values)
+    )
 
 
 def _annotations(values: Mapping[str, str]) -> Mapping[str, str]:
@@ -85,7 +91,8 @@ class AdmissionResponse:
     patch: JsonPatch | None = None
     """The changes to the object; for mutating webhooks alone."""
     warnings: tuple[str, ...] = attrs.field(default=(), converter=_warnings)
-    """What clients such as kubectl print. The API server cuts off what is longer than 256
+    """What clients such as kubectl print. Line breaks and other control characters become spaces,
+    as API servers drop warnings that have some. The API server cuts off what is longer than 256
     characters, and after 4096 in all."""
     audit_annotations: Mapping[str, str] = attrs.field(
         default=_EMPTY, converter=_annotations, hash=False

@@ -6,11 +6,18 @@ import re
 from typing import Any, Final
 
 from appsdk_operator.client import Invalid
-from appsdk_operator.resource import FieldError, FieldPath, Object, PartError
+from appsdk_operator.resource import (
+    DecodeError,
+    FieldError,
+    FieldPath,
+    Object,
+    PartError,
+    WrongKindError,
+)
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
 
-__all__ = ["field_error", "is_of_stored_alone", "response_to"]
+__all__ = ["field_error", "is_of_request", "is_of_stored_alone", "response_to"]
 
 _WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`(?: \(and \d+ more\))?")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
@@ -45,6 +52,22 @@ def _found_in(obj: Object | None, error: PartError) -> PartError | None:
     except PartError as found:
         return found
     return None
+
+
+def is_of_request(error: DecodeError, request: AdmissionRequest) -> bool:
+    """Whether it is an object of the request that cannot be decoded, or has another kind.
+
+    Anything else that a handler decodes is its own affair.
+    """
+    if isinstance(error, WrongKindError):
+        return True
+    for name in ("kind", "object", "old_object"):
+        try:
+            getattr(request, name)
+        except DecodeError as found:
+            if str(found) == str(error):
+                return True
+    return False
 
 
 def is_of_stored_alone(error: PartError, old: Object | None, new: Object | None) -> bool:
