@@ -82,6 +82,7 @@ class Dispatcher:
         # The queue gives each key to one worker, but several sources may deliver the same object.
         self._object_locks = KeyedLock() if workers > 1 else None
         self._is_stopped = False
+        self._is_adding = False
 
     def add(
         self,
@@ -105,16 +106,35 @@ class Dispatcher:
             # An event is handled with the list before or after this block, and stores have each
             # object before its event comes, so the new target misses none. Before the first event
             # there is nothing to miss.
-            if self._has_handled_event:
-                for source, store in present():
-                    target.delivered.setdefault(source, {})
-                    for found in store.list():
-                        obj = found if source.view is None else found.viewed_as(source.view)
-                        key = source.key_of(obj)
-                        self._schedule_first(target, key, obj, store)
-                        keys.append(key)
-            self._registered.add_item(target.kind, target)
+            self._is_adding = self._has_handled_event
+            try:
+                if self._has_handled_event:
+                    for source, store in present():
+                        target.delivered.setdefault(source, {})
+                        for found in store.list():
+                            obj = found if source.view is None else found.viewed_as(source.view)
+                            key = source.key_of(obj)
+                            self._schedule_first(target, key, obj, store)
+                            keys.append(key)
+                self._registered.add_item(target.kind, target)
+            finally:
+                self._is_adding = False
         return keys
+
+    def is_known(self, key: DeliveryKey, event: Event) -> bool:
+        """Whether a late target has got the object of an event from a store, or soon will.
+
+        Without the lock, which :meth:`add` holds for long.
+        """
+        uid = event.object.uid
+        return (
+            self._is_adding
+            or any(call.is_first and call.latest.uid == uid for call in self._pending.get(key, ()))
+            or any(
+                target.delivered.get(key.source, {}).get(key, ("",))[0] == uid
+                for target in self._registered.items(key.source.kind)
+            )
+        )
 
     def remove(
         self, handler: ResourceWatcher | ResourceReconciler | None, kind: str, role: Role
@@ -397,8 +417,10 @@ class Dispatcher:
                     self._name,
                     extra={"controller": self._name},
                 )
-        # Whatever the policy says: after a deletion no call may report the object as existing.
-        return drop or (event.action is _DELETE and call.action is not _DELETE)
+        # Whatever the policy says: after a deletion no call may report the object as existing, nor
+        # as gone once it is back, in a selector or with a restored server.
+        is_gone, was_gone = event.action is _DELETE, call.action is _DELETE
+        return drop or (is_gone != was_gone and (is_gone or call.latest.uid == event.object.uid))
 
     def _resync(
         self,
@@ -428,12 +450,14 @@ class Dispatcher:
                 continue
             if _is_deferred(call, self._pending.get(key, ())):
                 continue
+            is_obsolete = call.is_obsolete
+            if call.is_first and not is_obsolete:
+                # While it is pending: see is_known().
+                call.target.note_seen(key, call.latest)
             if self._complete(key, call):
-                if call.is_obsolete:
+                if is_obsolete:
                     continue
-                if call.is_first:
-                    call.target.note_seen(key, call.latest)
-                elif call.reason is CallReason.RETRY:
+                if call.reason is CallReason.RETRY:
                     self._metrics.retry_made(key.source.kind, call.action, now - call.due)
                 self._call(key.source, call.target, call.request(), is_retry=True)
 

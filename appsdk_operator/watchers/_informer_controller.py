@@ -198,6 +198,7 @@ class InformerController:
             max_pending=max_pending,
             overflow=overflow,
             worker_context=self._worker_context,
+            is_known=self._dispatcher.is_known,
             on_failure=self._fail,
             clock=clock,
             metrics=metrics,

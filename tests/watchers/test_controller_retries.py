@@ -12,6 +12,8 @@ from itertools import pairwise
 
 import pytest
 import tenacity
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import Forbidden, NotFound
@@ -22,6 +24,7 @@ from appsdk_operator.watchers import (
     InformerController,
     KeyReconciler,
     OpinionatedWatcher,
+    RetryDequeuePolicy,
     SimpleReconciler,
     SimpleWatcher,
     TenacityRetry,
@@ -31,6 +34,8 @@ from appsdk_operator.watchers import (
     never_retry,
     opinionated_retry_dequeue_policy,
 )
+from tests.hypothesis_profiles import scaled
+from tests.watchers.conftest import Rig, make_widget
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
@@ -814,3 +819,59 @@ def test_what_is_no_time_to_wait_is_given_up_until_the_next_resync(
     assert "no retry (it returns seconds, or None)" in caplog.text
     rig.informer.resync(obj)
     assert rig.work() == ["w CREATE 1 of x"]
+
+
+@settings(max_examples=scaled(100), deadline=None)
+@example(["leave", "return"], [True, False], keep_all_retries)
+@given(
+    st.lists(st.sampled_from(["leave", "return", "change", "recreate", "time"]), max_size=12),
+    st.lists(st.booleans(), max_size=12),
+    st.sampled_from([None, keep_all_retries, opinionated_retry_dequeue_policy]),
+)
+def test_the_last_call_that_succeeds_is_a_deletion_exactly_when_the_object_is_gone(
+    steps: list[str], outcomes: list[bool], policy: RetryDequeuePolicy | None
+) -> None:
+    # As with a selector: an object leaves it, and returns with the uid that it had.
+    rig = Rig(retry_policy=ConstantBackoff(1), retry_dequeue_policy=policy)
+    known: dict[str, str] = {}
+    script = iter(outcomes)
+
+    def note(what: str, obj: Object) -> None:
+        if not next(script, True):
+            raise ConnectionError("not today")
+        known[obj.uid] = what
+
+    rig.controller.add_watcher(
+        SimpleWatcher(
+            add=lambda obj: note("there", obj),
+            update=lambda _, new: note("there", new),
+            delete=lambda obj: note("gone", obj),
+        ),
+        WIDGET,
+    )
+    version, uid = 1, "first"
+    present: Object | None = make_widget("a", version, uid=uid)
+    seen = {uid: "there"}
+    rig.informer.add(present)
+    rig.work()
+    for step in steps:
+        version += 1
+        if step == "time":
+            rig.after(1)
+        elif step == "leave" and present is not None:
+            rig.informer.delete(present)
+            seen[uid], present = "gone", None
+        elif step in ("return", "recreate") and present is None:
+            uid = uid if step == "return" else f"uid-{version}"
+            present = make_widget("a", version, uid=uid)
+            seen[uid] = "there"
+            rig.informer.add(present)
+        elif step == "change" and present is not None:
+            before, present = present, make_widget("a", version, uid=uid)
+            rig.informer.update(before, present)
+        rig.work()
+    for _ in range(len(outcomes) + 3):
+        rig.after(1)
+    # What came and went before its first call succeeded may never be mentioned.
+    assert {one: what for one, what in seen.items() if what == "there" or one in known} == known
+    rig.close()

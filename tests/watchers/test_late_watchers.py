@@ -105,7 +105,9 @@ class Notes:
 class World:
     """A server, an informer and a controller, one step at a time."""
 
-    def __init__(self, dequeue_policy: RetryDequeuePolicy | None = None) -> None:
+    def __init__(
+        self, dequeue_policy: RetryDequeuePolicy | None = None, max_pending: int = 10_000
+    ) -> None:
         self.clock = ManualClock()
         self.server = ModelServer(WIDGET)
         self.errors: list[Exception] = []
@@ -117,6 +119,7 @@ class World:
             metrics=Metrics(),
             retry_policy=ConstantBackoff(1),
             retry_dequeue_policy=dequeue_policy,
+            max_pending=max_pending,
             error_handler=lambda error, _: self.errors.append(error),
         )
         self.controller.add_informer(self.informer, WIDGET)
@@ -539,17 +542,35 @@ restores = st.builds(
     st.integers(0, 2),
     st.lists(st.sampled_from(["time", "handle", "poll"]), max_size=8),
 )  # fmt: skip
+# More events than may wait, around the moment at which it comes.
+floods = st.builds(
+    lambda late, before, after: [
+        "create a", "poll", "poll", *["handle"] * 3, "delete a", "create a", *before, "poll", late,
+        "handle", *after, "poll",
+    ],
+    st.sampled_from(["late", "failing", "asking"]),
+    st.lists(st.sampled_from(["change a", "create b", "change b"]), max_size=2),
+    st.lists(
+        st.sampled_from(["handle", "poll", "change a", "delete a", "create a", "delete b"]),
+        max_size=12,
+    ),
+)  # fmt: skip
 disasters = st.lists(happenings | st.sampled_from(["copy", "restore", "poll"]), max_size=40)
 
 
 @settings(max_examples=scaled(250), deadline=None)
-@example(steps=["create a", "poll", "delete a", "handle", "late", "resync"], dequeue_policy=None)
+@example(
+    steps=["create a", "poll", "delete a", "handle", "late", "resync"],
+    dequeue_policy=None,
+    max_pending=10_000,
+)
 @example(
     steps=[
         *["create a", "poll", "poll", "handle", "failing in a call", "change a", "change a"],
         *["change a", "poll", "handle", "handle", "time", "handle"],
     ],
     dequeue_policy=None,
+    max_pending=10_000,
 )
 @example(
     steps=[
@@ -558,12 +579,33 @@ disasters = st.lists(happenings | st.sampled_from(["copy", "restore", "poll"]), 
         "delete b",
     ],
     dequeue_policy=None,
+    max_pending=10_000,
 )
-@given(steps=steps | restores | disasters, dequeue_policy=st.sampled_from([None, keep_all_retries]))
+@example(
+    steps=[
+        *["create a", "poll", "poll", "handle", "handle", "delete a", "create a", "poll", "late"],
+        *["handle", "delete a", "poll"],
+    ],
+    dequeue_policy=None,
+    max_pending=1,
+)
+@example(
+    steps=[
+        *["create a", "poll", "poll", "handle", "handle", "delete a", "create a", "poll", "late"],
+        *["handle", "change a", "poll"],
+    ],
+    dequeue_policy=None,
+    max_pending=1,
+)
+@given(
+    steps=steps | restores | disasters | floods,
+    dequeue_policy=st.sampled_from([None, keep_all_retries]),
+    max_pending=st.sampled_from([1, 2, 3, 10_000]),
+)
 def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers_state(
-    steps, dequeue_policy
+    steps, dequeue_policy, max_pending
 ):
-    world = World(dequeue_policy)
+    world = World(dequeue_policy, max_pending)
     history = History(world.server)
     gap = DuringHandOver()
     slow = SlowWatcher()

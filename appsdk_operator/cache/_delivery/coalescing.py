@@ -41,16 +41,25 @@ class CoalescingBuffer(Generic[K]):
     one of its object, so that the number of objects bounds the memory, not the number of events.
     """
 
-    def __init__(self, bound: int, *, on_dropped: Callable[[K, Event], None]) -> None:
+    def __init__(
+        self,
+        bound: int,
+        *,
+        on_dropped: Callable[[K, Event], None],
+        is_known: Callable[[K, Event], bool] = lambda *_: False,
+    ) -> None:
         """An empty buffer.
 
         Args:
             bound: how many events it holds before merging begins.
             on_dropped: called with each event that will never be delivered, because it was merged
                 into another one or cancelled out.
+            is_known: whether a handler knows the object of a creation already, from elsewhere, and
+                will ignore it. It is not merged then, or the handler would miss the later event.
         """
         self._bound = bound
         self._on_dropped = on_dropped
+        self._is_known = is_known
         # Lists and not deques: nearly all hold one event, and a deque takes 600 bytes for it.
         self._by_key: dict[K, list[tuple[int, Event]]] = {}
         self.count = 0
@@ -107,6 +116,8 @@ class CoalescingBuffer(Generic[K]):
     def _merge(self, key: K, waiting: list[tuple[int, Event]], event: Event) -> bool:
         ticket, before = waiting[-1]
         if before.object.uid != event.object.uid or before.action is _DELETE:
+            return False
+        if before.action is _CREATE and self._is_known(key, before):
             return False
         both = coalesced(before, event)
         self.merged_count += 1

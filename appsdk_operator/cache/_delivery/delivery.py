@@ -226,6 +226,7 @@ class Delivery:
         overflow: Overflow = Overflow.COALESCE,
         worker_context: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         handle_event: Callable[[EventSource, Event], float | None] | None = None,
+        is_known: Callable[[DeliveryKey, Event], bool] = lambda *_: False,
         on_failure: Callable[[Exception], None] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
@@ -242,6 +243,8 @@ class Delivery:
             worker_context: a context that each worker enters for its whole life.
             handle_event: a faster form of ``handle`` that computes the key only when it needs it;
                 called for events that come from the batch queue.
+            is_known: whether the handler knows the object of a waiting creation already, which is
+                then merged with no later event. Called with a lock held.
             on_failure: called with what ``handle`` raises in spite of its contract, and with
                 whatever else ends a worker, which then ends; default: log it, and let the worker
                 continue with the next event.
@@ -288,7 +291,7 @@ class Delivery:
         self._room = Waiters(clock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
         self._pending: CoalescingBuffer[DeliveryKey] = CoalescingBuffer(
-            bound, on_dropped=self._on_dropped
+            bound, on_dropped=self._on_dropped, is_known=is_known
         )
         # A single worker takes events in order of arrival, so up to this many of them wait in the
         # batch queue, where they need no queue entry per object.
