@@ -217,6 +217,32 @@ def test_add_refuses_what_it_cannot_do(
     assert files(folder) == before
 
 
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ([["controller", "Bucket"]], ["kind", "BucketController"]),
+        ([["webhook", "Bucket"]], ["kind", "BucketWebhooks"]),
+        ([["kind", "BucketController"]], ["controller", "Bucket"]),
+        ([["kind", "BucketWebhooks"]], ["webhook", "Bucket"]),
+        ([["kind", "HTTPRoute"]], ["kind", "HttpRoute"]),
+        ([["kind", "HTTPRoute"], ["controller", "HTTPRoute"]], ["kind", "HTTPRouteController"]),
+    ],
+)
+def test_no_two_parts_have_one_file(
+    folder: Path,
+    before: list[list[str]],
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for each in before:
+        assert cli.main(["add", *each]) == 0
+    present = {name: (folder / name).read_bytes() for name in files(folder)}
+    assert cli.main(["add", *words]) == 1
+    assert "give another name" in capsys.readouterr().err
+    assert {name: (folder / name).read_bytes() for name in files(folder)} == present
+    assert cli.main(["update"]) == 0, "what was refused is not written down either"
+
+
 @pytest.mark.parametrize("words", [["add", "kind", "Volume"], ["update"]])
 def test_a_folder_without_a_project_is_refused(
     tmp_path: Path,

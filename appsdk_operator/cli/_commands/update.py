@@ -36,5 +36,8 @@ def command(kit: str | None, check: bool, dry_run: bool) -> int:
         if check or dry_run:
             raise click.UsageError("--kit changes the project: leave out --check and --dry-run")
         return write(Path(), *with_kit(answers, kit))
-    texts = texts_of(answers)
+    try:
+        texts = texts_of(answers)
+    except ValueError as error:  # of a version that let two parts have one file
+        raise click.ClickException(str(error)) from error
     return Output(".", check=check, dry_run=dry_run).deliver(texts, GENERATOR)

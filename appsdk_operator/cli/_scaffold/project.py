@@ -100,8 +100,9 @@ def write(folder: Path, answers: Answers, kit: Kit | None = None) -> int:
         answers: what it is made with.
         kit: the kit of a new project, or another one than before; None: it stays.
     """
-    files, texts = GeneratedFiles(folder, GENERATOR), texts_of(answers)
+    files = GeneratedFiles(folder, GENERATOR)
     try:
+        texts = texts_of(answers)
         files.plan(texts)  # what cannot be written is refused before anything is
         # First, so that files which are written afterwards are never taken for ones too many.
         if kit is not None:

@@ -64,7 +64,11 @@ _SPECS: Final[dict[str, dict[str, Any]]] = {
 
 
 def texts_of(answers: Answers) -> dict[str, str]:
-    """The text of each file by its path."""
+    """The text of each file by its path.
+
+    Raises:
+        ValueError: two parts of the project have one file.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
@@ -86,17 +90,41 @@ def texts_of(answers: Answers) -> dict[str, str]:
     }
     common["extras"] = "[webhooks]" if common["has_webhooks"] else ""
     common |= _kit(answers.kit)
-    planned = [(path, template, common) for path, template in _PROJECT.items()]
-    for resource in answers.resources:
-        values = {**common, **_values(resource), "imports": _imports(answers.package)}
-        for part in resource.parts:
-            planned += [(path, template, values) for path, template in _PARTS[part].items()]
-    return {
-        path.format(package=answers.package, module=values.get("module")): (
-            environment.get_template(f"{template}.j2").render(values)
-        )
-        for path, template, values in planned
+    of_kinds = {
+        each: {**common, **_values(each), "imports": _imports(answers.package)}
+        for each in answers.resources
     }
+    return {
+        path: environment.get_template(f"{template}.j2").render(
+            common if resource is None else of_kinds[resource]
+        )
+        for path, (template, resource) in _planned(answers).items()
+    }
+
+
+def _planned(answers: Answers) -> dict[str, tuple[str, Resource | None]]:
+    """The template of each file by its path, and the kind that it is for.
+
+    Raises:
+        ValueError: two parts of the project have one file.
+    """
+    found: dict[str, tuple[str, Resource | None]] = {
+        path.format(package=answers.package): (template, None)
+        for path, template in _PROJECT.items()
+    }
+    for resource in answers.resources:
+        for part in resource.parts:
+            for pattern, template in _PARTS[part].items():
+                path = pattern.format(package=answers.package, module=resource.module)
+                if path in found:
+                    other = found[path][1]
+                    whose = "the project" if other is None else f"the kind {other.kind}"
+                    raise ValueError(
+                        f"kind={resource.kind!r}: its {part} would be in {path}, which is a file "
+                        f"of {whose}; give another name"
+                    )
+                found[path] = template, resource
+    return found
 
 
 def _kit(source: str) -> dict[str, Any]:
