@@ -51,7 +51,8 @@ class Permission:
     """The only namespace in which it is needed; ``""``: that of the operator's own pods. None:
     everywhere the app works, and for objects without a namespace."""
     is_cluster_wide: bool = False
-    """Whether it is known that the objects have no namespace, so that a Role cannot allow it."""
+    """Whether a Role cannot allow it: the objects are of all namespaces, wherever the app works, or
+    of none."""
     paths: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The paths of requests for no resource, such as ``/metrics``, in place of groups and
     resources."""
@@ -79,32 +80,24 @@ def merged(permissions: Iterable[Permission]) -> tuple[Permission, ...]:
     The order is that of namespace, group, resource and names; that of verbs is the usual one.
     """
     found: dict[_Key, tuple[dict[str, None], dict[str, None]]] = {}
-    cluster_wide: set[_Key] = set()
     for each in permissions:
         place = () if each.namespace is None else (each.namespace,)
         names = tuple(sorted(each.names))
-        keys = [(place, "", path, names, True) for path in each.paths]
+        keys = [(place, "", path, names, True, each.is_cluster_wide) for path in each.paths]
         keys += [
-            (place, group, resource, names, False)
+            (place, group, resource, names, False, each.is_cluster_wide)
             for group in each.groups
             for resource in each.resources
         ]
         for key in keys:
-            if each.is_cluster_wide:
-                cluster_wide.add(key)
             verbs, reasons = found.setdefault(key, ({}, {}))
             verbs.update(dict.fromkeys(each.verbs))
             reasons.update(dict.fromkeys(each.reasons))
-    return tuple(
-        _of_key(key, verbs, reasons, is_cluster_wide=key in cluster_wide)
-        for key, (verbs, reasons) in sorted(found.items())
-    )
+    return tuple(_of_key(key, verbs, reasons) for key, (verbs, reasons) in sorted(found.items()))
 
 
-def _of_key(
-    key: _Key, verbs: Iterable[str], reasons: Iterable[str], *, is_cluster_wide: bool
-) -> Permission:
-    place, group, resource, names, is_path = key
+def _of_key(key: _Key, verbs: Iterable[str], reasons: Iterable[str]) -> Permission:
+    place, group, resource, names, is_path, is_cluster_wide = key
     return Permission(
         groups=() if is_path else [group],
         resources=() if is_path else [resource],
@@ -117,5 +110,5 @@ def _of_key(
     )
 
 
-_Key = tuple[tuple[str, ...], str, str, tuple[str, ...], bool]
+_Key = tuple[tuple[str, ...], str, str, tuple[str, ...], bool, bool]
 """Namespace, group, resource or path, names, and whether it is a path."""

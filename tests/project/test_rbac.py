@@ -177,11 +177,32 @@ def test_the_namespace_of_a_test_stands_for_all_and_others_for_themselves() -> N
     ]
 
 
-def test_what_is_needed_everywhere_is_not_recorded_for_a_namespace_again() -> None:
+def test_what_is_needed_in_all_namespaces_is_not_recorded_for_one_again() -> None:
+    recording = Recording()
+    found = [access("list", "pods", namespace=each) for each in ("", "t", "kube-system")]
+    recording.add("test", found, namespaces=["t"])
+    (only,) = recording.permissions()
+    assert (only.is_cluster_wide, only.namespace) == (True, None)
+
+
+def test_what_is_needed_where_the_operator_works_is_recorded_for_other_namespaces_too() -> None:
     recording = Recording()
     found = [access("get", "pods", namespace=each) for each in ("t", "kube-system")]
     recording.add("test", found, namespaces=["t"])
-    assert rules(recording.permissions()) == [("pods", "get", "", None)]
+    assert rules(recording.permissions()) == [
+        ("pods", "get", "", None),
+        ("pods", "get", "", "kube-system"),
+    ]
+
+
+def test_lists_of_an_operator_of_all_namespaces_are_needed_where_it_works() -> None:
+    app = App("counter")
+    recording = Recording()
+    asked = [access("list", "pods"), access("list", "tools"), access("get", "tools", name="x")]
+    recording.add("test", asked, namespaces=["t"])
+    made = roles(app, namespace="ops", namespaces=["a"], recorded=recording.permissions())
+    assert {each[0] for each in rules(made.cluster)} == {"tools"}, "asked for by name, nowhere"
+    assert ("pods", "list", "", "a") in rules(made.by_namespace["a"])
 
 
 def test_names_are_fixed_if_two_tests_needed_them_and_nobody_made_them() -> None:
@@ -423,7 +444,8 @@ ACCESSES = st.builds(
 def client() -> Iterator[Client]:
     """A client of a server with roles."""
     with MemoryServer(rbac=True).client() as client:
-        client.create(MutableObject.new(kinds.core.v1.Namespace, "ops"))
+        for name in ("ops", "test"):
+            client.create(MutableObject.new(kinds.core.v1.Namespace, name))
         yield client
 
 
@@ -470,18 +492,99 @@ def one_less(made: Roles) -> list[Roles]:
 
 
 @settings(max_examples=scaled(8))
-@given(tests=st.lists(st.lists(ACCESSES, max_size=8), min_size=1, max_size=3))
+@given(
+    tests=st.lists(st.lists(ACCESSES, max_size=8), min_size=1, max_size=3),
+    works_in=st.sampled_from([[], ["test"]]),
+)
 def test_a_role_of_a_record_allows_what_was_recorded_and_one_rule_less_does_not(
-    client: Client, tests: list[list[Access]]
+    client: Client, tests: list[list[Access]], works_in: list[str]
 ) -> None:
     recording = Recording()
     for number, found in enumerate(tests):
         recording.add(f"test_{number}", found, namespaces=["test"])
     asked = [each for found in tests for each in found]
-    made = roles(recording.permissions(), name="operator", namespace="ops")
+    recorded = recording.permissions()
+    made = roles((), name="operator", namespace="ops", namespaces=works_in, recorded=recorded)
     assert all(allowed(client, made, asked))
-    assert not Grants.of([each.to_dict() for each in made.objects]).missing(recording.permissions())
+    grants = Grants.of([each.to_dict() for each in made.objects])
+    assert not grants.missing(made.besides, namespaces=works_in)
     for fewer in one_less(made):
         assert not all(allowed(client, fewer, asked))
         grants = Grants.of([each.to_dict() for each in fewer.objects])
-        assert grants.missing(recording.permissions())
+        assert grants.missing(made.besides, namespaces=works_in)
+
+
+SUBJECTS = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "kind": st.just("ServiceAccount"),
+            "name": st.sampled_from(["operator", "other"]),
+            "namespace": st.sampled_from(["ops", "default"]),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "kind": st.just("Group"),
+            "name": st.sampled_from(
+                [
+                    "system:serviceaccounts",
+                    "system:serviceaccounts:ops",
+                    "system:serviceaccounts:default",
+                    "system:authenticated",
+                    "system:masters",
+                ]
+            ),
+            "apiGroup": st.just("rbac.authorization.k8s.io"),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "kind": st.just("User"),
+            "name": st.sampled_from(
+                [
+                    "system:serviceaccount:ops:operator",
+                    "system:serviceaccount:ops:other",
+                    "operator",
+                ]
+            ),
+            "apiGroup": st.just("rbac.authorization.k8s.io"),
+        }
+    ),
+)
+
+
+@settings(max_examples=scaled(30))
+@given(subjects=st.lists(SUBJECTS, max_size=3), place=st.sampled_from(["", "x", "ops"]))
+def test_grants_count_the_bindings_that_the_authorizer_counts(
+    subjects: list[dict[str, str]], place: str
+) -> None:
+    get = Permission(groups=[""], resources=["pods"], verbs=["get"])
+    bound = role("ClusterRole", "a", GET_PODS)
+    at = {**binding(bound, namespace=place), "subjects": subjects}
+    if not place:
+        del at["metadata"]["namespace"]
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "operator", "namespace": "ops"},
+    }
+    grants = Grants.of([account, bound, at], account="operator")
+    with MemoryServer(rbac=True).client() as client:
+        for name in ("ops", "x"):
+            client.create(MutableObject.new(kinds.core.v1.Namespace, name))
+        client.create(MutableObject(kinds.rbac.v1.ClusterRole, bound))
+        kind = kinds.rbac.v1.RoleBinding if place else kinds.rbac.v1.ClusterRoleBinding
+        ref = {**at["roleRef"], "apiGroup": "rbac.authorization.k8s.io"}
+        client.create(MutableObject(kind, {**at, "roleRef": ref}))
+        for namespace in ("x", "ops"):
+            review = MutableObject.new(kinds.authorization.v1.SubjectAccessReview, "")
+            review["spec"] = {
+                "user": "system:serviceaccount:ops:operator",
+                "groups": [
+                    *("system:serviceaccounts", "system:serviceaccounts:ops"),
+                    "system:authenticated",
+                ],
+                "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace},
+            }
+            is_allowed = client.create(review).to_dict()["status"]["allowed"]
+            assert is_allowed == (not grants.missing([get], namespaces=[namespace]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -13,9 +13,11 @@ from appsdk_operator.app import Permission, merged
 from appsdk_operator.project._rbac.permission_sets import (
     Atom,
     atoms,
+    covers,
     covers_atom,
     granted_to_all,
     is_namespaced,
+    singles,
     without,
 )
 from appsdk_operator.resource import load_yaml
@@ -32,9 +34,10 @@ class Grants:
     """What an operator's service account may do; a value."""
 
     permissions: tuple[Permission, ...]
-    """Without a namespace: everywhere. The reason of each is the role that grants it."""
+    """Cluster-wide, or in a namespace. The reason of each is the role that grants it."""
     namespace: str = ""
-    """The namespace of the service account; empty if the roles do not say it."""
+    """The namespace of the service account: that of the ServiceAccount if it is among the objects,
+    else that of the first binding which has one. Empty if neither says it."""
 
     @classmethod
     def load(cls, *paths: str | Path, account: str = "") -> Self:
@@ -84,7 +87,8 @@ class Grants:
         Args:
             objects: ClusterRoles, Roles and their bindings; other kinds are skipped. Without any
                 binding all roles count, a ClusterRole for all namespaces.
-            account: the name of the service account; default: any that has a binding.
+            account: the name of the service account; default: any that has a binding. Bindings of
+                accounts of this name in another namespace do not count.
         """
         found = list(_of_rbac(objects))
         bindings = [each for each in found if each["kind"].endswith("Binding")]
@@ -93,30 +97,37 @@ class Grants:
             for each in found
             if each["kind"] in ("ClusterRole", "Role")
         }
-        subjects = [
-            subject
+        own = [
+            (_namespace(each), _name(each))
+            for each in found
+            if each["kind"] == "ServiceAccount" and account in ("", _name(each))
+        ]
+        bound = [
+            (subject.get("namespace") or _namespace(each), subject.get("name", ""))
             for each in bindings
             for subject in each.get("subjects") or ()
-            if _is_account(subject, account)
+            if subject.get("kind") == "ServiceAccount" and account in ("", subject.get("name"))
         ]
-        accounts = [each for each in found if each["kind"] == "ServiceAccount"]
-        own = [_namespace(each) for each in accounts if account in ("", _name(each))]
-        own += [subject.get("namespace") or "" for subject in subjects]
-        namespace = next((each for each in own if each), "")
+        namespace = next((place for place, _ in [*own, *bound] if place), "")
+        placed = {(place, name) for place, name in own if place}
+        if account and namespace:
+            placed.add((namespace, account))
+        names = {name for _, name in placed}
+        accounts = placed | {each for each in bound if each[1] not in names}
         granted: list[Permission] = []
         if not bindings:
             for (kind, place, _), role in roles.items():
                 granted += _permissions(role, roles, None if kind == "ClusterRole" else place)
         for each in bindings:
-            if not any(_is_account(one, account) for one in each.get("subjects") or ()):
+            place = _namespace(each)
+            if not any(_is_one_of(accounts, one, place) for one in each.get("subjects") or ()):
                 continue
             ref = each.get("roleRef") or {}
-            place = _namespace(each)
             kind = ref.get("kind", "ClusterRole")
-            bound = roles.get((kind, place if kind == "Role" else "", ref.get("name", "")))
-            if bound is not None:
+            of_binding = roles.get((kind, place if kind == "Role" else "", ref.get("name", "")))
+            if of_binding is not None:
                 everywhere = each["kind"] == "ClusterRoleBinding"
-                granted += _permissions(bound, roles, None if everywhere else place)
+                granted += _permissions(of_binding, roles, None if everywhere else place)
         return cls(permissions=tuple(granted), namespace=namespace)
 
     @property
@@ -125,8 +136,8 @@ class Grants:
         return any(
             is_namespaced(atom)
             for each in self.permissions
-            if each.namespace is None
-            for atom in atoms(each)
+            if each.is_cluster_wide
+            for atom in atoms(attrs.evolve(each, is_cluster_wide=False))
         )
 
     def missing(
@@ -163,33 +174,20 @@ class Grants:
         def is_used(permission: Permission) -> Iterator[Permission]:
             for verb in permission.verbs:
                 one = attrs.evolve(permission, verbs=[verb])
-                if not any(
-                    self._is_at(one, atom)
-                    and covers_atom([attrs.evolve(one, namespace=None)], atom)
-                    for atom in wanted
-                ):
+                if not any(self._is_at(one, atom) and covers(one, atom) for atom in wanted):
                     yield one
 
         return merged(
             left
             for each in self.permissions
-            for single in _singles(each)
+            for single in singles(each)
             for left in is_used(single)
         )
 
     def _is_at(self, granted: Permission, atom: Atom) -> bool:
-        if granted.namespace is None or atom.namespace is None:
+        if granted.is_cluster_wide or atom.namespace is None:
             return True
         return granted.namespace == (atom.namespace or self.namespace)
-
-
-def _singles(permission: Permission) -> Iterator[Permission]:
-    """The permission, for each resource or path alone."""
-    for path in permission.paths:
-        yield attrs.evolve(permission, groups=(), resources=(), paths=[path])
-    for group in permission.groups:
-        for resource in permission.resources:
-            yield attrs.evolve(permission, groups=[group], resources=[resource], paths=())
 
 
 def _files(path: Path) -> list[Path]:
@@ -224,8 +222,18 @@ def _namespace(obj: Mapping[str, Any]) -> str:
     return str((obj.get("metadata") or {}).get("namespace") or "")
 
 
-def _is_account(subject: Mapping[str, Any], account: str) -> bool:
-    return subject.get("kind") == "ServiceAccount" and account in ("", subject.get("name"))
+def _is_one_of(
+    accounts: Collection[tuple[str, str]], subject: Mapping[str, Any], place: str
+) -> bool:
+    """Whether a subject of a binding in ``place`` is one of the accounts, or a group of theirs."""
+    kind, name = subject.get("kind"), str(subject.get("name", ""))
+    if kind == "ServiceAccount":
+        return (subject.get("namespace") or place, name) in accounts
+    if kind == "User":
+        return any(name == f"system:serviceaccount:{at}:{each}" for at, each in accounts)
+    if kind == "Group" and name in ("system:authenticated", "system:serviceaccounts"):
+        return bool(accounts)
+    return kind == "Group" and any(name == f"system:serviceaccounts:{at}" for at, _ in accounts)
 
 
 def _permissions(
@@ -247,5 +255,6 @@ def _permissions(
             verbs=rule.get("verbs") or (),
             names=rule.get("resourceNames") or (),
             namespace=place,
+            is_cluster_wide=place is None,
             reasons=[f"{role['kind']} {_name(role)}"],
         )

@@ -15,10 +15,12 @@ __all__ = [
     "UNNAMED_VERBS",
     "Atom",
     "atoms",
+    "cluster_wide",
     "covers",
     "covers_atom",
     "granted_to_all",
     "is_namespaced",
+    "singles",
     "without",
 ]
 
@@ -100,10 +102,30 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 
 def covers_atom(permissions: Iterable[Permission], atom: Atom) -> bool:
-    """Whether one of ``permissions`` covers ``atom`` in its namespace."""
+    """Whether one of ``permissions`` covers ``atom`` where that is needed.
+
+    What is cluster-wide is so everywhere; the rest, in its own namespace, in those in which the
+    operator works, or in a named one, only there.
+    """
     return any(
-        each.namespace in (None, atom.namespace) and covers(each, atom) for each in permissions
+        (each.is_cluster_wide or (not atom.is_cluster_wide and each.namespace == atom.namespace))
+        and covers(each, atom)
+        for each in permissions
     )
+
+
+def cluster_wide(permission: Permission) -> Permission:
+    """The same permission in all namespaces and for objects without one."""
+    return attrs.evolve(permission, namespace=None, is_cluster_wide=True)
+
+
+def singles(permission: Permission) -> Iterator[Permission]:
+    """The permission, for each resource or path alone."""
+    for path in permission.paths:
+        yield attrs.evolve(permission, groups=(), resources=(), paths=[path])
+    for group in permission.groups:
+        for resource in permission.resources:
+            yield attrs.evolve(permission, groups=[group], resources=[resource], paths=())
 
 
 def granted_to_all(atom: Atom) -> bool:

@@ -33,6 +33,8 @@ _MOST_TESTS: Final = 3
 def dump_permissions(permissions: Iterable[Permission]) -> str:
     """The text of a file with permissions: a rule of a role each, with namespace and tests.
 
+    ``clusterWide`` has what was asked for in all namespaces, or for objects without one.
+
     Of many tests only the first ones are named, so that the file changes when permissions do.
 
     >>> print(dump_permissions([Permission(groups=[""], resources=["pods"], verbs=["get"])])[-66:])
@@ -50,6 +52,8 @@ def dump_permissions(permissions: Iterable[Permission]) -> str:
         rule = each.rule
         if each.namespace is not None:
             rule["namespace"] = each.namespace
+        if each.is_cluster_wide:
+            rule["clusterWide"] = True
         if each.reasons:
             rule["tests"] = sorted(each.reasons)[:_MOST_TESTS]
         rules.append(rule)
@@ -76,7 +80,7 @@ def load_permissions(path: str | Path) -> tuple[Permission, ...]:
 
 
 def _permission(rule: dict[str, Any]) -> Permission:
-    unknown = set(rule) - set(_FIELDS) - {"namespace"}
+    unknown = set(rule) - set(_FIELDS) - {"namespace", "clusterWide"}
     if unknown:
         raise ValueError(f"a rule has {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {}
@@ -88,4 +92,7 @@ def _permission(rule: dict[str, Any]) -> Permission:
     namespace = rule.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
         raise ValueError("namespace of a rule is no text")
-    return Permission(namespace=namespace, **fields)
+    is_cluster_wide = rule.get("clusterWide", False)
+    if not isinstance(is_cluster_wide, bool):
+        raise ValueError("clusterWide of a rule is neither true nor false")
+    return Permission(namespace=namespace, is_cluster_wide=is_cluster_wide, **fields)

@@ -57,14 +57,17 @@ class AccessAttributes(Protocol):
 
 
 _Row = tuple[str, str, str, str, str]
-"""Group, resource, path, verb and namespace; the namespace is empty for "anywhere"."""
+"""Group, resource, path, verb and namespace; without one: in all, or for an object of none."""
+_WORKS_IN: Final = "*"
+"""The namespace of a row for those in which the operator works."""
 
 
 @final
 class Recording:
     """What an operator needed in each test; a mutable collection for one thread.
 
-    A namespace that a test made for itself stands for those in which the operator works. A name
+    A namespace that a test made for itself stands for those in which the operator works; a request
+    in no namespace is for all of them, or for an object that is in none. A name
     counts as fixed, so that a role may be for objects of that name only, if at least two tests
     needed it, if the operator nowhere lists or watches all objects of the resource, and if the name
     is neither that of an object or namespace of a test nor made of one, as ``a-config`` is of
@@ -110,7 +113,7 @@ class Recording:
         self._foreign.update(namespaces)
         self._foreign.update(each.name for each in others)
         for each in operator:
-            place = "" if each.namespace in namespaces else each.namespace
+            place = _WORKS_IN if each.namespace in namespaces else each.namespace
             # The name of what was created is for others; a create is authorized without it.
             name = "" if each.verb in UNNAMED_VERBS else each.name
             # Where a server has no lists as streams, whoever watches lists first.
@@ -169,16 +172,17 @@ class Recording:
                     paths=[path] if path else (),
                     verbs=[verb],
                     names=sorted(names) if known else (),
-                    namespace=place or None,
+                    namespace=None if place in ("", _WORKS_IN) else place,
+                    is_cluster_wide=not place and not path,
                     reasons=sorted(tests),
                 )
             )
-        anywhere = [each for each in found if each.namespace is None]
+        everywhere = [each for each in found if each.is_cluster_wide]
 
         def is_superfluous(atom: Atom) -> bool:
             if granted_to_all(atom):
                 return True
-            return atom.namespace is not None and covers_atom(anywhere, atom)
+            return not atom.is_cluster_wide and covers_atom(everywhere, atom)
 
         return without(found, is_superfluous)
 

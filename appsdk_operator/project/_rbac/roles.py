@@ -15,9 +15,11 @@ from appsdk_operator.project._rbac.permission_sets import (
     UNNAMED_VERBS,
     Atom,
     atoms,
+    cluster_wide,
     covers_atom,
     granted_to_all,
     is_namespaced,
+    singles,
     without,
 )
 from appsdk_operator.resource import Kind, MutableObject, dump_yaml, kinds
@@ -162,12 +164,16 @@ def roles(
     if not name:
         raise ValueError("name is missing: permissions have none, so give the operator's")
     works_in = validation.checked_texts("namespaces", namespaces or ())
+    # In tests an App works where it says; what tests of other operators needed is taken as it is.
+    in_tests = source.namespaces if isinstance(source, App) else works_in
     for what, given in (("name", name), ("namespace", namespace)):
         if not _NAME.fullmatch(given):
             raise ValueError(
                 f"{what}={given!r}: use lower-case letters, digits and '-', such as 'my-operator'"
             )
-    besides = _needed_besides(declared, recorded)
+    if not in_tests:
+        recorded = _wherever_it_works(recorded)
+    besides = _needed_besides(declared, recorded, in_all=not in_tests)
     needed = [*declared, *besides]
     cluster: list[Permission] = []
     placed: dict[str, list[Permission]] = {}
@@ -175,9 +181,11 @@ def roles(
         for part in each:
             for place in _places(part, namespace, works_in):
                 if place is None:
-                    cluster.append(attrs.evolve(part, namespace=None))
+                    cluster.append(cluster_wide(part))
                 else:
-                    placed.setdefault(place, []).append(attrs.evolve(part, namespace=place))
+                    placed.setdefault(place, []).append(
+                        attrs.evolve(part, namespace=place, is_cluster_wide=False)
+                    )
     everywhere = merged(cluster)
     # What is allowed everywhere is not repeated in a Role.
     return Roles(
@@ -194,12 +202,17 @@ def roles(
 
 
 def _needed_besides(
-    declared: Iterable[Permission], recorded: Iterable[Permission]
+    declared: Iterable[Permission], recorded: Iterable[Permission], *, in_all: bool
 ) -> tuple[Permission, ...]:
     """What tests needed beyond what is declared, with the tests as reasons."""
     declared = tuple(declared)
     # A test has one namespace, which is both that of the pods and one in which they work.
-    known = [attrs.evolve(each, namespace=each.namespace or None) for each in declared]
+    known = [
+        cluster_wide(each)
+        if each.namespace is None and (in_all or not any(map(is_namespaced, atoms(each))))
+        else attrs.evolve(each, namespace=each.namespace or None)
+        for each in declared
+    ]
 
     def is_known(atom: Atom) -> bool:
         return granted_to_all(atom) or covers_atom(known, atom)
@@ -207,6 +220,29 @@ def _needed_besides(
     return tuple(
         attrs.evolve(each, reasons=[_reason_of_tests(each)]) for each in without(recorded, is_known)
     )
+
+
+def _wherever_it_works(recorded: Iterable[Permission]) -> list[Permission]:
+    """The same for an operator that works in all namespaces: it lists in all as it does in some.
+
+    What is asked for by name, and in no namespace, is of a kind without namespaces.
+    """
+    found = [part for each in recorded for part in singles(each)]
+    unplaced = {
+        _kind_of(each)
+        for each in found
+        if each.is_cluster_wide and not set(each.verbs) <= {"list", "watch"}
+    }
+    return [
+        attrs.evolve(each, is_cluster_wide=False)
+        if each.is_cluster_wide and _kind_of(each) not in unplaced
+        else each
+        for each in found
+    ]
+
+
+def _kind_of(single: Permission) -> tuple[str, ...]:
+    return (*single.groups, *(each.partition("/")[0] for each in single.resources), *single.paths)
 
 
 def _reason_of_tests(permission: Permission) -> str:
