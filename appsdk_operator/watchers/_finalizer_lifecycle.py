@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
@@ -24,9 +24,11 @@ from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime.validation import check_client
 from appsdk_operator.watchers._finalizer_names import (
     FinalizerSupplier,
+    Spellings,
+    finalizer_names,
     in_progress_finalizer,
-    in_progress_name,
-    of_operator,
+    spellings,
+    takes_operator_name,
 )
 from appsdk_operator.watchers._finalizer_uses import OperatorName
 
@@ -88,19 +90,19 @@ class FinalizerLifecycle:
             )
         self.kind = kind
         self.client = client
-        self._of_operator = of_operator(finalizer)
-        self.takes_operator_name: bool = self._of_operator is not None
+        self._supplier = finalizer
+        self.takes_operator_name: bool = takes_operator_name(finalizer)
         """Whether the finalizer contains the operator's name, as the default one does."""
         self._operator = ""
-        self._set_finalizer(finalizer(kind))
+        self._set_names(spellings(finalizer, kind))
         if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
                 f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
             )
         check_client(client, "get", "patch")
-        # The finalizers of this operator's earlier names, each with its in-progress finalizer; and
-        # the objects on which they still have to be replaced, or removed by a clean-up, by uid.
-        self._previous: tuple[tuple[str, str], ...] = ()
+        # The finalizers of this operator's earlier names; and, by uid, the objects on which these
+        # or the earlier spelling still have to be replaced, or removed by a clean-up.
+        self._previous: tuple[Spellings, ...] = ()
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
@@ -118,10 +120,12 @@ class FinalizerLifecycle:
         self._times_stripped = 0
         self._times_shared = 0
 
-    def _set_finalizer(self, name: str) -> None:
-        self.finalizer: str = check_finalizer(name, self.kind)
-        self.in_progress_finalizer: str = check_finalizer(in_progress_name(self.kind, name))
-        self.names: tuple[str, str] = (self.finalizer, self.in_progress_finalizer)
+    def _set_names(self, own: Spellings) -> None:
+        self._own = own
+        self.finalizer: str = check_finalizer(own.finalizers[0], self.kind)
+        self.in_progress_finalizer: str = check_finalizer(own.in_progress[0])
+        self.names: frozenset[str] = frozenset(own.all_names)
+        """Its finalizers under the operator's present name, in each spelling."""
 
     def use_operator_name(self, operator: OperatorName) -> None:
         """Put the operator's name into the default finalizer; call it before the first event.
@@ -129,7 +133,7 @@ class FinalizerLifecycle:
         Raises:
             ValueError: another operator's name is in it already.
         """
-        if self._of_operator is None or not operator.name:
+        if not self.takes_operator_name or not operator.name:
             return
         if self._operator not in ("", operator.name):
             raise ValueError(
@@ -138,35 +142,37 @@ class FinalizerLifecycle:
                 "for each"
             )
         self._operator = operator.name
-        self._set_finalizer(self._of_operator(self.kind, operator.name))
-        before = [self._of_operator(self.kind, name) for name in operator.previous]
+        self._set_names(spellings(self._supplier, self.kind, operator.name))
         self._previous = tuple(
-            (name, in_progress_name(self.kind, name)) for name in before if name != self.finalizer
+            spellings(self._supplier, self.kind, name)
+            for name in operator.previous
+            if name != operator.name
         )
 
     @property
     def all_names(self) -> frozenset[str]:
         """All of its finalizers, including those of earlier operator names."""
-        return frozenset([*self.names, *(name for pair in self._previous for name in pair)])
+        return self.names.union(*(each.all_names for each in self._previous))
 
     def names_for(self, operators: Iterable[str]) -> tuple[str, ...]:
         """Its finalizers in an operator of these names, the present one first."""
-        if self._of_operator is None:
-            return self.names
-        return tuple(
-            one
-            for name in operators
-            for finalizer in (self._of_operator(self.kind, name),)
-            for one in (finalizer, in_progress_name(self.kind, finalizer))
-        )
+        if not self.takes_operator_name:
+            return self._own.all_names
+        return finalizer_names(self._supplier, self.kind, operators)
+
+    def is_handled(self, obj: Object) -> bool:
+        """Whether the object's finalizers show that it was handled before."""
+        names = {self.finalizer, *self._superseded(obj)}
+        return not names.isdisjoint(obj.finalizers)
 
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
         if obj.is_deleting:
             return self._clean_up(obj, notify)
-        if self._previous:
-            self._note_legacy(obj)
+        if self._superseded(obj):
+            with self._lock:
+                self._legacy.add(obj.uid)
             obj = self._migrated(obj)
             if obj.is_deleting:
                 return None  # the event of that leads to the clean-up
@@ -226,7 +232,7 @@ class FinalizerLifecycle:
             is_done = self._write_pending.get(obj.uid) is _DELETE
             is_unprotected = obj.uid in self._unprotected
         outcome: Outcome = None
-        is_held = not obj.is_deleting and any(name in obj.finalizers for name in self.names)
+        is_held = not obj.is_deleting and not self.names.isdisjoint(obj.finalizers)
         # An object that left the informer's selector looks the same, but still exists.
         if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
             outcome = self._call(notify, _DELETE, obj, None)
@@ -315,7 +321,8 @@ class FinalizerLifecycle:
 
     def _note_shared(self, before: Object, obj: Object) -> None:
         """Record an object if another process has given it our finalizer since ``before``."""
-        if not set(self.names) & (set(obj.finalizers) - set(before.finalizers)):
+        found = self.names.intersection(obj.finalizers).difference(before.finalizers)
+        if not found:
             return
         with self._lock:
             self._times_shared += 1
@@ -327,43 +334,43 @@ class FinalizerLifecycle:
                 "%d so far, the last one %r: two processes work under one operator name, and an "
                 "object goes when one of them has cleaned up: elect a leader with "
                 "leader_election=, or give one of them another name",
-                self.finalizer,
+                min(found),
                 times,
                 obj,
                 extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
             )
 
-    def _note_legacy(self, obj: Object) -> None:
-        """Record an object with a finalizer of an earlier name, until that is replaced.
+    def _superseded(self, obj: Object) -> tuple[str, ...]:
+        """What our finalizer replaces on the object; empty if it was not handled with such a one.
 
-        Only for objects that have it when first seen: later it comes from another operator that
-        uses the name.
+        The earlier spelling is always ours. A finalizer of an earlier name is only ours if the
+        object has none of the present name: later it comes from another operator that uses the
+        name.
         """
         present = obj.finalizers
-        is_ours = any(name in present for name in self.names)
-        if not is_ours and any(name in present for name, _ in self._previous):
-            with self._lock:
-                self._legacy.add(obj.uid)
+        first, *earlier = self._own.finalizers
+        if any(name in present for name in earlier):
+            return tuple(name for name in self._own.all_names if name in present and name != first)
+        if not self._previous or not self.names.isdisjoint(present):
+            return ()
+        for each in self._previous:
+            if any(name in present for name in each.finalizers):
+                return tuple(name for name in each.all_names if name in present)
+        return ()
 
     def _migrated(self, obj: Object) -> Object:
-        """Replace the finalizer of an earlier name if the object has one; returns the new state.
+        """Replace finalizers of an earlier spelling or name, if it has any; returns the new state.
 
-        On an object that is being deleted by now it stays, for the clean-up.
+        On an object that is being deleted by now they stay, for the clean-up.
 
         Raises:
             FinalizerError: it could not be written.
         """
         if obj.uid not in self._legacy:
             return obj
-        made: Object | None = obj
-        for name, mark in self._previous:
-            if made is not None and name in made.finalizers:
-                # The mark first: once the name is replaced, nothing says that the mark is ours.
-                if mark in made.finalizers:
-                    made = self._finalizers.remove(made, mark)
-                if made is not None:
-                    made = self._put(made, self.finalizer, instead_of=name)
-                break
+        superseded = self._superseded(obj)
+        # All in one write: once the finalizer is replaced, nothing says that the rest is ours.
+        made = self._put(obj, self.finalizer, instead_of=superseded) if superseded else obj
         if made is not None and made.is_deleting:
             return made
         with self._lock:
@@ -377,9 +384,10 @@ class FinalizerLifecycle:
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _RESYNC):
             outcome = self._call(notify, _RESYNC, obj, None)
-        if self.in_progress_finalizer in obj.finalizers and self.finalizer in obj.finalizers:
+        marks, present = self._own.in_progress, obj.finalizers
+        if self.finalizer in present and any(mark in present for mark in marks):
             with self._retry_write_only(obj, _RESYNC, "sync"):
-                self._finalizers.remove(obj, self.in_progress_finalizer)
+                self._finalizers.remove(obj, *marks)
         return outcome
 
     def _on_new(self, obj: Object, notify: NotifyCallback) -> tuple[Object | None, Outcome]:
@@ -394,9 +402,8 @@ class FinalizerLifecycle:
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _CREATE):
             if self.in_progress_finalizer not in obj.finalizers:
-                before = [mark for _, mark in self._previous if mark in obj.finalizers]
                 marked = self._put(
-                    obj, self.in_progress_finalizer, instead_of=before[0] if before else None
+                    obj, self.in_progress_finalizer, instead_of=self._begun_with(obj)
                 )
                 if marked is None or self.in_progress_finalizer not in marked.finalizers:
                     return None, None
@@ -408,17 +415,24 @@ class FinalizerLifecycle:
             if _is_unfinished(outcome):
                 return None, outcome
         with self._retry_write_only(obj, _CREATE, "add"):
-            done = self._put(present, self.finalizer, instead_of=self.in_progress_finalizer)
+            done = self._put(present, self.finalizer, instead_of=self._own.in_progress)
         with self._lock:
             # An object that is being deleted by now keeps the in-progress finalizer, which also
             # holds it until the delete callback has succeeded.
-            if done is not None and any(name in done.finalizers for name in self.names):
+            if done is not None and not self.names.isdisjoint(done.finalizers):
                 self._unprotected.discard(obj.uid)
                 if done.uid:
                     self._finalizer_versions[done.uid] = done.resource_version
         return done, outcome
 
-    def _put(self, obj: Object, name: str, *, instead_of: str | None = None) -> Object | None:
+    def _begun_with(self, obj: Object) -> tuple[str, ...]:
+        """The in-progress finalizers of an earlier spelling or name that the object has."""
+        for each in (self._own, *self._previous):
+            if found := tuple(mark for mark in each.in_progress if mark in obj.finalizers):
+                return found
+        return ()
+
+    def _put(self, obj: Object, name: str, *, instead_of: Sequence[str]) -> Object | None:
         """Write a finalizer.
 
         Raises:
@@ -467,15 +481,16 @@ class FinalizerLifecycle:
         return outcome
 
     def _our_finalizers_on(self, obj: Object) -> list[str]:
-        """Our finalizers on the object; those of earlier names only if it has no current one.
+        """Our finalizers on the object; those of earlier names only if it has no present one.
 
         Nor if it was protected by a current one before: then they are another operator's.
         """
         present = obj.finalizers
-        own = [name for name in self.names if name in present]
+        own = [name for name in present if name in self.names]
         if own or (obj.uid in self._unprotected and obj.uid not in self._legacy):
             return own
-        return [name for pair in self._previous for name in pair if name in present]
+        ours = self.all_names
+        return [name for name in present if name in ours]
 
     def _call(
         self, notify: NotifyCallback, action: ResourceAction, obj: Object, old: Object | None
@@ -526,7 +541,7 @@ class FinalizerLifecycle:
     def _is_own_write(self, old: Object, new: Object) -> bool:
         """Whether only our own finalizers changed."""
         before, after = set(old.finalizers), set(new.finalizers)
-        if not (before ^ after) & set(self.names):
+        if self.names.isdisjoint(before ^ after):
             return False
         return self._without_own_fields(old) == self._without_own_fields(new)
 

@@ -15,11 +15,13 @@ from appsdk_operator.runtime.validation import check_text
 __all__ = [
     "FinalizerSupplier",
     "OperatorFinalizer",
+    "Spellings",
     "default_finalizer",
     "finalizer_names",
     "in_progress_finalizer",
     "in_progress_name",
-    "of_operator",
+    "spellings",
+    "takes_operator_name",
 ]
 
 FinalizerSupplier: TypeAlias = Callable[[Kind], str]
@@ -27,25 +29,23 @@ FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 
 
 def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
-    """``{operator}.{version}.{kind}.{group}``; in grafana-app-sdk the first part is "operator".
+    """``{group}/{operator}.{version}.{kind}``; without a name the operator is "operator".
 
     Controllers pass the name of the controller, or else of its Operator or Manager. Finalizers with
-    such a name are cut at 63 characters and then end with a digest. Built-in kinds only accept
-    finalizers with a domain, so theirs are ``operator.appsdk/{version}.{kind}.{group}``.
+    such a name are cut at 63 characters after the "/" and then end with a digest. For built-in
+    kinds the group is no domain of the operator's, so theirs are
+    ``{operator}.appsdk/{version}.{kind}.{group}``.
 
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"))
-    'operator.v1.Widget.example.com'
+    'example.com/operator.v1.Widget'
     >>> default_finalizer(Kind(group="", version="v1", kind="ConfigMap"))
     'operator.appsdk/v1.ConfigMap'
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"), "shop")
-    'shop.v1.Widget.example.com'
+    'example.com/shop.v1.Widget'
     """
     check_text("operator", operator, empty=False)
     name = _finalizer(operator, check_kind(kind))
-    if operator == UNNAMED:
-        return name
-    prefix, slash, rest = name.rpartition("/")
-    return f"{prefix}{slash}{_shortened(rest, rest)}"
+    return name if operator == UNNAMED else _shortened(name)
 
 
 @final
@@ -54,7 +54,7 @@ class OperatorFinalizer:
     """:func:`default_finalizer` for one of several watchers of an operator.
 
     >>> OperatorFinalizer("dns")(Kind(group="example.com", version="v1", kind="Widget"), "shop")
-    'shop.dns.v1.Widget.example.com'
+    'example.com/shop.dns.v1.Widget'
     """
 
     watcher: str
@@ -62,19 +62,52 @@ class OperatorFinalizer:
 
     def __call__(self, kind: Kind, operator: str = UNNAMED) -> str:
         """The finalizer for a kind."""
+        return default_finalizer(kind, self.of(operator))
+
+    def of(self, operator: str) -> str:
+        """What stands in the finalizer for ``operator``."""
         # No operator's name has a dot, so that this is no other operator's finalizer.
-        return default_finalizer(kind, f"{operator}.{self.watcher}")
+        return f"{operator}.{self.watcher}"
 
 
-def of_operator(supplier: FinalizerSupplier) -> Callable[[Kind, str], str] | None:
-    """``supplier`` as a function of kind and operator; None if the operator's name is not in it."""
-    if isinstance(supplier, OperatorFinalizer):
-        return supplier
-    return default_finalizer if supplier is default_finalizer else None
+@final
+@attrs.frozen
+class Spellings:
+    """The finalizers of a watcher under one name of its operator, the present spelling first."""
+
+    finalizers: tuple[str, ...]
+    """On handled objects."""
+    in_progress: tuple[str, ...]
+    """On objects whose add callback has not succeeded yet; one for each of ``finalizers``."""
+
+    @classmethod
+    def of(cls, kind: Kind, *finalizers: str) -> Spellings:
+        """``finalizers`` with their in-progress finalizers."""
+        return cls(finalizers, tuple(in_progress_name(kind, each) for each in finalizers))
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """All of them, each finalizer with its in-progress finalizer."""
+        pairs = zip(self.finalizers, self.in_progress, strict=True)
+        return tuple(name for pair in pairs for name in pair)
+
+
+def takes_operator_name(supplier: FinalizerSupplier) -> bool:
+    """Whether an operator's name stands in the finalizers of ``supplier``."""
+    return supplier is default_finalizer or isinstance(supplier, OperatorFinalizer)
+
+
+def spellings(supplier: FinalizerSupplier, kind: Kind, operator: str = UNNAMED) -> Spellings:
+    """The finalizers of a watcher that was given ``supplier``, the earlier spelling among them."""
+    if not takes_operator_name(supplier):
+        return Spellings.of(kind, supplier(kind))
+    part = supplier.of(operator) if isinstance(supplier, OperatorFinalizer) else operator
+    names = (default_finalizer(kind, part), _earlier_spelling(kind, part))
+    return Spellings.of(kind, *(name for name in names if name))
 
 
 def in_progress_finalizer(kind: Kind) -> str:
-    """``wip.{version}.{kind}.{group}``: on objects whose add callback has not succeeded yet.
+    """``{group}/wip.{version}.{kind}``: on objects whose add callback has not succeeded yet.
 
     It belongs to :func:`default_finalizer`. A watcher with another finalizer has its own, with
     ``wip.`` before the name, so that watchers do not finish each other's additions.
@@ -86,8 +119,10 @@ def in_progress_name(kind: Kind, finalizer: str) -> str:
     """The in-progress finalizer that belongs to ``finalizer``."""
     if finalizer == default_finalizer(kind):
         return in_progress_finalizer(kind)
+    if finalizer == _earlier_spelling(kind, UNNAMED):
+        return _earlier_spelling(kind, "wip")
     prefix, slash, rest = finalizer.rpartition("/")
-    return f"{prefix}{slash}{_shortened(f'wip.{rest}', rest)}"
+    return _shortened(f"{prefix}{slash}wip.{rest}", rest)
 
 
 def finalizer_names(
@@ -100,25 +135,41 @@ def finalizer_names(
         kind: the kind of the objects.
         operators: the names of its operator, the present one first.
     """
-    by_operator = of_operator(supplier)
-    if by_operator is None:
-        names = [supplier(kind)]
-    else:
-        names = [by_operator(kind, operator) for operator in operators]
-    return tuple(one for name in names for one in (name, in_progress_name(kind, name)))
+    if not takes_operator_name(supplier):
+        return spellings(supplier, kind).all_names
+    return tuple(
+        name for operator in operators for name in spellings(supplier, kind, operator).all_names
+    )
 
 
-def _shortened(name: str, whole: str) -> str:
-    if len(name) <= MAX_FINALIZER_NAME:
+def _shortened(name: str, whole: str = "") -> str:
+    prefix, slash, rest = name.rpartition("/")
+    if len(rest) <= MAX_FINALIZER_NAME:
         return name
     import hashlib
 
     # The digest keeps the names of different finalizers different.
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    return f"{name[: MAX_FINALIZER_NAME - 17].rstrip('.-_')}.{digest}"
+    digest = hashlib.sha256((whole or rest).encode()).hexdigest()[:16]
+    return f"{prefix}{slash}{rest[: MAX_FINALIZER_NAME - 17].rstrip('.-_')}.{digest}"
 
 
 def _finalizer(prefix: str, kind: Kind) -> str:
-    if kind.group and "." in kind.group and not kind.group.endswith(".k8s.io"):
-        return f"{prefix}.{kind.version}.{kind.kind}.{kind.group}"
+    if _is_domain(kind.group):
+        return f"{kind.group}/{prefix}.{kind.version}.{kind.kind}"
     return f"{prefix}.appsdk/{kind.version}.{kind.kind}" + (f".{kind.group}" if kind.group else "")
+
+
+def _is_domain(group: str) -> bool:
+    """Whether the group is a domain whose names an operator may choose."""
+    return "." in group and not group.endswith(".k8s.io")
+
+
+def _earlier_spelling(kind: Kind, prefix: str) -> str:
+    """The finalizer without "/", as in grafana-app-sdk; ``""`` if there can be none.
+
+    Newer kube-apiservers warn of such names.
+    """
+    if "." not in kind.group:
+        return ""  # no API server takes one on these kinds
+    name = f"{prefix}.{kind.version}.{kind.kind}.{kind.group}"
+    return name if prefix in (UNNAMED, "wip") else _shortened(name)

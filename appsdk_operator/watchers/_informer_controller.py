@@ -670,7 +670,7 @@ class InformerController:
             FinalizerUse(
                 user=f"{target.handler!r} of controller {self.name}",
                 kind=target.finalizer_lifecycle.kind,
-                names=frozenset(target.finalizer_lifecycle.names),
+                names=target.finalizer_lifecycle.names,
                 client=target.finalizer_lifecycle.client,
                 operator=self._operator,
                 informers=informers.get(target.kind, ()),

@@ -198,7 +198,7 @@ class RegisteredTarget:
         mine, others = self.finalizer_lifecycle, other.finalizer_lifecycle
         if mine is None or others is None:
             return
-        if mine.kind == others.kind and set(mine.names) & set(others.names):
+        if mine.kind == others.kind and not mine.names.isdisjoint(others.names):
             raise ValueError(
                 f"{self.handler!r} would share its finalizer with {other.handler!r}, and objects "
                 "would go when one of them has cleaned up: give one of them another finalizer with "
@@ -262,7 +262,7 @@ def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
     if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
         if obj.is_deleting:
             return _DELETE.value
-        if action is _CREATE and handler.finalizer in obj.finalizers:
+        if action is _CREATE and handler.finalizer_lifecycle.is_handled(obj):
             return "SYNC"
     return action.value
 

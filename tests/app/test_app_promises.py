@@ -497,7 +497,7 @@ def test_a_failed_write_of_a_finalizer_is_repeated_although_functions_are_not(to
         world.run(300)
         assert len(told.calls) == 1
         assert [obj.finalizers for obj in world.objects()] == [
-            ("thing-operator.v1.Thing.example.com",)
+            ("example.com/thing-operator.v1.Thing",)
         ]
 
 

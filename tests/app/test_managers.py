@@ -132,7 +132,7 @@ def test_the_four_callbacks_of_a_kind_are_one_watcher_with_the_apps_finalizer(
     with running(made(app, config)):
         api.create(bucket("a"))
         calls.wait_for(("add", "a"))
-        eventually(lambda: finalizers(api, "a") == ("bucket-operator.v1.Bucket.example.com",))
+        eventually(lambda: finalizers(api, "a") == ("example.com/bucket-operator.v1.Bucket",))
     with running(made(app, config)):
         calls.wait_for(("sync", "a"))
         draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
@@ -163,7 +163,7 @@ def test_an_update_calls_the_functions_of_the_fields_that_changed(
 
     api.create(bucket("a"))
     with running(made(app, config)):
-        eventually(lambda: finalizers(api, "a") == ("bucket-operator.v1.Bucket.example.com",))
+        eventually(lambda: finalizers(api, "a") == ("example.com/bucket-operator.v1.Bucket",))
         draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
         draft.spec = attrs.evolve(draft.spec, note="new")
         api.update(draft)
@@ -194,14 +194,14 @@ def test_a_watcher_of_a_name_has_a_finalizer_of_its_own_and_its_former_names(
         eventually(
             lambda: (
                 set(finalizers(api, "a"))
-                == {"old-name.v1.Bucket.example.com", "old-name.dns.v1.Bucket.example.com"}
+                == {"example.com/old-name.v1.Bucket", "example.com/old-name.dns.v1.Bucket"}
             )
         )
     with running(made(make("new-name", "old-name"), config)):
         eventually(
             lambda: (
                 set(finalizers(api, "a"))
-                == {"new-name.v1.Bucket.example.com", "new-name.dns.v1.Bucket.example.com"}
+                == {"example.com/new-name.v1.Bucket", "example.com/new-name.dns.v1.Bucket"}
             )
         )
 

@@ -67,7 +67,7 @@ def test_the_name_is_in_all_that_the_operator_leaves(server: APIServer, api: Cli
     manager = app.manager(ClientConfig(server=server.url), metrics=metrics)
     with running(manager):
         made = api.create(bucket("a"))
-        finalizer = f"{NAME}.v1.Bucket.example.com"
+        finalizer = f"example.com/{NAME}.v1.Bucket"
         eventually(lambda: finalizer in api.get(BUCKET, "a", namespace=made.namespace).finalizers)
         eventually(lambda: NAME in reporters(api))  # and not only the one of the election
         text = metrics.render()

@@ -283,7 +283,7 @@ REQUESTS: dict[str, Callable[[Client], Any]] = {
     "a bad label": lambda c: c.create(_with(_config_map("one"), labels={"a b": "c"})),
     "a bad finalizer": lambda c: c.create(_with(_config_map("one"), finalizers=["bare"])),
     "a custom bare finalizer": lambda c: c.create(
-        _with(_widget("bare"), finalizers=["operator.v1.Widget.example.com"])
+        _with(_widget("bare"), finalizers=["example.com/operator.v1.Widget"])
     ),
     "a version on create": lambda c: c.create(_with(_config_map("one"), resourceVersion="5")),
     "a wrong type": _invalid_widget,

@@ -33,13 +33,15 @@ CRD = kinds.apiextensions.v1.CustomResourceDefinition
 NAMESPACE = kinds.core.v1.Namespace
 POD = kinds.core.v1.Pod
 OWN = (
+    "example.com/bucket-operator.v1.Bucket",
+    "example.com/bucket-operator.files.v1.Bucket",
+    "example.com/operator.v1.Bucket",
+    "example.com/wip.bucket-operator.v1.Bucket",
     "bucket-operator.v1.Bucket.example.com",
-    "bucket-operator.files.v1.Bucket.example.com",
-    "operator.v1.Bucket.example.com",
     "wip.bucket-operator.v1.Bucket.example.com",
-    "bucket-operator.v1alpha1.Bucket.example.com",
+    "example.com/bucket-operator.v1alpha1.Bucket",
 )
-FOREIGN = "other-operator.v1.Bucket.example.com"
+FOREIGN = "example.com/other-operator.v1.Bucket"
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
@@ -200,7 +202,7 @@ def test_a_pod_that_does_not_end_stops_it_before_any_finalizer_goes(client: Clie
     account = MutableObject.new(kinds.core.v1.ServiceAccount, "default", namespace="slow-operator")
     client.apply(account, field_manager="test")
     region = MutableObject.new(
-        REGION, "north", metadata={"finalizers": ["slow-operator.v1.Region.example.com"]}
+        REGION, "north", metadata={"finalizers": ["example.com/slow-operator.v1.Region"]}
     )
     client.create(region)
     spec = {"containers": [{"name": "a", "image": "a"}]}
@@ -213,7 +215,7 @@ def test_a_pod_that_does_not_end_stops_it_before_any_finalizer_goes(client: Clie
     assert client.get(REGION, "north").finalizers
     client.delete(POD, "p", namespace="slow-operator", grace_period=0)
     steps = [str(step) for step in uninstall(client, app)]
-    assert steps[0] == "release  Region north (slow-operator.v1.Region.example.com)"
+    assert steps[0] == "release  Region north (example.com/slow-operator.v1.Region)"
 
 
 def test_an_app_knows_the_finalizers_of_its_watchers(client: Client) -> None:
@@ -227,6 +229,8 @@ def test_an_app_knows_the_finalizers_of_its_watchers(client: Client) -> None:
     other.watch(REGION, lambda client: OpinionatedWatcher(REGION, client, add=nothing))
     assert other.finalizers()[BUCKET] == ("a/b", "a/wip.b")
     assert other.finalizers()[REGION][::2] == (
-        "dns.v1.Region.example.com",
+        "example.com/dns.v1.Region",
+        "dns.v1.Region.example.com",  # the earlier spelling
+        "example.com/old-dns.v1.Region",
         "old-dns.v1.Region.example.com",
     )

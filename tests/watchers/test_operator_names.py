@@ -17,6 +17,7 @@ from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
     KubernetesInformer,
+    OperatorFinalizer,
     OpinionatedReconciler,
     OpinionatedWatcher,
     SimpleReconciler,
@@ -26,9 +27,13 @@ from tests.watchers.conftest import ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
-OLD, OLD_MARK = "operator.v1.Widget.example.com", "wip.v1.Widget.example.com"
-OURS, MARK = "shop.v1.Widget.example.com", "wip.shop.v1.Widget.example.com"
+OLD, OLD_MARK = "example.com/operator.v1.Widget", "example.com/wip.v1.Widget"
+OURS, MARK = "example.com/shop.v1.Widget", "example.com/wip.shop.v1.Widget"
+# As grafana-app-sdk spells them, and the kit did once: newer API servers warn of these.
+OLDER, OLDER_MARK = "operator.v1.Widget.example.com", "wip.v1.Widget.example.com"
+OUR_OLDER, OUR_OLDER_MARK = "shop.v1.Widget.example.com", "wip.shop.v1.Widget.example.com"
 FOREIGN = "somebody.else/x"
+UNNAMED = {"name": "informer-controller"}  # what a controller is called without a name
 
 
 def watcher(client=None, **options):
@@ -51,11 +56,47 @@ def test_a_controllers_name_stands_in_default_finalizers():
     assert (one.finalizer, one.in_progress_finalizer) == (OURS, MARK)
 
 
-def test_without_a_name_they_are_those_of_grafana_app_sdk():
+def test_without_a_name_they_are_those_of_an_operator_without_a_name():
     one = watcher()
     controller(one)
     Operator().add_controller(controller(one))
     assert (one.finalizer, one.in_progress_finalizer) == (OLD, OLD_MARK)
+
+
+@pytest.mark.parametrize(
+    "group", ["", "apps", "example.com", "gateway.networking.k8s.io", "a.b.c.example.com"]
+)
+@pytest.mark.parametrize("supplier", [default_finalizer, OperatorFinalizer("dns")])
+@pytest.mark.parametrize("name", ["", "shop", "x" * 40])
+def test_every_name_that_is_written_has_a_domain(group, supplier, name):
+    kind = Kind(group=group, version="v1", kind="Widget")
+    one = OpinionatedWatcher(kind, ModelServer(kind), finalizer=supplier)
+    controller(one, kind=kind, **({"name": name} if name else {}))
+    assert "/" in one.finalizer
+    assert "/" in one.in_progress_finalizer
+
+
+def test_the_earlier_spelling_of_a_name_that_was_cut_is_recognised():
+    kind = Kind(group="a-rather-long-group.example.com", version="v1", kind="WithALongNameToo")
+    one = OpinionatedWatcher(kind, ModelServer(kind))
+    controller(one, kind=kind, name="x" * 40)
+    assert {
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.v1.Wi.b8806e768a3b6476",
+        "wip.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.v.dd72e5cc4dfdcb68",
+    } < one.finalizer_lifecycle.all_names
+
+
+@pytest.mark.parametrize("name", [OLDER, OLDER_MARK])
+def test_two_watchers_do_not_share_the_earlier_spelling_either(name):
+    made = controller(watcher())
+    with pytest.raises(ValueError, match="would share its finalizer"):
+        made.add_watcher(watcher(finalizer=lambda _: name), WIDGET)
+
+
+def test_a_watcher_that_is_given_the_earlier_spelling_goes_on_with_it_alone():
+    one = watcher(finalizer=lambda _: OLDER)
+    controller(one, name="shop")
+    assert one.finalizer_lifecycle.all_names == {OLDER, OLDER_MARK}
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -88,8 +129,8 @@ def test_the_nearest_name_counts():
     operator.add_controller(controller(far))
     with Manager(ClientConfig(server="http://127.0.0.1:1"), name="far", metrics=Metrics()) as mgr:
         mgr.add(operator)
-    assert near.finalizer == "near.v1.Widget.example.com"
-    assert far.finalizer == "middle.v1.Widget.example.com"
+    assert near.finalizer == "example.com/near.v1.Widget"
+    assert far.finalizer == "example.com/middle.v1.Widget"
 
 
 def test_a_finalizer_of_ones_own_stays_as_it_is():
@@ -110,15 +151,15 @@ def test_built_in_kinds_get_it_in_their_domain():
 
 
 def test_long_names_are_cut_and_stay_apart():
-    kind = Kind(group="a-rather-long-group.example.com", version="v1", kind="WithALongNameToo")
+    kind = Kind(group="a-rather-long-group.example.com", version="v1", kind="With" + "ALong" * 5)
     names = [default_finalizer(kind, "x" * 39 + end) for end in "ab"]
-    assert all(len(name) == 63 or len(name) < 63 for name in names)
+    assert all(len(name.rpartition("/")[2]) <= 63 for name in names)
     assert names[0] != names[1]
     one = OpinionatedWatcher(kind, ModelServer(kind))
     made = InformerController(name="x" * 40, metrics=Metrics())
     made.add_watcher(one, kind)
-    assert len(one.finalizer) <= 63
-    assert len(one.in_progress_finalizer) <= 63
+    assert len(one.finalizer.rpartition("/")[2]) <= 63
+    assert len(one.in_progress_finalizer.rpartition("/")[2]) <= 63
     assert one.finalizer != one.in_progress_finalizer
 
 
@@ -280,6 +321,83 @@ def test_what_it_handled_without_a_name_is_recognised_and_gets_the_new_one(make_
     assert world.finalizers() == (FOREIGN, "another.one/y")
 
 
+@pytest.mark.parametrize("previous", [("operator",), ()])
+def test_the_earlier_spelling_is_recognised_and_replaced(make_world, previous):
+    world = make_world(previous_names=previous)
+    world.server.create("a", finalizers=[FOREIGN, OUR_OLDER, "another.one/y", OUR_OLDER_MARK])
+    world.simulation.settle()
+    assert world.finalizers() == (FOREIGN, OURS, "another.one/y")
+    assert world.seen == ["sync"]
+
+
+def test_what_grafana_app_sdk_wrote_is_taken_over_without_a_name_too(make_world):
+    world = make_world(**UNNAMED)
+    world.server.create("a", finalizers=[FOREIGN, OLDER])
+    world.server.create("b", finalizers=[OLDER_MARK])
+    world.simulation.settle()
+    assert world.finalizers() == (FOREIGN, OLD)
+    assert world.server.find("b").finalizers == (OLD,)
+    assert sorted(world.seen) == ["add", "sync"]
+
+
+def test_what_grafana_app_sdk_wrote_on_kinds_of_kubernetes_is_taken_over(make_world):
+    gateway = Kind(group="gateway.networking.k8s.io", version="v1", kind="Gateway")
+    world = make_world(gateway)
+    world.server.create("a", finalizers=["operator.v1.Gateway.gateway.networking.k8s.io"])
+    world.simulation.settle()
+    assert world.finalizers() == ("shop.appsdk/v1.Gateway.gateway.networking.k8s.io",)
+    assert world.seen == ["sync"]
+
+
+@pytest.mark.parametrize(
+    "finalizers",
+    [[OLDER], [OLDER_MARK], [OLDER, OLDER_MARK], [OLDER, OLD], [OLD_MARK, OLDER_MARK]],
+)
+@pytest.mark.parametrize("options", [{}, {"name": "shop"}], ids=["unnamed", "named"])
+def test_what_is_being_deleted_in_the_earlier_spelling_is_cleaned_up_and_let_go(
+    make_world, finalizers, options
+):
+    world = make_world(**(options or UNNAMED))
+    world.failures = [1]
+    world.server.create("a", finalizers=finalizers)
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"] * 2
+
+
+def test_what_an_older_process_writes_beside_this_one_goes_with_the_clean_up(make_world):
+    world = make_world()
+    world.server.create("a")
+    world.simulation.settle()
+    world.server.change("a", finalizers=[OURS, OUR_OLDER])
+    world.simulation.settle()
+    world.server.delete("a")
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["add", "delete"]
+
+
+def test_what_an_older_process_has_written_too_is_taken_off_at_the_start(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OURS, OUR_OLDER_MARK, OUR_OLDER])
+    world.server.create("b", finalizers=[MARK, OUR_OLDER_MARK])
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    assert world.server.find("b").finalizers == (OURS,)
+    assert sorted(world.seen) == ["add", "sync"]
+
+
+def test_every_spelling_of_an_earlier_name_is_replaced(make_world):
+    world = make_world()
+    world.server.create("a", finalizers=[OLDER, FOREIGN, OLD])
+    world.server.create("b", finalizers=[OLDER_MARK, OLD_MARK])
+    world.simulation.settle()
+    assert world.finalizers() == (OURS, FOREIGN)
+    assert world.server.find("b").finalizers == (OURS,)
+    assert sorted(world.seen) == ["add", "sync"]
+
+
 def test_kinds_without_a_generation_show_no_update_for_that(make_world):
     world = make_world(CONFIG_MAP)
     world.server.create("a", generation=0, finalizers=["operator.appsdk/v1.ConfigMap"])
@@ -394,7 +512,7 @@ def test_the_old_name_stays_on_a_stripped_object_whose_clean_up_fails_at_first(m
 
 def test_an_older_name_of_ones_own_is_recognised_when_it_is_given(make_world):
     world = make_world(previous_names=("kiosk",))
-    world.server.create("a", finalizers=[OLD, "kiosk.v1.Widget.example.com"])
+    world.server.create("a", finalizers=[OLD, "example.com/kiosk.v1.Widget"])
     world.simulation.settle()
     assert world.finalizers() == (OLD, OURS)
     assert world.seen == ["sync"]
@@ -457,7 +575,7 @@ def test_two_operators_with_names_hold_an_object_until_each_has_cleaned_up(make_
     bar.add(world.server.find("a"))
     world.server.delete("a")
     world.simulation.settle()
-    assert world.finalizers() == ("bar.v1.Widget.example.com",)
+    assert world.finalizers() == ("example.com/bar.v1.Widget",)
     bar.add(world.server.find("a"))
     assert world.finalizers() is None
     assert other == ["add", "x"]

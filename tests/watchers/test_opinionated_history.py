@@ -10,7 +10,7 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.watchers import OpinionatedWatcher
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-FINALIZER = "operator.v1.Widget.example.com"
+FINALIZER = "example.com/operator.v1.Widget"
 
 
 def widget(version: int, *finalizers: str, generation: int = 1, size: int = 1) -> Object:

@@ -23,8 +23,8 @@ from appsdk_operator.watchers import (
 )
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-OURS = "operator.v1.Widget.example.com"
-MARK = "wip.v1.Widget.example.com"
+OURS = "example.com/operator.v1.Widget"
+MARK = "example.com/wip.v1.Widget"
 FOREIGN = "somebody.else/x"
 WATCHER, RECONCILER = "watcher", "reconciler"
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction

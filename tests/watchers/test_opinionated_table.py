@@ -530,8 +530,8 @@ def test_it_says_in_advance_what_concerns_it():
 
 
 def test_the_default_names_are_those_of_grafana_app_sdk(widgets):
-    assert default_finalizer(WIDGET) == widgets.ours == "operator.v1.Widget.example.com"
-    assert in_progress_finalizer(WIDGET) == widgets.wip == "wip.v1.Widget.example.com"
+    assert default_finalizer(WIDGET) == widgets.ours == "example.com/operator.v1.Widget"
+    assert in_progress_finalizer(WIDGET) == widgets.wip == "example.com/wip.v1.Widget"
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ def test_the_default_names_are_those_of_grafana_app_sdk(widgets):
         ("", "operator.appsdk/v1.Thing"),
         ("apps", "operator.appsdk/v1.Thing.apps"),
         ("rbac.authorization.k8s.io", "operator.appsdk/v1.Thing.rbac.authorization.k8s.io"),
-        ("example.com", "operator.v1.Thing.example.com"),
+        ("example.com", "example.com/operator.v1.Thing"),
     ],
 )
 def test_built_in_kinds_get_a_name_with_a_domain(group, name):
@@ -556,7 +556,7 @@ def test_63_characters_are_allowed_and_64_are_not(prefix):
     assert len(watcher.in_progress_finalizer.rpartition("/")[2]) <= 63
     with pytest.raises(ValueError, match=r"longer than 63 characters: .* finalizer= function"):
         OpinionatedWatcher(WIDGET, server, finalizer=lambda _: prefix + "a" * 64)
-    long = Kind(group="example.com", version="v1", kind="W" * 45)
+    long = Kind(group="example.com", version="v1", kind="W" * 60)
     with pytest.raises(ValueError, match="longer than 63"):
         OpinionatedWatcher(long, server)
 

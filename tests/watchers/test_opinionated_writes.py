@@ -17,7 +17,7 @@ from appsdk_operator.watchers import FinalizerError, OpinionatedWatcher
 from tests.hypothesis_profiles import scaled
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-OURS, WIP = "operator.v1.Widget.example.com", "wip.v1.Widget.example.com"
+OURS, WIP = "example.com/operator.v1.Widget", "example.com/wip.v1.Widget"
 FOREIGN = tuple(f"{name}.example.org/x" for name in "abcd")
 
 

@@ -1,8 +1,9 @@
 """The sixth promise: whatever crash comes at whatever point, no deletion and no add is missed.
 
 Nor by what others do: somebody takes our finalizers off, and writes of ours fail when the callback
-before them has succeeded; nor by another name of the operator. What went while it carried no
-finalizer of ours and no process knew of it is all that may go without its clean-up.
+before them has succeeded; nor by another name of the operator, nor by a release that spells its
+finalizers otherwise. What went while it carried no finalizer of ours and no process knew of it is
+all that may go without its clean-up.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ steps = st.lists(
         st.builds(Step, st.sampled_from(["spec", "status", "label", "delete"]), names),
         st.builds(Step, st.sampled_from(["foreign on", "foreign off"]), names, st.integers(0, 2)),
         st.builds(Step, st.just("strip"), names),
+        st.builds(Step, st.just("lag"), names, st.booleans()),
         st.builds(Step, st.sampled_from(["strip", "delete", "catch up", "catch up"]), names),
         st.builds(Step, st.just("poll"), st.just(""), st.sampled_from(Fault)),
         st.builds(Step, st.just("poll"), st.just(""), st.just(Fault.NONE)),
@@ -74,9 +76,10 @@ beginnings = st.sampled_from(
 histories = st.builds(lambda beginning, rest: [*beginning, *rest], beginnings, steps)
 
 # What befalls each write of the operator, in turn.
-OK, DIE_BEFORE, DIE_AFTER, RACE, REFUSED, LOST, STRIPPED = range(7)
+OK, DIE_BEFORE, DIE_AFTER, RACE, REFUSED, LOST, STRIPPED, LAGGED = range(8)
 write_fates = st.lists(
-    st.sampled_from([OK, OK, DIE_BEFORE, DIE_AFTER, RACE, REFUSED, LOST, STRIPPED]), max_size=25
+    st.sampled_from([OK, OK, DIE_BEFORE, DIE_AFTER, RACE, REFUSED, LOST, STRIPPED, LAGGED]),
+    max_size=25,
 )
 # What befalls each callback, in turn.
 FAIL, DIE_WITHIN, AGAIN, STRIP_WITHIN = range(10, 14)
@@ -85,11 +88,40 @@ callback_fates = st.lists(
 )
 
 WATCHER, RECONCILER = "watcher", "reconciler"
-# What the operator is called, from one release to the next, and the finalizer that goes with it.
-RELEASES = [
-    ({}, "operator.v1.Widget.example.com"),
-    ({"name": "shop"}, "shop.v1.Widget.example.com"),
-    ({"name": "store", "previous_names": ("shop", "operator")}, "store.v1.Widget.example.com"),
+
+
+@attrs.frozen
+class Release:
+    """A release of the operator."""
+
+    name: str
+    """What stands in its finalizers."""
+    previous: tuple[str, ...] = ("operator",)
+    is_older: bool = False
+    """It spells its finalizers as grafana-app-sdk does."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        given = {} if self.name == "operator" else {"name": self.name}
+        return {**given, "previous_names": self.previous}
+
+    @property
+    def finalizer(self) -> str:
+        return self.older if self.is_older else f"example.com/{self.name}.v1.Widget"
+
+    @property
+    def older(self) -> str:
+        return f"{self.name}.v1.Widget.example.com"
+
+
+UNNAMED, SHOP, STORE = Release("operator"), Release("shop"), Release("store", ("shop", "operator"))
+OLDER_UNNAMED, OLDER_SHOP = Release("operator", is_older=True), Release("shop", is_older=True)
+UPGRADES = [
+    (UNNAMED, SHOP, STORE),
+    (OLDER_UNNAMED, UNNAMED, SHOP),
+    (OLDER_UNNAMED, SHOP, STORE),
+    (OLDER_SHOP, SHOP, STORE),
+    (OLDER_SHOP, STORE),
 ]
 
 
@@ -97,8 +129,14 @@ class World:
     """Objects, other controllers' finalizers, and an operator that may die at any point."""
 
     def __init__(
-        self, write_fates: list[int], callback_fates: list[int], kind: Kind, form: str = WATCHER
+        self,
+        write_fates: list[int],
+        callback_fates: list[int],
+        kind: Kind,
+        form: str = WATCHER,
+        releases: tuple[Release, ...] = (UNNAMED,),
     ) -> None:
+        self._releases = releases
         self._form = form
         self.added: set[str] = set()
         self.begun: set[str] = set()
@@ -116,11 +154,21 @@ class World:
         self._write_fates = iter(write_fates)
         self._callback_fates = iter(callback_fates)
         self.is_calm = False
-        self.release = 0
+        self._at = 0
+        # What a process of the older release has written on since this one has begun.
+        self.lagged: set[str] = set()
         self._race = 0
         self.simulation = Simulation(
-            kind, self._watchers, retry_policy=ConstantBackoff(2.0), resync=30.0
+            kind,
+            self._watchers,
+            retry_policy=ConstantBackoff(2.0),
+            resync=30.0,
+            **self.release.options,
         )
+
+    @property
+    def release(self) -> Release:
+        return self._releases[self._at]
 
     def _watchers(self, process: Process) -> list[OpinionatedWatcher | OpinionatedReconciler]:
         process.before_write = lambda: self._write(process, before=True)
@@ -128,7 +176,11 @@ class World:
         self._fate = OK
         self.known.clear()
         self.done.clear()
+        self.lagged.clear()
         self.excused |= self.stripped
+        name = self.release.finalizer
+        # It writes as one whose finalizer somebody chose; what it writes in progress goes with it.
+        options = {"finalizer": lambda _: name} if self.release.is_older else {}
 
         def callback(what: str) -> Any:
             def call(*objects: Object) -> Result | None:
@@ -168,12 +220,13 @@ class World:
                 ResourceAction.DELETE: callback("delete"),
             }
             inner = SimpleReconciler(lambda request: calls[request.action](request.object))
-            return [OpinionatedReconciler(inner, self.simulation_kind, process)]
+            return [OpinionatedReconciler(inner, self.simulation_kind, process, **options)]
         return [
             OpinionatedWatcher(
                 self.simulation_kind,
                 process,
                 **{what: callback(what) for what in ("add", "sync", "update", "delete")},
+                **options,
             )
         ]
 
@@ -189,6 +242,10 @@ class World:
             if self._fate == STRIPPED:
                 for name in NAMES:
                     self.strip(name)
+            if self._fate == LAGGED:
+                for name in NAMES:
+                    self.lag(name, is_begun=self._race % 2 == 1)
+                self._race += 1
             if self._fate == RACE:
                 # Another controller is faster.
                 self._race += 1
@@ -217,12 +274,14 @@ class World:
         elif step.what == "restart":
             simulation.restart()
         elif step.what == "rename":
-            self.release = min(self.release + 1, len(RELEASES) - 1)
-            simulation.restart(**RELEASES[self.release][0])
+            self._at = min(self._at + 1, len(self._releases) - 1)
+            simulation.restart(**self.release.options)
         elif step.what == "compact":
             simulation.server.compact()
         elif step.what == "strip":
             self.strip(step.name)
+        elif step.what == "lag":
+            self.lag(step.name, is_begun=step.value)
         else:
             self._user(step)
         self.check()
@@ -267,6 +326,22 @@ class World:
         kept = [f for f in obj.finalizers if f in FOREIGN]
         self.simulation.server.change(name, finalizers=kept)
 
+    def lag(self, name: str, *, is_begun: bool) -> None:
+        """A process of the release before, which spells the same name otherwise, still runs."""
+        release, obj = self.release, self.simulation.server.find(name)
+        is_one = any(each.is_older and each.name == release.name for each in self._releases)
+        if release.is_older or not is_one or obj is None or obj.is_deleting:
+            return
+        mark = "wip.v1.Widget.example.com" if release.name == "operator" else f"wip.{release.older}"
+        theirs = mark if is_begun else release.older
+        if {mark, release.older}.intersection(obj.finalizers):
+            return
+        self.begun.add(obj.uid)
+        if not is_begun:
+            self.added.add(obj.uid)
+        self.lagged.add(obj.uid)
+        self.simulation.server.change(name, finalizers=[*obj.finalizers, theirs])
+
     def check(self) -> None:
         """What must hold at every moment."""
         there = {obj.uid: obj for obj in self.simulation.server.objects}
@@ -289,6 +364,10 @@ class World:
             self.simulation.restart()
         self.simulation.settle()
         self.check()
+        if self.lagged:  # what is on objects since this process has seen them goes with the next
+            self.simulation.restart()
+            self.simulation.settle()
+            self.check()
         there = {obj.uid: obj for obj in self.simulation.server.objects}
         for uid in self.begun - self.deleted - self.excused:
             assert uid in there, f"{uid} went without cleanup"
@@ -310,6 +389,7 @@ def ours(obj: Object) -> list[str]:
     history=histories,
     write_fates=write_fates,
     callback_fates=callback_fates,
+    releases=st.sampled_from(UPGRADES),
 )
 # The watch breaks before it shows the finalizer, and the object goes without it meanwhile.
 @example(
@@ -323,6 +403,7 @@ def ours(obj: Object) -> list[str]:
     ],
     write_fates=[],
     callback_fates=[],
+    releases=UPGRADES[0],
 )
 # What is deleted under the operator's earlier name fails to be cleaned up at first.
 @example(
@@ -335,6 +416,7 @@ def ours(obj: Object) -> list[str]:
     ],
     write_fates=[],
     callback_fates=[OK, FAIL],
+    releases=UPGRADES[0],
 )
 # It is changed and deleted after it was listed under that name.
 @example(
@@ -349,11 +431,16 @@ def ours(obj: Object) -> list[str]:
     ],
     write_fates=[],
     callback_fates=[],
+    releases=UPGRADES[0],
 )
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
-    form: str, history: list[Step], write_fates: list[int], callback_fates: list[int]
+    form: str,
+    history: list[Step],
+    write_fates: list[int],
+    callback_fates: list[int],
+    releases: tuple[Release, ...],
 ) -> None:
-    world = World(write_fates, callback_fates, WIDGET, form)
+    world = World(write_fates, callback_fates, WIDGET, form, releases)
     with world.simulation as simulation:
         for step in history:
             world.play(step)
@@ -366,7 +453,7 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
                 assert not ours(obj)
             else:
                 assert obj.uid in world.added, f"{obj} was never added"
-                assert ours(obj) == [RELEASES[world.release][1]]
+                assert ours(obj) == [world.release.finalizer]
 
 
 @pytest.mark.parametrize("write", range(4))

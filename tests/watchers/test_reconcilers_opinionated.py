@@ -21,8 +21,8 @@ from appsdk_operator.watchers import (
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 PLAIN = Kind(group="", version="v1", kind="ConfigMap")
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
-OURS = "operator.v1.Widget.example.com"
-MARK = "wip.v1.Widget.example.com"
+OURS = "example.com/operator.v1.Widget"
+MARK = "example.com/wip.v1.Widget"
 SOON = Result(requeue_after=5.0)
 AT_ONCE = Result(requeue_after=0)
 

@@ -199,15 +199,15 @@ class Finalizers:
         obj: Object[SpecT, StatusT],
         name: str,
         *,
-        instead_of: str | None = None,
+        instead_of: Sequence[str] = (),
         on_reread: Callable[[Object], None] | None = None,
     ) -> Object[SpecT, StatusT] | None:
-        """Add ``name``, replacing ``instead_of`` if that is there.
+        """Add ``name``, replacing those of ``instead_of`` that are there.
 
         Args:
             obj: the object.
             name: the finalizer.
-            instead_of: another one, whose place it takes.
+            instead_of: others. It takes the place of the first one, unless it is there already.
             on_reread: called with each newer state, after somebody else has written the object.
 
         Returns:
@@ -225,10 +225,14 @@ class Finalizers:
             if present.is_deleting:
                 return []
             if name in finalizers:
-                return _removals(finalizers, [instead_of])
-            if instead_of in finalizers:
-                index = finalizers.index(instead_of)
-                return [{"op": "replace", "path": f"/metadata/finalizers/{index}", "value": name}]
+                return _removals(finalizers, instead_of)
+            places = [index for index, other in enumerate(finalizers) if other in instead_of]
+            if places:
+                path = f"/metadata/finalizers/{places[0]}"
+                return [
+                    *_removals_at(places[1:]),
+                    {"op": "replace", "path": path, "value": name},
+                ]
             if finalizers:
                 return [{"op": "add", "path": "/metadata/finalizers/-", "value": name}]
             return [{"op": "add", "path": "/metadata/finalizers", "value": [name]}]
@@ -317,10 +321,10 @@ def _guards(present: Object) -> list[dict[str, Any]]:
     return guards
 
 
-def _removals(finalizers: Sequence[str], names: Sequence[str | None]) -> list[dict[str, Any]]:
+def _removals(finalizers: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
+    return _removals_at([index for index, other in enumerate(finalizers) if other in names])
+
+
+def _removals_at(places: Sequence[int]) -> list[dict[str, Any]]:
     # From the end, so that each removal leaves the remaining indexes valid.
-    return [
-        {"op": "remove", "path": f"/metadata/finalizers/{index}"}
-        for index in range(len(finalizers) - 1, -1, -1)
-        if finalizers[index] in names
-    ]
+    return [{"op": "remove", "path": f"/metadata/finalizers/{index}"} for index in reversed(places)]
