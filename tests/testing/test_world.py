@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator import Manager, MutableObject, SimpleWatcher, controller_for, kinds
 from appsdk_operator.cache import ResourceAction
@@ -183,6 +185,44 @@ def test_backoff_and_requeue_come_when_they_are_due() -> None:
         fails = [call.at for call in world.journal.of("call", "default/b")]
         assert fails[1] < 0.1 < fails[-1]
         assert len(fails) < 25, "the waits double"
+
+
+@settings(max_examples=scaled(10), deadline=None)
+@given(
+    what=st.sampled_from(["lag", "freeze"]),
+    faults=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 30)), min_size=1, max_size=4),
+)
+def test_a_fault_is_over_when_the_last_of_its_sort_is(
+    what: str, faults: list[tuple[int, int]]
+) -> None:
+    seen: list[float] = []
+    over = 0.0
+    with World(
+        WIDGET,
+        lambda replica: SimpleWatcher(add=lambda _: seen.append(replica.clock.monotonic())),
+    ) as world:
+        world.run(1.0)
+        for wait, seconds in faults:
+            if world.clock.monotonic() + wait < over or not over:
+                world.run(wait)
+            getattr(world, what)(float(seconds))
+            over = max(over, world.clock.monotonic() + seconds)
+        world.create("a", {"size": 1})
+        world.run(100.0)
+    assert seen == [pytest.approx(over, abs=0.1)]
+
+
+@pytest.mark.parametrize(
+    "group", ["gateway.networking.k8s.io", "x.k8s.io", "example.com", "apps", "storage.k8s.io"]
+)
+def test_the_kind_of_a_world_is_served_whatever_its_group(group: str) -> None:
+    kind = Kind(group=group, version="v1", kind="Gateway")
+    if group == "apps":
+        kind = kinds.apps.v1.Deployment
+    if group == "storage.k8s.io":
+        kind = kinds.storage.v1.StorageClass
+    with World(kind, lambda _: lambda request: None) as world:
+        assert world.objects() == []
 
 
 def test_a_replica_that_stands_still_loses_the_lease_and_writes_nothing_any_more() -> None:
