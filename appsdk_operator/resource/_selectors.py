@@ -350,14 +350,16 @@ class FieldSelector:
             fields: the object as nested mappings, or a function from a path to its value. A
                 missing field counts as ``""``, as on the server.
         """
-        get = fields if callable(fields) else _getter(fields)
+        get = fields if callable(fields) else field_getter(fields)
         return all((get(term.path) == term.value) is not term.negated for term in self.terms)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.terms))
 
 
-def _getter(fields: Mapping[str, Any]) -> Callable[[str], str]:
+def field_getter(fields: Mapping[str, Any]) -> Callable[[str], str]:
+    """The function from a path to the text of the value there; ``""`` where there is none."""
+
     def get(path: str) -> str:
         value: Any = fields
         for part in path.split("."):

@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import threading
 import warnings
 
 import pytest
 
+from appsdk_operator.cache import Cache, CachedClient
+from appsdk_operator.cache._informer.informer import access_to
 from appsdk_operator.manager import Elector, LeaderElection
+from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ForkedError, ManualClock, Metrics, StopSignal, WorkQueue
-from appsdk_operator.testing import ModelServer
+from appsdk_operator.testing import MemoryServer, ModelServer, running
 from tests.cache.conftest import THING, page, thing
+
+ConfigMap = kinds.core.v1.ConfigMap
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -25,6 +31,7 @@ def in_a_child(check):
         warnings.simplefilter("ignore")  # newer Pythons warn of threads
         child = os.fork()
     if not child:
+        signal.alarm(10)  # one that hangs ends without a word
         with contextlib.suppress(BaseException):
             try:
                 told = repr(check())
@@ -78,6 +85,44 @@ def test_an_informer_of_the_parent_says_so(make):
     assert informer.health().is_ready
     assert "the process that this one was forked from" in in_a_child(informer.health)
     assert "False" in in_a_child(lambda: informer.health().is_ready)
+
+
+def test_a_cache_of_the_parent_says_so_even_where_a_thread_holds_its_locks():
+    server = MemoryServer()
+    cache = Cache(server.client(), metrics=Metrics())
+    cache.add(ConfigMap)
+    client = CachedClient(server.client(), cache, metrics=Metrics())
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        (informer,) = cache.informers(ConfigMap)
+        with (
+            cache._lock,
+            access_to(informer).lock,
+            access_to(informer)._counting,
+            client._overlay._lock,
+        ):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    with running(cache):
+        assert cache.wait_for_sync(StopSignal(), 10)
+        thread.start()
+        held.wait(10)
+        try:
+            for use in (
+                lambda: cache.get(ConfigMap, "a", namespace="x"),
+                lambda: cache.list(ConfigMap),
+                lambda: client.get(ConfigMap, "a", namespace="x"),
+                lambda: list(client.list(ConfigMap)),
+                lambda: client.by_index(ConfigMap, "a", "b"),
+            ):
+                assert in_a_child(use).startswith("ForkedError: the informer of configmaps"), use
+            assert "is_ready=False" in in_a_child(cache.health)
+        finally:
+            done.set()
+            thread.join(10)
 
 
 def test_the_child_of_a_leader_does_not_lead():

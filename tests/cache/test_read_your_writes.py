@@ -7,7 +7,7 @@ as what was written, and what was deleted stays so; in the end reads are what th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import hypothesis.strategies as st
@@ -45,6 +45,7 @@ class Model:
         self.budget = 0
         """How many changes the next watch brings."""
         self.expires = False
+        self.before_list: Callable[[], object] = lambda: None
         self.bookmarks = False
 
     # Writing.
@@ -103,6 +104,7 @@ class Model:
     # Reading.
 
     def list_page(self, kind: Any, *, label_selector: str | None = None, **_: Any) -> ListPage:
+        self.before_list()
         found = [o for o in self.objects.values() if _is_selected(o, label_selector)]
         return page(*found, version=self.revision)
 
@@ -231,11 +233,24 @@ class ReadYourWrites(RuleBasedStateMachine):
             if shown is not None:
                 self.deleted.add(shown.uid)
 
-    @rule(on=st.sampled_from(LABELS) | st.none())
-    def delete_all(self, on: str | None) -> None:
+    @rule(
+        on=st.sampled_from(LABELS) | st.none(),
+        recreated=st.lists(st.sampled_from(NAMES), unique=True),
+        other=st.sampled_from(NAMES),
+    )
+    def delete_all(self, on: str | None, recreated: list[str], other: str) -> None:
         shown = self.shown()
         selector = {"on": on} if on else None
+
+        def meanwhile() -> None:  # in another thread, before the list that follows a deletion
+            self.model.before_list = lambda: None
+            for name in recreated:
+                self.create(name, "yes", finalizer=False)
+            self.somebody_else_writes(other, "yes", "u")
+
+        self.model.before_list = meanwhile
         self.client.delete_collection(THING, namespace="x", label_selector=selector)
+        self.model.before_list = lambda: None
         for obj in shown.values():
             now = self.model.objects.get(obj.name)
             if now is None or now.uid != obj.uid:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._storage.resources import SelectableFields, field_value
+from appsdk_operator.resource import FIELD_VALUES
 
 __all__ = ["FIELDS"]
 
@@ -18,10 +19,6 @@ def _with_default(path: str, default: str) -> Callable[[_Object], str]:
 
 def _paths(*paths: str) -> dict[str, Callable[[_Object], str]]:
     return {path: _with_default(path, "") for path in paths}
-
-
-def _source(event: _Object) -> str:
-    return field_value(event, "source.component") or field_value(event, "reportingComponent")
 
 
 _NAME: Final = frozenset({"metadata.name"})
@@ -37,24 +34,16 @@ FIELDS: Final[dict[str, SelectableFields]] = {
                 *("spec.serviceAccountName", "status.phase", "status.podIP"),
                 "status.nominatedNodeName",
             ),
-            "spec.hostNetwork": _with_default("spec.hostNetwork", "false"),
-            # The name of former versions.
-            "spec.host": _with_default("spec.nodeName", ""),
-            # Accepted, but without a value.
-            "status.podIPs": lambda _pod: "",
+            **FIELD_VALUES["pods"],
         }
     ),
-    "nodes": SelectableFields(
-        {"spec.unschedulable": _with_default("spec.unschedulable", "false")}, metadata=_NAME
-    ),
+    "nodes": SelectableFields(FIELD_VALUES["nodes"], metadata=_NAME),
     "namespaces": SelectableFields(_paths("status.phase"), metadata=_NAME),
     "secrets": SelectableFields(_paths("type")),
     "services": SelectableFields(_paths("spec.clusterIP", "spec.type")),
-    "replicationcontrollers": SelectableFields(
-        {"status.replicas": _with_default("status.replicas", "0")}
-    ),
+    "replicationcontrollers": SelectableFields(FIELD_VALUES["replicationcontrollers"]),
     "jobs.batch": SelectableFields(
-        {"status.successful": _with_default("status.succeeded", "0")},
+        FIELD_VALUES["jobs.batch"],
         refusal='field label "{}" not supported for Job',
     ),
     "certificatesigningrequests.certificates.k8s.io": SelectableFields(
@@ -64,7 +53,7 @@ FIELDS: Final[dict[str, SelectableFields]] = {
         {
             **_paths(*(f"involvedObject.{name}" for name in _REFERENCE)),
             **_paths("reason", "reportingComponent", "type"),
-            "source": _source,
+            **FIELD_VALUES["events"],
         }
     ),
     # They are stored as events of the core group.

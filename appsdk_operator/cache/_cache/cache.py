@@ -57,6 +57,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Waiters,
     check_stop,
+    fork_safe,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -155,7 +156,7 @@ class Cache:
         self._environment = Environment(clock, metrics)
         self._clock = clock = self._environment.clock
         self._metrics = self._environment.metrics
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._changed = Waiters(clock)
         self._kind_caches: dict[Kind, KindCache] = {}
         # Kinds of which full objects will be needed once they are added.

@@ -12,7 +12,7 @@ import attrs
 
 from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
 from appsdk_operator.cache._informer.transforms import Transform
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object
+from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object, selected_values
 
 __all__ = ["Selection", "selections_of"]
 
@@ -71,7 +71,9 @@ class Selection:
         labels, fields = self.label_selector, self.field_selector
         if labels is not None and not labels.matches(obj.labels):
             return False
-        return fields is None or fields.empty or fields.matches(obj.to_dict())
+        if fields is None or fields.empty:
+            return True
+        return fields.matches(selected_values(obj.kind.qualified_name, obj.to_dict()))
 
     @property
     def sent_field_selector(self) -> FieldSelector | None:

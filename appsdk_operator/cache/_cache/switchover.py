@@ -11,6 +11,7 @@ from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._cache.selection import Selection
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.cache._informer.informer import Informer, access_to
+from appsdk_operator.cache._informer.store import differ
 from appsdk_operator.resource import Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import StopSignal
 
@@ -104,6 +105,8 @@ def _difference(
     """The events that lead from the objects of ``old`` to those of ``new``."""
     before = _objects(old)
     after = _objects(new)
+    forms = [(each.selection.transform, each.selection.metadata_only) for each in (*old, *new)]
+    have_one_form = all(form == forms[0] for form in forms)
     events: list[Event] = []
     for key, known in before.items():
         obj = after.get(key)
@@ -115,7 +118,9 @@ def _difference(
         elif obj.uid != known.uid:
             events.append(Event(_DELETE, known, None, False, True))
             events.append(Event(_CREATE, obj))
-        elif obj.resource_version != known.resource_version:
+        elif obj.resource_version != known.resource_version or (
+            have_one_form and differ(obj, known)
+        ):
             events.append(Event(_UPDATE, obj, known))
     for key, obj in after.items():
         if key not in before:

@@ -380,19 +380,24 @@ class CachedClient(ClientWrapper):
 
     def _note_remaining(self, kind: Kind, namespace: str, known: Objects) -> None:
         version, token = "", ""
-        left: dict[str, Object] = {}
+        left: dict[str, Object | None] = {}
         while True:
             page = self.inner.list_page(kind, namespace=namespace, continue_token=token)
             version = version or page.resource_version
             left.update((obj.uid, obj) for obj in page.items)
+            for item in page.undecodable:
+                if not item.uid:
+                    return  # it may be any of them
+                left[item.uid] = None
             token = page.continue_token
             if not token:
                 break
         for obj in known:
-            if obj.uid in left:
-                self._add_written(kind, left[obj.uid])
-            else:
-                self._add_deletion(kind, obj.key, obj.uid, version)
+            if obj.uid not in left:
+                # Not in the version of the list: another object of this name may be older.
+                self._add_deletion(kind, obj.key, obj.uid, obj.resource_version, version)
+            elif (found := left[obj.uid]) is not None:
+                self._add_written(kind, found)
 
     def _is_noted(self, kind: Kind, options: Any) -> bool:
         return not (self._is_dry or options.get("dry_run") or kind in self._uncached)
@@ -421,7 +426,18 @@ class CachedClient(ClientWrapper):
         )
         self._overlay.add(kind, obj.key, written, created_after=created_after)
 
-    def _add_deletion(self, kind: Kind, key: ObjectKey, uid: str, version: str) -> None:
+    def _add_deletion(
+        self, kind: Kind, key: ObjectKey, uid: str, version: str, deleted_version: str = ""
+    ) -> None:
+        """Note the deletion of an object.
+
+        Args:
+            kind: its kind.
+            key: its key.
+            uid: its uid; without one, nothing is noted.
+            version: a resource version that it had; ``""`` if unknown.
+            deleted_version: one after its deletion; default: ``version``, the deletion's own.
+        """
         informer = self._informer_of(kind, key.namespace)
         if informer is None or not uid or (version and not version.isdigit()):
             return
@@ -430,7 +446,7 @@ class CachedClient(ClientWrapper):
             rewinds=informer.rewinds,
             version=version,
             deleted_uids=(uid,),
-            deleted_version=version,
+            deleted_version=deleted_version or version,
         )
         self._overlay.add(kind, key, written)
 

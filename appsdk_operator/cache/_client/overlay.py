@@ -11,7 +11,7 @@ import attrs
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import fork_safe, get_logger
 
 __all__ = ["Overlay", "WrittenObject"]
 
@@ -98,7 +98,7 @@ class Overlay:
         """
         self._limit = limit
         self._informer_of = informer_of
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._written: dict[Kind, dict[ObjectKey, WrittenObject]] = {}
         self._count = 0
         self._sweep_at = _MIN_SWEEP_COUNT

@@ -32,6 +32,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Waiters,
     WorkQueue,
+    fork_safe,
     get_logger,
     random_of,
     system_clock,
@@ -277,7 +278,7 @@ class Delivery:
         # Before the work queue, whose metrics count its events from the start.
         self._line: BatchQueue[EventSource] = BatchQueue()
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         if isinstance(clock, InheritedClock):
             clock.add_keeper(self)  # before the queue, whose lock is taken under ours
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(

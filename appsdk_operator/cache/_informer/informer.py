@@ -58,6 +58,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     Waiters,
     check_stop,
+    fork_safe,
     present_clock,
     random_of,
 )
@@ -277,7 +278,7 @@ class Informer(Generic[SpecT, StatusT]):
         )
         # Held while events are applied and sent, so that a handler that is added meanwhile gets
         # each object exactly once. Readers of the store do not need it.
-        lock = threading.RLock()
+        lock = fork_safe(threading.RLock())
         self._store = Store(kind, indexes=indexes, write_lock=lock)
         self._waiters = Waiters(clock)
         self._has_synced = False
@@ -691,7 +692,7 @@ class InformerAccess:
         self._failures: list[Exception] = []
         # Guards both the registrations and the count of those that were removed, so that the sum
         # of merged events never goes down.
-        self._counting = threading.Lock()
+        self._counting = fork_safe(threading.Lock())
         self._merged_by_removed = 0
 
     def attach(

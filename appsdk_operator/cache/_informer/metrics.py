@@ -17,7 +17,7 @@ from appsdk_operator.client import (
     TransportError,
 )
 from appsdk_operator.resource import DecodeError, Kind, WatchEvent, WatchEventType
-from appsdk_operator.runtime import Family, Metrics, Sample
+from appsdk_operator.runtime import Family, Metrics, Sample, fork_safe
 
 __all__ = ["InformerMetrics"]
 
@@ -93,7 +93,7 @@ class InformerMetrics:
 
     def __init__(self, informer: Measured, metrics: Metrics) -> None:
         self._informer = informer
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._errors = dict.fromkeys(_CAUSES, 0)
         self.lists = 0
         # Changed by the reflector's thread alone.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.resource import (
+    DecodeError,
     Kind,
     LabelSelection,
     Object,
@@ -21,10 +22,10 @@ from appsdk_operator.resource import (
     is_older_version,
     label_selector_of,
 )
-from appsdk_operator.runtime import as_exception, get_logger
+from appsdk_operator.runtime import as_exception, fork_safe, get_logger
 from appsdk_operator.runtime.validation import check_function, check_text
 
-__all__ = ["IndexFunction", "Lister", "Store", "check_index", "check_indexes"]
+__all__ = ["IndexFunction", "Lister", "Store", "check_index", "check_indexes", "differ"]
 
 # The classes below have a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
@@ -202,8 +203,8 @@ class Store(Generic[SpecT, StatusT]):
         """
         check_indexes(indexes)
         self.kind: Kind = check_kind(kind)
-        self._lock = threading.Lock()
-        self._write_lock = write_lock or threading.RLock()
+        self._lock = fork_safe(threading.Lock())
+        self._write_lock = write_lock or fork_safe(threading.RLock())
         self._namespaces: dict[str, dict[str, Object[SpecT, StatusT]]] = {}
         self._count = 0
         self._bytes = 0
@@ -463,7 +464,13 @@ class Store(Generic[SpecT, StatusT]):
             self._put(obj, old)
             events.append(Event(_DELETE, old, None, False, True))
             events.append(Event(_CREATE, obj, None, is_initial))
-        elif old.resource_version != obj.resource_version or not obj.resource_version:
+        elif (
+            old.resource_version != obj.resource_version
+            or not obj.resource_version
+            # A CRD has another default or conversion, or etcd was restored. Not where the bytes
+            # alone differ: items of lists are without kind and apiVersion.
+            or differ(old, obj)
+        ):
             self._put(obj, old)
             events.append(Event(_UPDATE, obj, old))
 
@@ -514,6 +521,14 @@ class Store(Generic[SpecT, StatusT]):
             known = ", ".join(sorted(n for n, i in self._indexes.items() if i.is_complete))
             raise KeyError(f"{self.kind} has no index {name!r}; it has: {known or 'none'}")
         return index
+
+
+def differ(one: Object, other: Object) -> bool:
+    """Whether two states of an object have other content, be it at one version."""
+    try:
+        return one != other
+    except DecodeError:  # of one of which the metadata alone can be read
+        return True
 
 
 def _selected(found: list[Object], selection: LabelSelection | None) -> Objects:

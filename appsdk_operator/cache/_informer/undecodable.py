@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from appsdk_operator.resource import DecodeError, Kind, Object, Undecodable, WrongKindError
+from appsdk_operator.runtime import fork_safe
 
 __all__ = ["UndecodableObjects"]
 
@@ -22,7 +23,7 @@ class UndecodableObjects:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         # By namespace and name; by a digest of the bytes where the name cannot be read.
         self._items: dict[tuple[str, str] | int, Undecodable] = {}
         self._listed: set[tuple[str, str] | int] | None = None

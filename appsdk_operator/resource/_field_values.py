@@ -1,0 +1,52 @@
+"""The values of fields by which API servers select objects of built-in kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from appsdk_operator.resource._selectors import field_getter
+
+__all__ = ["FIELD_VALUES", "selected_values"]
+
+_Object = Mapping[str, Any]
+_Value = Callable[[_Object], str]
+
+
+def _with_default(path: str, default: str) -> _Value:
+    return lambda obj: field_getter(obj)(path) or default
+
+
+def _source(event: _Object) -> str:
+    get = field_getter(event)
+    return get("source.component") or get("reportingComponent")
+
+
+FIELD_VALUES: Final[Mapping[str, Mapping[str, _Value]]] = {
+    "pods": {
+        "spec.hostNetwork": _with_default("spec.hostNetwork", "false"),
+        # The name of former versions.
+        "spec.host": _with_default("spec.nodeName", ""),
+        # Accepted, but without a value.
+        "status.podIPs": lambda _pod: "",
+    },
+    "nodes": {"spec.unschedulable": _with_default("spec.unschedulable", "false")},
+    "replicationcontrollers": {"status.replicas": _with_default("status.replicas", "0")},
+    "jobs.batch": {"status.successful": _with_default("status.succeeded", "0")},
+    "events": {"source": _source},
+}
+"""By resource, the fields whose value is not the text at their path; a zero is absent in JSON."""
+
+
+def selected_values(resource: str, obj: _Object) -> Callable[[str], str]:
+    """The function from a path to the value by which an API server selects ``obj``.
+
+    Args:
+        resource: plural and group, ``jobs.batch``.
+        obj: the object as nested mappings.
+    """
+    plain = field_getter(obj)
+    special = FIELD_VALUES.get(resource)
+    if special is None:
+        return plain
+    return lambda path: special[path](obj) if path in special else plain(path)
