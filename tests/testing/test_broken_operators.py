@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from appsdk_operator import (
 )
 from appsdk_operator.controllers import create_or_update
 from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
+from tests.hypothesis_profiles import scaled
 from tests.testing.broken import operators
 from tests.testing.broken.operators import (
     FINALIZER,
@@ -297,6 +299,24 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
     with pytest.raises(BrokenPromise, match="two widgets") as raised:
         check_operator(operators.size_in_status, WIDGET, always=never_two, seed=1)
     assert len(str(raised.value).splitlines()) <= 8
+
+
+@pytest.mark.parametrize("seed", range(5, 5 + scaled(4)))
+def test_a_story_of_the_users_own_check_has_no_needless_step(seed: int) -> None:
+    def failure(**options: Any) -> str:
+        try:
+            check_operator(
+                operators.tries_once, WIDGET, at_rest=shows_its_size, promises=(), **options
+            )
+        except BrokenPromise as error:
+            return str(error)
+        return ""
+
+    text = failure(specs=st.fixed_dictionaries({"size": st.integers(0, 9)}), seed=seed)
+    steps: list[str] = ast.literal_eval(text.partition("replay=")[2].rstrip(")"))
+    for index in range(len(steps)):
+        fewer = failure(replay=[*steps[:index], *steps[index + 1 :]])
+        assert fewer.partition("\n")[0] != text.partition("\n")[0], f"{steps[index]} is needless"
 
 
 def test_what_is_kept_by_name_is_not_asked_for_while_another_object_has_the_name() -> None:

@@ -369,7 +369,8 @@ def _drop_needless_steps(
 
 
 def _promise_of(error: BrokenPromise) -> str:
-    return str(error).partition(":")[0]
+    # The story is in the lines after the first; the text of a user's check has no colon.
+    return str(error).partition("\n")[0].partition(":")[0]
 
 
 class _FailedError(Exception):

@@ -81,6 +81,16 @@ def size_in_status_by_watcher(replica: Replica) -> Any:
     return SimpleWatcher(add=show, update=lambda _old, new: show(new))
 
 
+def tries_once(replica: Replica) -> Any:
+    """Copies the size into the status; takes a failed write for done."""
+
+    def show(widget: Object) -> None:
+        with contextlib.suppress(ApiError):
+            write_status(replica, widget, size=widget.spec["size"])
+
+    return with_widget(replica, show)
+
+
 def bucket(replica: Replica) -> Any:
     """Keeps a bucket outside of the cluster for each widget."""
     buckets = replica.world.elsewhere
