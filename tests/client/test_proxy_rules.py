@@ -46,3 +46,23 @@ def test_a_proxy_keeps_its_password_out_of_its_name():
 
 def test_without_a_proxy_the_way_is_direct():
     assert proxy_for("api.example.com", None, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "direct"),
+    [
+        ("api.example.com:6443", "api.example.com", True),
+        ("example.com:6443", "api.example.com", True),
+        (".example.com:6443", "api.example.com", True),
+        ("api.example.com:443", "api.example.com", False),
+        ("10.0.0.1:6443", "10.0.0.1", True),
+        ("10.0.0.1:443", "10.0.0.1", False),
+        ("[fd00::1]:6443", "fd00::1", True),
+        ("[fd00::1]:443", "fd00::1", False),
+        ("[fd00::1]", "fd00::1", False),
+        ("fd00::1", "fd00::1", True),
+        (":6443", "api.example.com", False),
+    ],
+)
+def test_an_entry_with_a_port_exempts_that_port_alone(entry, host, direct):
+    assert bypasses(host, [entry], 6443) is direct

@@ -427,13 +427,14 @@ class Endpoint:
         """The endpoint of a configuration."""
         parts = urlsplit(config.server)
         host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
         return cls(
             scheme=parts.scheme,
             host=host,
-            port=parts.port or (443 if parts.scheme == "https" else 80),
+            port=port,
             prefix=parts.path.rstrip("/"),
             server_name=config.tls_server_name or host,
-            proxy=proxy_for(host, config.proxy_url, config.no_proxy),
+            proxy=proxy_for(host, config.proxy_url, config.no_proxy, port=port),
             connect_timeout=config.connect_timeout,
             read_timeout=config.read_timeout,
             request_timeout=config.request_timeout,

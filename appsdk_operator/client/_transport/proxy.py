@@ -25,8 +25,10 @@ class Proxy:
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
-def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Proxy | None:
-    """The proxy for ``host``, None to connect directly.
+def proxy_for(
+    host: str, proxy_url: str | None, no_proxy: Sequence[str], *, port: int | None = None
+) -> Proxy | None:
+    """The proxy for ``host`` and ``port``, None to connect directly.
 
     Loopback is a host like any other here: kubeconfigs and programs that name a proxy for it mean
     it. It is the proxy of the environment that is not used for loopback, by the loaders.
@@ -36,7 +38,7 @@ def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Prox
     >>> proxy_for("api.example.com", "http://proxy:3128", ["example.com"]) is None
     True
     """
-    if not proxy_url or bypasses(host, no_proxy):
+    if not proxy_url or bypasses(host, no_proxy, port):
         return None
     parts = urlsplit(proxy_url)
     authorization = None
@@ -51,14 +53,18 @@ def proxy_for(host: str, proxy_url: str | None, no_proxy: Sequence[str]) -> Prox
     )
 
 
-def bypasses(host: str, no_proxy: Sequence[str]) -> bool:
-    """Whether ``no_proxy`` exempts ``host``, by the rules of Go programs and kubectl."""
+def bypasses(host: str, no_proxy: Sequence[str], port: int | None = None) -> bool:
+    """Whether ``no_proxy`` exempts ``host`` and ``port``, by the rules of Go programs and kubectl.
+
+    An entry ``host:port`` exempts that port alone.
+    """
     host = host.lower().rstrip(".")
     address = _address(host)
     for entry in (entry.strip().lower() for entry in no_proxy):
         if entry == "*":
             return True
-        if not entry:
+        entry, own_port = _split_port(entry)
+        if not entry or (own_port and own_port != str(port)):
             continue
         if address is not None:
             network = _network(entry)
@@ -69,6 +75,14 @@ def bypasses(host: str, no_proxy: Sequence[str]) -> bool:
             if name and (host.endswith(f".{name}") or (host == name and entry[0] not in "*.")):
                 return True
     return False
+
+
+def _split_port(entry: str) -> tuple[str, str]:
+    """An entry without its port, and the port; ``""``: it has none, as an IPv6 address."""
+    name, colon, port = entry.rpartition(":")
+    if name.startswith("[") and name.endswith("]"):
+        return name[1:-1], port
+    return (name, port) if colon and ":" not in name else (entry, "")
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

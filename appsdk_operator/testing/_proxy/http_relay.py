@@ -59,18 +59,19 @@ class HTTPRelay:
         """Forwards to the server of ``config``, with its credentials for requests without any."""
         parts = urlsplit(config.server)
         assert parts.hostname is not None
-        other = proxy_for(parts.hostname, config.proxy_url, config.no_proxy)
+        is_tls = parts.scheme == "https"
+        port = parts.port or (443 if is_tls else 80)
+        other = proxy_for(parts.hostname, config.proxy_url, config.no_proxy, port=port)
         if other is not None:
             raise ValueError(
                 f"{config.server} is reached through the proxy {other} (proxy_url), and a "
                 "FaultProxy connects directly: give it a configuration with proxy_url=None"
             )
-        is_tls = parts.scheme == "https"
         self.faults = Faults(log_size=_LOG_SIZE)
         self.accesses = AccessTable()
         self.authority = Authority(clock.time()) if is_tls else None
         self._name = config.tls_server_name or parts.hostname
-        self._address = (parts.hostname, parts.port or (443 if is_tls else 80))
+        self._address = (parts.hostname, port)
         self._credentials = credentials_of(config, clock)
         self._own = self.authority.context(_HOST) if self.authority is not None else None
         self._theirs = TLSContexts(config, self._credentials).get() if is_tls else None
