@@ -9,12 +9,21 @@ import attrs
 from appsdk_operator.runtime import CallRecord, FailureCause
 from appsdk_operator.serving import HTTPResponse
 
-__all__ = ["ReviewResponse", "answering", "note_failure", "note_object", "review_response"]
+__all__ = [
+    "ReviewResponse",
+    "answering",
+    "note_failure",
+    "note_object",
+    "review_response",
+    "waited",
+]
 
 answering: contextvars.ContextVar[CallRecord | None] = contextvars.ContextVar(
     "answered_call", default=None
 )
 """The record of the review that is being answered, if somebody observes it."""
+waited: contextvars.ContextVar[float] = contextvars.ContextVar("waited_for_a_slot", default=0.0)
+"""Seconds of its time that the review has spent before it was its turn."""
 
 
 def note_object(kind: object, namespace: str, name: str, action: str) -> None:

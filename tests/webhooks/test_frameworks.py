@@ -28,10 +28,13 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from appsdk_operator import Client, kinds
 from appsdk_operator.client import Forbidden
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import ManualClock, settle
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, SelfSigned
 from appsdk_operator.testing import APIServer, install_webhooks
 from appsdk_operator.webhooks import (
+    Admission,
+    AdmissionRequest,
+    AdmissionResponse,
     Denied,
     Webhooks,
     asgi,
@@ -39,6 +42,7 @@ from appsdk_operator.webhooks import (
     webhook_for,
     wsgi,
 )
+from tests.webhooks.admission_parts import review
 
 LIMIT = 1000
 TIMEOUT = 30.0
@@ -407,6 +411,85 @@ def test_a_host_is_taken_for_its_webhooks() -> None:
 def test_nothing_can_run_when_nothing_may_run_at_once() -> None:
     with pytest.raises(ValueError, match="max_concurrent=0: use 1 or more"):
         asgi(Table({}), max_concurrent=0)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_review_that_waits_for_its_turn_is_given_up_with_its_client_or_its_time(
+    leaves: bool,
+) -> None:
+    entered, release, calls = threading.Event(), threading.Event(), []
+
+    def slow(request: HTTPRequest) -> HTTPResponse:
+        calls.append(request.query_string)
+        entered.set()
+        release.wait(TIMEOUT)
+        return HTTPResponse()
+
+    async def main() -> None:
+        table = Table({"/echo": slow})
+        app = asgi(table, max_concurrent=1)
+        holder = asyncio.create_task(call_asgi(app, body_of(b"x"), query_string=b"first"))
+        await asyncio.to_thread(entered.wait, TIMEOUT)
+        table.seconds = None if leaves else 0.01
+        gone = [{"type": "http.disconnect"}] if leaves else []
+        sent = await call_asgi(app, body_of(b"x"), *gone, query_string=b"second")
+        assert [each["status"] for each in sent[:1]] == ([] if leaves else [500])
+        release.set()
+        await holder
+        # The slot is free again, and no other is lost.
+        table.seconds = None
+        assert (await call_asgi(app, body_of(b"x"), query_string=b"third"))[0]["status"] == 200
+
+    asyncio.run(main())
+    assert calls == ["first", "third"]
+
+
+def test_a_review_that_has_waited_has_less_time_left() -> None:
+    entered, release, left = threading.Event(), threading.Event(), {}
+
+    def look(request: AdmissionRequest) -> AdmissionResponse:
+        left[request.name] = request.time_left()
+        entered.set()
+        release.wait(TIMEOUT)
+        return AdmissionResponse.allowed()
+
+    clock = ManualClock()
+    table = Webhooks()
+    table.add("/echo", Admission(look, clock=clock))
+
+    def body(name: str) -> dict[str, Any]:
+        return body_of(json.dumps(review(name=name)).encode())
+
+    async def main() -> None:
+        app = asgi(table, max_concurrent=1)
+        holder = asyncio.create_task(call_asgi(app, body("first")))
+        await asyncio.to_thread(entered.wait, TIMEOUT)
+        waiting = asyncio.create_task(call_asgi(app, body("second")))
+        await asyncio.wait([waiting], timeout=0.05)
+        release.set()
+        await asyncio.gather(holder, waiting)
+
+    asyncio.run(main())
+    assert left["first"] > 9.9
+    assert left["second"] < 9.96
+
+
+def test_an_async_handler_whose_client_leaves_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handle(request: AdmissionRequest) -> AdmissionResponse:
+        leaving.set()
+        await asyncio.Event().wait()
+        return AdmissionResponse.allowed()
+
+    webhook, table = Admission(handle), Webhooks()
+    table.add("/echo", webhook)
+    leaving = asyncio.Event()
+    gone = {"type": "http.disconnect", "after": leaving}
+    body = body_of(json.dumps(review()).encode())
+    assert asyncio.run(call_asgi(asgi(table), body, gone)) == []
+    assert sum(sample.value for sample in webhook.samples()) == 0
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 # -- behind real servers, called by an API server --------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime as dt
 import http.client
 import json
@@ -498,3 +500,80 @@ def test_missing_certificates_are_named(tmp_path: Path, monkeypatch: Any) -> Non
         WebhookServer(LOCAL)
     with pytest.raises(ValueError, match="serving-certs"):
         WebhookServer.of_options(WebhookServerOptions(address=LOCAL))
+
+
+def test_a_thread_that_an_async_handler_waits_for_does_not_hold_the_end(make: Any) -> None:
+    entered, release = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    async def slow(request: AdmissionRequest) -> AdmissionResponse:
+        entered.set()
+        await asyncio.to_thread(release.wait)
+        return AdmissionResponse.allowed()
+
+    server = make(shutdown_timeout=0.0, shutdown_delay=0.0)
+    server.add("/a", Admission(slow))
+
+    def run() -> None:
+        try:
+            server.run(stop)
+        except TimeoutError as error:
+            errors.append(error)
+
+    def call() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(server, "/a")
+
+    stop, threads = StopSignal(), ThreadGroup("server")
+    running = threads.start("run", run)
+    assert server.wait_until_ready(StopSignal(), TIMEOUT)
+    threads.start("call", call)
+    assert entered.wait(TIMEOUT)
+    stop.set()
+    running.join(TIMEOUT)
+    is_held = running.is_alive()
+    release.set()
+    assert not threads.join(TIMEOUT)
+    assert not is_held
+    assert "async handlers of the webhook server still run" in str(errors[0])
+    assert not server._loop.close(TIMEOUT)
+
+
+def test_a_review_that_somebody_else_has_answered_is_no_success_to_observers() -> None:
+    clock = ManualClock()
+
+    def late(request: AdmissionRequest) -> AdmissionResponse:
+        clock.advance(float(request.name))
+        return AdmissionResponse.allowed()
+
+    class Observer:
+        """Notes what becomes of reviews."""
+
+        def __init__(self) -> None:
+            self.outcomes: list[Any] = []
+
+        def call_began(self, call: Any) -> None:
+            pass
+
+        def call_ended(self, call: Any) -> None:
+            self.outcomes.append((call.outcome, call.cause.text if call.cause else ""))
+
+        request_began = request_ended = call_began
+
+    webhooks, observer = Webhooks(clock=clock, metrics=Metrics()), Observer()
+    webhooks.add("/a", Admission(late, name="slow"))
+    webhooks.observe_activity(observer)
+    for seconds in ("1", "2"):
+        webhooks.answer(
+            HTTPRequest(
+                method="POST",
+                path="/a",
+                query_string="timeout=2s",
+                headers={"content-type": "application/json"},
+                body=json.dumps(review(name=seconds)).encode(),
+            )
+        )
+    assert observer.outcomes == [
+        ("done", ""),
+        ("given up", "the webhook slow did not answer within 1.9 s"),
+    ]

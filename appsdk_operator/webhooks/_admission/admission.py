@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from typing import Final, final
 
 from appsdk_operator.resource import EncodeError, Kind
@@ -31,6 +32,7 @@ from appsdk_operator.webhooks._answers import (
     note_failure,
     note_object,
     review_response,
+    waited,
 )
 from appsdk_operator.webhooks._time_limits import seconds_left
 
@@ -120,6 +122,9 @@ class Admission:
         try:
             return answer_of(self.handler, request)
         except BaseException as error:  # SystemExit and the like would end the thread silently
+            if isinstance(error, CancelledError) and _is_over(request):
+                # Nobody waits for the answer: the client is gone, its time is up, or all ends.
+                return AdmissionResponse.errored(500, f"the webhook {self.name} was cancelled")
             with self._lock:
                 self._panics += 1
             failure = as_exception(f"the webhook {self.name}", error)
@@ -174,7 +179,7 @@ class Admission:
                 wire,
                 kind=self._kind,
                 api_version=api_version,
-                timeout=seconds_left(request.query_string),
+                timeout=_time_left(request),
                 http=request,
                 webhook=self.name,
                 clock=self._clock,
@@ -202,3 +207,12 @@ class Admission:
         _log.warning("the webhook %s got a request that it cannot read: %s", self.name, text)
         response = AdmissionResponse.errored(code, text)
         return review_response(reviews.encode(response, uid="", api_version="", kind=""))
+
+
+def _is_over(request: AdmissionRequest) -> bool:
+    return request.http is not None and request.http.stop.is_set()
+
+
+def _time_left(request: HTTPRequest) -> float | None:
+    seconds = seconds_left(request.query_string)
+    return None if seconds is None else max(0.0, seconds - waited.get())

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from appsdk_operator.runtime import StopSignal, ThreadGroup, get_logger, settle_on
 from appsdk_operator.runtime.validation import check_count
 from appsdk_operator.serving import Headers, HTTPRequest, HTTPResponse, text_response
+from appsdk_operator.webhooks._answers import waited
 from appsdk_operator.webhooks._frameworks.table import Table, WebhookTable, table_of
 
 if TYPE_CHECKING:
@@ -95,39 +96,57 @@ class ASGIWebhooks:
         if body is None:
             return  # the client is gone
         request = _request(scope, path, body, StopSignal())
-        async with self._slot():
-            call = _Call(self._table.answer, request, asyncio.get_running_loop())
-            gone = asyncio.ensure_future(_until_disconnected(receive))
+        gone = asyncio.ensure_future(_until_disconnected(receive))
+        try:
+            await self._answer_review(request, gone, send)
+        finally:
+            # Only now: some test clients let nobody cancel it before the answer.
+            gone.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await gone
+
+    async def _answer_review(
+        self, request: HTTPRequest, gone: asyncio.Future[None], send: Send
+    ) -> None:
+        """Answer when it is its turn, or when its time is up, unless the client goes before."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        began, limit = loop.time(), self._table.time_limit(request)
+        slot = self._slot()
+        is_queued = slot.locked()
+        turn = asyncio.ensure_future(slot.acquire())
+        try:
+            if not await _is_first(turn, gone, limit) or (is_queued and gone.done()):
+                await self._send_without(request, gone, send)
+                return
+            spent = loop.time() - began
+            waited.set(spent)
+            call = _Call(self._table.answer, request, loop)
             try:
-                self._threads.start(path, call.answer)
-                response = await self._answer_of(call, request, gone)
-                if response is not None:
-                    await _send(send, response)
+                self._threads.start(request.path, call.answer)
+                left = None if limit is None else limit - spent
+                if await _is_first(call.answered, gone, left):
+                    await _send(send, call.answered.result())
+                else:
+                    call.cancel()
+                    await self._send_without(request, gone, send)
                 # Its thread has the slot until it has ended.
                 await call.answered
             finally:
                 call.cancel()
-                # Only now: some test clients let nobody cancel it before the answer.
-                gone.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await gone
+        finally:
+            if not turn.cancel() and not turn.cancelled():
+                slot.release()
 
-    async def _answer_of(
-        self, call: _Call, request: HTTPRequest, gone: asyncio.Future[None]
-    ) -> HTTPResponse | None:
-        """The answer, or the one to a request that takes too long; None if the client is gone."""
-        import asyncio
-
-        waits: list[asyncio.Future[Any]] = [call.answered, gone]
-        limit = self._table.time_limit(request)
-        await asyncio.wait(waits, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        if call.answered.done():
-            return call.answered.result()
-        call.cancel()
+    async def _send_without(
+        self, request: HTTPRequest, gone: asyncio.Future[None], send: Send
+    ) -> None:
+        """Send the answer to a request that takes too long, unless the client is gone."""
         if gone.done():
             _log.info("the client of %s is gone before it had its answer", request.path)
-            return None
-        return self._table.timed_out(request)
+        else:
+            await _send(send, self._table.timed_out(request))
 
     def _slot(self) -> asyncio.Semaphore:
         import asyncio
@@ -268,6 +287,17 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
         if not message.get("more_body"):
             break
     return b"".join(parts)
+
+
+async def _is_first(
+    awaited: asyncio.Future[Any], gone: asyncio.Future[None], left: float | None
+) -> bool:
+    """Whether it is done before the client goes and ``left`` seconds have passed."""
+    import asyncio
+
+    timeout = None if left is None else max(0.0, left)
+    await asyncio.wait([awaited, gone], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    return awaited.done()
 
 
 async def _until_disconnected(receive: Receive) -> None:

@@ -46,6 +46,8 @@ __all__ = ["WebhookServer"]
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DIAL_SECONDS: Final = 10.0
 _DIAL_PAUSE: Final = 0.1
+_LAST_JOIN: Final = 1.0
+"""Seconds that cancelled coroutines have to end."""
 
 
 @final
@@ -345,12 +347,20 @@ class WebhookServer:
         with contextlib.ExitStack() as exits:
             exits.callback(self._enter, "running", "ended")
             exits.callback(ending.set)
-            exits.callback(self._loop.close)
+            exits.callback(self._close_loop)
             if self._http is None:
                 _log.info("the webhook server is off")
                 ending.wait()
             else:
                 self._http.run(ending)
+
+    def _close_loop(self) -> None:
+        if self._loop.close(_LAST_JOIN):
+            raise TimeoutError(
+                "async handlers of the webhook server still run after its stop, though they were "
+                "cancelled: what they await in a thread, such as asyncio.to_thread(…), has to end "
+                "by itself"
+            )
 
     def _enter(self, before: str, after: str, ending: StopSignal | None = None) -> None:
         with self._waiting:

@@ -22,7 +22,7 @@ from appsdk_operator.runtime import (
     validation,
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
-from appsdk_operator.webhooks._answers import answering, note_failure
+from appsdk_operator.webhooks._answers import answering, note_failure, waited
 from appsdk_operator.webhooks._rules import WebhookRule
 from appsdk_operator.webhooks._time_limits import time_limit
 
@@ -254,8 +254,9 @@ class Webhooks:
         finally:
             elapsed = self._monotonic() - began
             limit = time_limit(request.query_string)
-            if limit is not None and elapsed >= limit:
-                code = "500"
+            if limit is not None and waited.get() + elapsed >= limit:
+                code = "500"  # somebody else has answered
+                note_failure(TimeoutError(self._late_text(request)))
             with entry.lock:
                 entry.in_flight -= 1
                 entry.latency.observe(elapsed)
@@ -276,11 +277,17 @@ class Webhooks:
         It is a failure and no denial, so that the ``failurePolicy`` decides, as if nothing had
         answered.
         """
-        webhook = self.get(request.path)
-        name = getattr(webhook, "name", "") or request.path
-        text = f"the webhook {name} did not answer within {self.time_limit(request):g} s"
+        text = self._late_text(request)
+        name = self._name_at(request.path)
         _log.error("%s: its answer, if it comes, is dropped", text, extra={"webhook": name})
         return text_response(500, text)
+
+    def _late_text(self, request: HTTPRequest) -> str:
+        name = self._name_at(request.path)
+        return f"the webhook {name} did not answer within {self.time_limit(request):g} s"
+
+    def _name_at(self, path: str) -> str:
+        return getattr(self.get(path), "name", "") or path
 
     def _samples(self) -> Iterable[Sample]:
         found: dict[tuple[Family, tuple[str, ...]], Sample] = {}
