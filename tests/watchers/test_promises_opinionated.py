@@ -180,7 +180,7 @@ class World:
         self.excused |= self.stripped
         name = self.release.finalizer
         # It writes as one whose finalizer somebody chose; what it writes in progress goes with it.
-        options = {"finalizer": lambda _: name} if self.release.is_older else {}
+        options: dict[str, Any] = {"finalizer": lambda _: name} if self.release.is_older else {}
 
         def callback(what: str) -> Any:
             def call(*objects: Object) -> Result | None:
