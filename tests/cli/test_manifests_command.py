@@ -66,6 +66,9 @@ def test_check_names_what_is_stale_and_edits_survive(
         ("replica = 3", "has no replica; it may have"),
         ('image = "two words"', "is no image"),
         ("replicas = 'many'", "replicas"),
+        ('helm = "false"', "helm="),
+        ("helm = true\nchart-version = 1", "version=1"),
+        ("helm = true\nchart-version = ''", "version=''"),
         ("= 3", "pyproject.toml cannot be read"),
     ],
 )

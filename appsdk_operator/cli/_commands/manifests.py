@@ -100,11 +100,13 @@ def command(target: str, output: Output, **options: Any) -> int:
     from appsdk_operator.cli._load import load_app
     from appsdk_operator.cli._settings import settings
     from appsdk_operator.project import ManifestOptions, helm_chart, manifests
+    from appsdk_operator.runtime import validation
 
     given = {name: value for name, value in options.items() if value is not None}
     merged = {**settings("manifests", options), **given}
     helm, version = merged.pop("helm", False), merged.pop("chart_version", "0.1.0")
     try:
+        validation.check_flag("helm", helm)
         recorded = _recorded(merged.pop("rbac_record", None))
         chosen = ManifestOptions(target=_in_container(target), recorded=recorded, **merged)
         app = load_app(target)

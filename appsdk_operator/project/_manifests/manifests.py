@@ -8,6 +8,7 @@ from appsdk_operator.project._manifests.dockerfile import dockerfile, dockerigno
 from appsdk_operator.project._manifests.kustomize import kustomize_texts
 from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.values import Deployed
+from appsdk_operator.runtime import validation
 
 __all__ = ["helm_chart", "manifests"]
 
@@ -51,12 +52,14 @@ def helm_chart(
         version: the version of the chart; default 0.1.0.
 
     Raises:
-        ValueError: as :attr:`App.kinds` and :meth:`App.crds`.
+        TypeError: the version is no text.
+        ValueError: it is empty; as :attr:`App.kinds` and :meth:`App.crds`.
 
     >>> from appsdk_operator.app import App
     >>> sorted(helm_chart(App("buckets")))[3]
     'chart/Chart.yaml'
     """
+    validation.check_text("version", version, empty=False)
     deployed = Deployed(app=app, options=options or ManifestOptions())
     return {
         "Dockerfile": dockerfile(deployed),
