@@ -28,7 +28,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import MutableObject, ObjectKey, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, FaultRule, running
 from tests.cache.conftest import PATIENCE, THING, thing
 
 ConfigMap, Secret, Namespace = (
@@ -399,3 +399,36 @@ def test_what_nobody_follows_any_more_is_swept_away(informer):
     overlay = Overlay(10, lambda kind, namespace: None)
     overlay.add(THING, KEY, entry(informer, 20))
     assert overlay.counts() == {THING: 0}
+
+
+def test_a_field_selector_on_a_namespace_is_as_the_namespace(live):
+    cache = Cache(live, namespaces=["default"], metrics=Metrics())
+    cache.add(ConfigMap)
+    client = CachedClient(live, cache, metrics=Metrics())
+    with running(cache):
+        assert cache.wait_for_sync(StopSignal(), 10)
+        for each in (cache.list, client.list):
+            assert list(each(ConfigMap, field_selector="metadata.namespace=default")) == []
+            with pytest.raises(NotFollowedError):
+                each(ConfigMap, field_selector="metadata.namespace=kube-system")
+
+
+def test_a_list_during_a_switchover_shows_no_namespace_that_get_refuses():
+    with APIServer() as server, Client(server.client_config()) as live:
+        cache = Cache(live, on_error=lambda _: None, metrics=Metrics())
+        cache.add(ConfigMap, CacheOptions(indexes={"all": lambda _: ["all"]}))
+        client = CachedClient(live, cache, metrics=Metrics())
+        with running(cache):
+            assert cache.wait_for_sync(StopSignal(), 10)
+            server.stall_watches()
+            server.inject(
+                [FaultRule.answer(503, verb=verb, kind=ConfigMap) for verb in ("list", "watch")]
+            )
+            cache.set_namespaces(["default"])
+            client.create(MutableObject.new(ConfigMap, "x", namespace="kube-system", data={}))
+            client.create(MutableObject.new(ConfigMap, "y", namespace="default", data={}))
+            assert [obj.name for obj in client.list(ConfigMap)] == ["y"]
+            assert [obj.name for obj in client.by_index(ConfigMap, "all", "all")] == ["y"]
+            with pytest.raises(NotFollowedError):
+                client.get(ConfigMap, "x", namespace="kube-system")
+            server.clear_faults()

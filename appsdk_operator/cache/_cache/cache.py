@@ -497,6 +497,8 @@ class Cache:
         labels, fields = label_selector_of(label_selector), field_selector_of(field_selector)
         targets = self.read_targets(kind, namespace or "")
         query = self.query(kind, namespace=namespace, label_selector=labels, field_selector=fields)
+        if query and query.namespace != (namespace or ""):  # the field selector names it
+            targets = self.read_targets(kind, query.namespace)
         found = [obj for target in targets for obj in query.objects_in(target)] if query else []
         return sorted_objects(found, kind, limit)
 

@@ -31,6 +31,10 @@ class ReadTarget:
     is_switching: bool = False
     """Whether a switchover to the informer is under way: it may be behind earlier reads."""
 
+    def covers(self, namespace: str) -> bool:
+        """Whether the read covers objects of ``namespace``."""
+        return self.namespace in ("", namespace) and namespace not in self.excluded
+
 
 @attrs.define
 class _Switchover:

@@ -196,7 +196,7 @@ class CachedClient(ClientWrapper):
         query = self.cache.query(
             kind, namespace=namespace, label_selector=labels, field_selector=fields
         )
-        return iter(self._found(kind, query, namespace) if query else [])
+        return iter(self._found(kind, query, query.namespace) if query else [])
 
     def by_index(
         self, kind: Kind[SpecT, StatusT], index: str, value: str
@@ -263,11 +263,12 @@ class CachedClient(ClientWrapper):
     def _found_in(
         self, kind: Kind[SpecT, StatusT], query: Query, targets: ReadTargets
     ) -> Objects[SpecT, StatusT]:
-        informers = {target.informer for target in targets}
         overlaid: dict[ObjectKey, tuple[WrittenObject, Informer]] = {}
         for key, written in self._overlay.of_kind(kind).items():
             informer = self._informer_of(kind, key.namespace)
-            if informer is None or informer not in informers:
+            if informer is None or not any(
+                target.informer is informer and target.covers(key.namespace) for target in targets
+            ):
                 continue
             if written.is_outdated(key, informer):
                 self._overlay.drop(kind, key, written)
