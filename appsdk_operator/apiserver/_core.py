@@ -14,6 +14,7 @@ from appsdk_operator.apiserver._auth import rbac_objects
 from appsdk_operator.apiserver._auth.service_account_tokens import ServiceAccountTokens
 from appsdk_operator.apiserver._builtin import decoding, kinds
 from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
+from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
 from appsdk_operator.apiserver._controllers.garbage_collector import GarbageCollector
 from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
 from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
@@ -65,7 +66,9 @@ class Core:
             **rbac_objects.STRATEGIES,
             **webhook_configurations.STRATEGIES,
         }
-        kinds.install(self.catalog, self.storage, overrides)
+        addresses = ServiceAddresses()
+        kinds.install(self.catalog, self.storage, addresses, overrides)
+        self.event_handlers.append(addresses.on_event)
         self._crd_controller = CRDController(
             self.storage, self.catalog, clock, self._end_watches, self.writer.fields, schemas
         )

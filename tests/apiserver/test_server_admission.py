@@ -397,6 +397,43 @@ def rules_and_selectors_say_who_is_asked(world: World) -> None:
 
 
 @promise
+def an_absent_object_matches_no_selector(world: World) -> None:
+    absent = {"matchExpressions": [{"key": "skip", "operator": "DoesNotExist"}]}
+    others = {"matchExpressions": [{"key": "skip", "operator": "NotIn", "values": ["yes"]}]}
+    world.admit(
+        "Validating",
+        "one",
+        webhook(world.hooks, "absent", objectSelector=absent),
+        webhook(world.hooks, "others", objectSelector=others),
+    )
+    for skip in ("yes", "no", ""):
+        labels = {"hook": "x", **({"skip": skip} if skip else {})}
+        world.api.create(MAPS, {"metadata": {"name": f"skip-{skip}x", "labels": labels}})
+        world.api.delete(f"{MAPS}/skip-{skip}x")
+    found = {
+        name: [request["name"] for request in world.hooks.requests(name)]
+        for name in ("absent", "others")
+    }
+    assert found == {
+        "absent": ["skip-x", "skip-x"],
+        "others": ["skip-nox", "skip-nox", "skip-x", "skip-x"],
+    }
+
+
+@current_promise
+def a_mutating_webhook_sees_a_service_before_its_address_is_allocated(world: World) -> None:
+    world.hooks.answers["one"] = patching({"op": "add", "path": "/spec/clusterIP", "value": "None"})
+    world.admit("Mutating", "one", webhook(world.hooks, "one", rule("services"), **only("one")))
+    services = "/api/v1/namespaces/default/services"
+    metadata = {"name": "headless", "labels": {"hook": "one"}}
+    made = world.api.create(services, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}})
+    world.api.delete(f"{services}/headless")
+    assert made.status == 201, made.body
+    assert made["spec"]["clusterIPs"] == ["None"]
+    assert "clusterIP" not in world.hooks.requests("one")[0]["object"]["spec"]
+
+
+@promise
 def parts_of_objects_are_asked_about_by_their_names(world: World) -> None:
     world.admit(
         "Validating",

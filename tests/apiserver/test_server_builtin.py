@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.apiserver._builtin import types
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 from appsdk_operator.apiserver._values.times import normalize_micro_time, normalize_time
+from tests.hypothesis_profiles import scaled
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -138,3 +141,94 @@ def test_a_kind_without_checks_is_still_read(api: Any) -> None:
         "cannot unmarshal string into Go struct field CSINodeSpec.spec.drivers"
         in refused["message"]
     )
+
+
+SERVICE_STEPS = st.tuples(
+    st.sampled_from("abcd"),
+    st.sampled_from(["create", "change", "delete"]),
+    st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer"]),
+    st.sampled_from([None, 30_000, 30_001, 30_002]),
+    st.sampled_from([None, "None", "10.0.0.2", "10.0.0.3", "10.0.0.4"]),
+    st.sampled_from(["Cluster", "Local"]),
+)
+
+
+@settings(
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(steps=st.lists(SERVICE_STEPS, max_size=12))
+def test_no_two_services_have_one_address_or_one_node_port(api: Any, steps: list[Any]) -> None:
+    for name, step, kind, port, address, policy in steps:
+        spec: dict[str, Any] = {"type": kind, "ports": [{"port": 80}]}
+        if kind != "ClusterIP":
+            spec["externalTrafficPolicy"] = policy
+            spec["ports"][0] |= {"nodePort": port} if port else {}
+        match step:
+            case "create":
+                found = {"metadata": {"name": name}, "spec": spec}
+                found["spec"] |= {"clusterIP": address} if address else {}
+                reply = api.create(SERVICES, found)
+            case "change":
+                reply = api.patch(f"{SERVICES}/{name}", {"spec": spec})
+            case _:
+                reply = api.delete(f"{SERVICES}/{name}")
+        assert reply.status in (200, 201, 404, 409, 422), reply.body
+        taken: list[Any] = []
+        for service in api.get(SERVICES)["items"]:
+            spec = service["spec"]
+            taken += [one for one in spec.get("clusterIPs", ()) if one != "None"]
+            taken += [one["nodePort"] for one in spec["ports"] if "nodePort" in one]
+            taken += [spec["healthCheckNodePort"]] if "healthCheckNodePort" in spec else []
+        assert len(taken) == len(set(taken))
+    for name in "abcd":
+        api.delete(f"{SERVICES}/{name}")
+
+
+def test_a_service_that_finds_no_node_port_left_is_refused(api: Any) -> None:
+    ports = [{"port": 1 + number, "name": f"p{number}"} for number in range(1000)]
+    found = [
+        api.create(
+            SERVICES, {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": ports}}
+        )
+        for name in ("a", "b", "c")
+    ]
+    assert [reply.status for reply in found] == [201, 201, 500]
+    assert found[-1]["message"].endswith("failed to allocate a nodePort: range is full")
+    api.delete(f"{SERVICES}/a")
+    spec = {"type": "NodePort", "ports": [{"port": 1}]}
+    assert api.create(SERVICES, {"metadata": {"name": "d"}, "spec": spec}).status == 201
+
+
+@pytest.mark.parametrize(
+    ("classes", "field", "path", "spec"),
+    [
+        (
+            "/apis/storage.k8s.io/v1/storageclasses",
+            "storageClassName",
+            "/api/v1/namespaces/default/persistentvolumeclaims",
+            {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        ),
+        (
+            "/apis/networking.k8s.io/v1/ingressclasses",
+            "ingressClassName",
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}},
+        ),
+    ],
+)
+def test_the_default_class_is_set(
+    api: Any, classes: str, field: str, path: str, spec: dict[str, Any]
+) -> None:
+    api.create(path, {"metadata": {"name": "before"}, "spec": spec})
+    kind = "storageclass" if "storage" in classes else "ingressclass"
+    default = {f"{kind}.kubernetes.io/is-default-class": "true"}
+    body = {"provisioner": "a.b/c"} if kind == "storageclass" else {"spec": {"controller": "a.b/c"}}
+    for name, marks in (("plain", {}), ("x", default), ("w", default)):
+        made = api.create(classes, {"metadata": {"name": name, "annotations": marks}, **body})
+        assert made.status == 201, made.body
+    api.create(path, {"metadata": {"name": "after"}, "spec": spec})
+    api.create(path, {"metadata": {"name": "own"}, "spec": {**spec, field: "other"}})
+    found = [api.get(f"{path}/{name}")["spec"].get(field) for name in ("before", "after", "own")]
+    assert found in ([None, "w", "other"], [None, "x", "other"])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from appsdk_operator.resource import kinds
+from tests.hypothesis_profiles import scaled
 
 
 def owned_by(owner: Any, kind: str = "ConfigMap", **more: Any) -> list[dict[str, Any]]:
@@ -129,3 +135,144 @@ def test_the_namespaces_of_every_cluster_are_there_and_stay(api: Any) -> None:
     refused = api.delete("/api/v1/namespaces/default")
     assert refused.status == 403
     assert refused["message"].endswith("this namespace may not be deleted")
+
+
+def test_a_foreground_deletion_ends_when_nothing_blocks_it_any_more(api: Any) -> None:
+    owners = {name: api.map(name) for name in ("shared", "other", "released", "unblocked")}
+    both = owned_by(owners["shared"], blockOwnerDeletion=True) + owned_by(owners["other"])
+    api.map("a", ownerReferences=both)
+    for name, owner in (("b", "released"), ("c", "unblocked")):
+        reference = owned_by(owners[owner], blockOwnerDeletion=True)
+        api.map(name, ownerReferences=reference, finalizers=["example.com/x"])
+    for owner in ("shared", "released", "unblocked"):
+        api.delete(f"{api.maps}/{owner}", {"propagationPolicy": "Foreground"})
+    api.patch(f"{api.maps}/b", {"metadata": {"ownerReferences": None}})
+    free = owned_by(owners["unblocked"], blockOwnerDeletion=False)
+    api.patch(f"{api.maps}/c", {"metadata": {"ownerReferences": free}})
+    assert until_gone(api, "shared", "released", "unblocked") == ["a", "b", "c", "other"]
+
+
+@pytest.mark.parametrize("length", [2, 3, 5])
+def test_a_cycle_of_owners_is_deleted_in_the_foreground(api: Any, length: int) -> None:
+    names = [f"n{index}" for index in range(length)]
+    made = [api.map(name) for name in names]
+    for index, name in enumerate(names):
+        reference = owned_by(made[index - 1], blockOwnerDeletion=True)
+        api.patch(f"{api.maps}/{name}", {"metadata": {"ownerReferences": reference}})
+    api.delete(f"{api.maps}/n0", {"propagationPolicy": "Foreground"})
+    assert until_gone(api, *names) == []
+
+
+def test_an_object_of_the_cluster_with_an_owner_in_a_namespace_stays(api: Any) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    metadata = {"name": "mine", "ownerReferences": owned_by(api.map("owner"))}
+    assert api.create(roles, {"metadata": metadata, "rules": []}).status == 201
+    # What is queued later is deleted, so the role was looked at.
+    api.map("child", ownerReferences=[{**metadata["ownerReferences"][0], "uid": "nobody"}])
+    assert until_gone(api, "child") == ["owner"]
+    assert api.get(f"{roles}/mine").status == 200
+
+
+def test_what_the_objects_of_a_definition_own_goes_with_them(api: Any) -> None:
+    reference = {**owned_by(api.widget("w"), "Widget")[0], "apiVersion": "example.com/v1"}
+    api.map("child", ownerReferences=[reference])
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    api.delete(f"{definitions}/widgets.example.com")
+    assert until_gone(api, "child") == []
+
+
+def test_content_that_cannot_be_deleted_now_is_deleted_later(api: Any) -> None:
+    spaces = "/api/v1/namespaces"
+    api.create(spaces, {"metadata": {"name": "team"}})
+    widgets = "/apis/example.com/v1/namespaces/team/widgets"
+    made = api.create(
+        widgets,
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": "w"},
+            "spec": {"size": 1},
+        },
+    )
+    assert made.status == 201
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    definition = api.get(path).body
+    first, second = definition["spec"]["versions"]
+    definition["spec"]["versions"] = [{**first, "storage": False}, {**second, "storage": True}]
+    review = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"}}
+    definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": review}
+    changed = api.update(path, definition)
+    assert changed.status == 200, changed.body
+    stream = api.watch(spaces, "fieldSelector=metadata.name%3Dteam")
+    assert stream.event()[0] == "ADDED"
+    api.delete(f"{spaces}/team")
+    assert stream.event()[0] == "MODIFIED"
+    healed = {**api.get(path).body}
+    healed["spec"]["conversion"] = {"strategy": "None"}
+    assert api.update(path, healed).status == 200
+    while stream.event()[0] != "DELETED":
+        pass
+
+
+NAMES = ["a", "b", "c", "d"]
+STEPS = st.one_of(
+    st.tuples(
+        st.just("own"),
+        st.sampled_from(NAMES),
+        st.lists(
+            st.tuples(st.sampled_from(NAMES), st.booleans()), max_size=2, unique_by=lambda x: x[0]
+        ),
+    ),
+    st.tuples(
+        st.just("delete"),
+        st.sampled_from(NAMES),
+        st.sampled_from(["Foreground", "Background", "Orphan"]),
+    ),
+)
+
+
+@settings(
+    max_examples=scaled(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(steps=st.lists(STEPS, max_size=8))
+def test_at_rest_no_deletion_waits_for_nothing(api: Any, steps: list[Any]) -> None:
+    """Over random owners and deletions: who waits in the foreground has a dependent that blocks."""
+    made = {
+        name: api.map(name, finalizers=["example.com/x"] if name == "d" else []) for name in NAMES
+    }
+    for step, name, what in steps:
+        if step == "delete":
+            api.delete(f"{api.maps}/{name}", {"propagationPolicy": what})
+            continue
+        references = [
+            reference
+            for owner, blocks in what
+            if owner != name
+            for reference in owned_by(made[owner], blockOwnerDeletion=blocks)
+        ]
+        api.patch(f"{api.maps}/{name}", {"metadata": {"ownerReferences": references}})
+    stream = api.watch(api.maps)
+    while True:
+        items = api.get(api.maps)["items"]
+        if not any(map(functools.partial(waits_for_nothing, items), items)):
+            break
+        stream.event()
+    stream.close()
+    for name in NAMES:
+        api.patch(f"{api.maps}/{name}", {"metadata": {"finalizers": None, "ownerReferences": None}})
+        api.delete(f"{api.maps}/{name}", {"propagationPolicy": "Background"})
+
+
+def waits_for_nothing(items: list[Any], item: Any) -> bool:
+    """Whether an object is being deleted and nothing is left that it waits for."""
+    metadata = item["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if "deletionTimestamp" not in metadata or "example.com/x" in finalizers:
+        return False
+    return "orphan" in finalizers or not any(
+        reference["uid"] == metadata["uid"] and reference.get("blockOwnerDeletion")
+        for other in items
+        for reference in other["metadata"].get("ownerReferences") or ()
+    )

@@ -118,6 +118,45 @@ def test_compaction_does_not_hurt_watches_that_are_up_to_date(api: Any, server: 
     assert stream.events(1) == [("ADDED", "b")]
 
 
+def test_compaction_does_not_hurt_a_watch_that_waits_for_its_first_row(
+    api: Any, server: Any
+) -> None:
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    stream = api.watch(api.maps, f"resourceVersion={server.resource_version}", **table)
+    for number in range(3):
+        api.create("/api/v1/namespaces", {"metadata": {"name": f"n{number}"}})
+        server.compact()
+    api.map("a")
+    assert stream.event()[0] == "ADDED"
+
+
+def test_a_watch_that_ends_before_all_initial_events_were_sent_ends_without_bookmark(
+    api: Any, server: Any
+) -> None:
+    text = {"text": "x" * 500_000}
+    for number in range(12):
+        api.widget(f"w{number}", free=text)
+    host, port = server.url.removeprefix("http://").split(":")
+    query = "watch=1&allowWatchBookmarks=true"
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect((host, int(port)))
+        head = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        lazy.sendall(f"GET {api.widgets}?{query} {head}".encode())
+        lazy.recv(1024)
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        stream = api.watch(definitions)
+        assert stream.event()[0] == "ADDED"
+        api.delete(f"{definitions}/widgets.example.com")
+        while stream.event()[0] != "DELETED":
+            pass
+        received = bytearray()
+        while part := lazy.recv(1 << 20):
+            received += part
+    assert received.count(b'"type":"ADDED"') < 12
+    assert b'"type":"BOOKMARK"' not in received
+
+
 def test_bookmarks_say_how_far_a_watch_is(api: Any, server: Any) -> None:
     with_bookmarks = api.watch(api.maps, "allowWatchBookmarks=true")
     without = api.watch(api.maps)

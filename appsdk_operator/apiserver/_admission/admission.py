@@ -83,8 +83,6 @@ class WebhookAdmission:
             return attributes.obj
         # A copy: the caller compares the result with the object that it sent.
         obj = msgspec.json.decode(msgspec.json.encode(attributes.obj))
-        if obj:
-            attributes.prepare(obj)
         mutation = _Mutation(self, reviewed, attrs.evolve(attributes, obj=obj))
         await mutation.run(webhooks)
         return mutation.attributes.obj
@@ -135,7 +133,9 @@ class WebhookAdmission:
             StatusError: 404, the namespace of the write is gone.
         """
         version = webhook.version_for(reviewed)
-        if version is None or not webhook.selects(attributes.obj, attributes.old):
+        # The options of a connection have no labels, and what is absent matches no selector.
+        objects = () if attributes.operation == "CONNECT" else (attributes.obj, attributes.old)
+        if version is None or not webhook.selects(*objects):
             return None
         if not webhook.namespaces.empty and not self._in_namespaces(webhook, reviewed, attributes):
             return None

@@ -126,8 +126,10 @@ class Webhook:
         return None
 
     def selects(self, *objects: Mapping[str, Any]) -> bool:
-        """Whether its ``objectSelector`` matches one of these."""
-        return self.objects.empty or any(self.objects.matches(_labels(obj)) for obj in objects)
+        """Whether its ``objectSelector`` matches one of these; an empty one is absent."""
+        return self.objects.empty or any(
+            obj and self.objects.matches(_labels(obj)) for obj in objects
+        )
 
 
 def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:

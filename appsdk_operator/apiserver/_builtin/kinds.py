@@ -8,6 +8,7 @@ import attrs
 
 from appsdk_operator.apiserver._builtin import strategies, types
 from appsdk_operator.apiserver._builtin.checks.registry import CHECKS
+from appsdk_operator.apiserver._builtin.default_classes import DefaultClasses
 from appsdk_operator.apiserver._builtin.priorities import Priorities
 from appsdk_operator.apiserver._builtin.selectable_fields import FIELDS
 from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
@@ -25,7 +26,12 @@ from appsdk_operator.resource.kinds import BuiltinKind
 __all__ = ["install"]
 
 
-def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) -> None:
+def install(
+    catalog: Catalog,
+    storage: Storage,
+    addresses: ServiceAddresses,
+    overrides: dict[str, Strategy],
+) -> None:
     """Serve every built-in kind; ``overrides`` are strategies by ``plural.group``."""
     for entry in kinds.builtin_kinds():
         kind = entry.kind
@@ -37,11 +43,17 @@ def install(catalog: Catalog, storage: Storage, overrides: dict[str, Strategy]) 
             if kind.qualified_name in CHECKS:
                 strategy = attrs.evolve(strategy, validate=CHECKS[kind.qualified_name])
             if kind.qualified_name == "pods":
-                strategy = attrs.evolve(strategy, prepare_create=Priorities(storage).create_pod)
+                strategy = attrs.evolve(strategy, admit=Priorities(storage).admit_pod)
+            if kind.qualified_name == "persistentvolumeclaims":
+                strategy = attrs.evolve(strategy, admit=DefaultClasses(storage).admit_claim)
+            if kind.qualified_name == "ingresses.networking.k8s.io":
+                strategy = attrs.evolve(strategy, admit=DefaultClasses(storage).admit_ingress)
             if kind.qualified_name == "services":
-                addresses = ServiceAddresses(storage.collection("services"))
                 strategy = attrs.evolve(
-                    strategy, prepare_create=addresses.create, prepare_update=addresses.update
+                    strategy,
+                    prepare_create=addresses.create,
+                    prepare_update=addresses.update,
+                    before_storage=addresses.check,
                 )
             resource = _resource(entry, storage, strategy)
             catalog.add(resource)
@@ -148,8 +160,7 @@ _POLICY: Final = Strategy(generation=True, unconditional_update=False)
 _STRATEGIES: Final[dict[str, Strategy]] = {
     "configmaps": Strategy(),
     "secrets": Strategy(
-        prepare_create=strategies.create_secret,
-        prepare_update=strategies.update_secret,
+        admit=strategies.admit_secret,
     ),
     "endpoints": Strategy(create_on_update=True),
     "limitranges": Strategy(create_on_update=True),
@@ -160,18 +171,21 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "namespaces": Strategy(
         name_style=NameStyle.LABEL,
+        admit=strategies.admit_namespace,
         prepare_create=strategies.create_namespace,
         prepare_update=strategies.update_namespace,
         prepare_delete=strategies.delete_namespace,
+        subresources={"finalize": strategies.only_namespace_finalizers},
         returns_deleted=True,
         protected=frozenset({"default", "kube-public", "kube-system"}),
         protection="this namespace may not be deleted",
     ),
     "nodes": Strategy(
-        prepare_create=strategies.create_node,
+        admit=strategies.admit_node,
         status_on_create=True,
     ),
     "persistentvolumes": Strategy(
+        admit=strategies.admit_volume,
         prepare_create=strategies.create_volume,
         prepare_delete=strategies.delete_volume,
         returns_deleted=True,
@@ -183,8 +197,12 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "pods": Strategy(
         generation=True,
-        prepare_update=strategies.update_pod,
+        prepare_create=strategies.create_pod,
         prepare_status=strategies.update_pod_status,
+        subresources={
+            "ephemeralcontainers": strategies.only_ephemeral_containers,
+            "resize": strategies.only_container_resources,
+        },
         graceful=True,
         returns_deleted=True,
     ),
@@ -233,6 +251,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     ),
     "certificatesigningrequests.certificates.k8s.io": Strategy(
         prepare_create=_empty_status("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
+        prepare_update=strategies.update_request,
+        subresources={
+            "approval": strategies.only_request_approval,
+            "status": strategies.only_request_status,
+        },
     ),
     "ingresses.networking.k8s.io": Strategy(
         generation=True, prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus")

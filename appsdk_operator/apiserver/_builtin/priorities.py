@@ -31,19 +31,23 @@ SYSTEM_CLASSES: Final[tuple[Mapping[str, Any], ...]] = (
 
 @final
 class Priorities:
-    """Sets the priority of new pods from their PriorityClass."""
+    """Admits pods: sets their priority and the default tolerations."""
 
     def __init__(self, storage: Storage) -> None:
         """The PriorityClasses are those in ``storage``."""
         self._classes = storage.collection("priorityclasses.scheduling.k8s.io")
 
-    def create_pod(self, obj: dict[str, Any]) -> None:
-        """Complete a new pod.
+    def admit_pod(self, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+        """Complete a pod.
 
         Raises:
             StatusError: 403, the class does not exist, or the pod has another priority.
         """
-        spec, name = obj["spec"], obj["metadata"].get("name", "")
+        strategies.add_tolerations(new["spec"])
+        if old is not None:
+            strategies.keep_priority(new, old)
+            return
+        spec, name = new["spec"], new["metadata"].get("name", "")
         priority, policy = self._of(spec, name)
         given = spec.get("priority", priority)
         if given != priority:
@@ -62,7 +66,6 @@ class Priorities:
             )
             raise forbidden("pods", "", name, why)
         spec["priority"], spec["preemptionPolicy"] = priority, policy
-        strategies.create_pod(obj)
 
     def _of(self, spec: dict[str, Any], pod: str) -> tuple[int, str]:
         wanted = spec.get("priorityClassName", "")

@@ -9,31 +9,41 @@ from typing import Any, Final
 from appsdk_operator.apiserver._builtin import types
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
+from appsdk_operator.apiserver._values.status import FieldError, invalid
 
 __all__ = [
+    "add_tolerations",
+    "admit_claim",
+    "admit_namespace",
+    "admit_node",
+    "admit_secret",
+    "admit_volume",
     "create_autoscaler",
     "create_claim",
     "create_daemon_set",
     "create_job",
     "create_lease",
     "create_namespace",
-    "create_node",
     "create_pod",
     "create_priority_class",
-    "create_secret",
     "create_stateful_set",
     "create_volume",
     "delete_claim",
     "delete_namespace",
     "delete_volume",
     "empty_status",
+    "keep_priority",
+    "only_container_resources",
+    "only_ephemeral_containers",
+    "only_namespace_finalizers",
+    "only_request_approval",
+    "only_request_status",
     "update_daemon_set",
     "update_deployment_status",
     "update_lease",
     "update_namespace",
-    "update_pod",
     "update_pod_status",
-    "update_secret",
+    "update_request",
     "update_stateful_set",
 ]
 
@@ -52,10 +62,16 @@ def empty_status(definition: str) -> Callable[[_Object], None]:
 # -- namespaces and nodes --------------------------------------------------------------------
 
 
+def admit_namespace(new: _Object, _old: _Object | None) -> None:
+    """Set the label of the name."""
+    metadata = new["metadata"]
+    if metadata.get("name"):
+        metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
+
+
 def create_namespace(obj: _Object) -> None:
     """Set the label, the phase, and the finalizer that waits for the content."""
-    metadata = obj["metadata"]
-    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
+    admit_namespace(obj, None)  # a generated name is known only now
     spec = obj.setdefault("spec", {}) or {}
     obj["spec"] = spec
     if "kubernetes" not in (spec.get("finalizers") or ()):
@@ -64,9 +80,7 @@ def create_namespace(obj: _Object) -> None:
 
 
 def update_namespace(new: _Object, old: _Object) -> None:
-    """Keep the finalizers, which only the subresource changes, and the name label."""
-    metadata = new["metadata"]
-    metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
+    """Keep the finalizers, which only the subresource changes."""
     if "spec" in old:
         new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"].get("finalizers", [])}
 
@@ -80,9 +94,11 @@ def delete_namespace(obj: _Object) -> bool:
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
-def create_node(obj: _Object) -> None:
-    """Add the not-ready taint."""
-    spec = obj.setdefault("spec", {})
+def admit_node(new: _Object, old: _Object | None) -> None:
+    """Add the not-ready taint to a new node."""
+    if old is not None:
+        return
+    spec = new.setdefault("spec", {})
     taints = spec.setdefault("taints", [])
     if not any(taint.get("key") == _NOT_READY for taint in taints):
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
@@ -94,11 +110,10 @@ _QUICK: Final = 300
 
 
 def create_pod(obj: _Object) -> None:
-    """Set the default tolerations, the status and the QoS class of a new pod."""
+    """Set the status and the QoS class of a new pod."""
     spec = obj["spec"]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    _add_tolerations(spec)
     status: _Object = {"phase": "Pending", "qosClass": _qos_class(spec)}
     obj["status"] = status
     if spec.get("schedulingGates"):
@@ -114,16 +129,37 @@ def create_pod(obj: _Object) -> None:
         ]
 
 
-def update_pod(new: _Object, old: _Object) -> None:
-    """Keep the priority, and set the default tolerations, as for a new pod."""
-    spec, before = new["spec"], old["spec"]
+def keep_priority(new: _Object, old: _Object) -> None:
+    """Set the priority of a changed pod that does not mention it."""
     for name in ("priority", "preemptionPolicy"):
-        if name in before:
-            spec.setdefault(name, before[name])
-    _add_tolerations(spec)
+        if name in old["spec"]:
+            new["spec"].setdefault(name, old["spec"][name])
 
 
-def _add_tolerations(spec: _Object) -> None:
+def only_ephemeral_containers(new: _Object, old: _Object) -> _Object:
+    """What ``pods/ephemeralcontainers`` changes."""
+    kept = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
+    given = new["spec"].get("ephemeralContainers")
+    return {**old, "spec": {**kept, "ephemeralContainers": given} if given else kept}
+
+
+def only_container_resources(new: _Object, old: _Object) -> _Object:
+    """What ``pods/resize`` changes: the resources of the containers, by name."""
+    spec = dict(old["spec"])
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            given = {each.get("name"): each for each in new["spec"].get(field) or ()}
+            spec[field] = [_resized(each, given.get(each["name"], each)) for each in spec[field]]
+    return {**old, "spec": spec}
+
+
+def _resized(before: _Object, given: _Object) -> _Object:
+    names = ("resources", "resizePolicy")
+    kept = {name: value for name, value in before.items() if name not in names}
+    return {**kept, **{name: given[name] for name in names if name in given}}
+
+
+def add_tolerations(spec: _Object) -> None:
     """Tolerate for some minutes that the node of a pod is not ready or cannot be reached."""
     tolerations = spec.get("tolerations", [])
     missing = [
@@ -199,9 +235,11 @@ def create_job(obj: _Object) -> None:
     """Generate the selector and the labels of the pod template."""
     obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
-    if spec.get("manualSelector") or "uid" not in metadata:
-        return  # no uid yet, while mutating webhooks run
+    if spec.get("manualSelector"):
+        return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    # As on the real server, what was copied from the template by default gets these labels, too.
+    is_default = metadata.get("labels", labels) == labels
     unique = "batch.kubernetes.io/controller-uid"
     made = {
         unique: metadata["uid"],
@@ -211,7 +249,8 @@ def create_job(obj: _Object) -> None:
     }
     for name, value in made.items():
         labels.setdefault(name, value)
-    metadata["labels"] = {**labels, **metadata.get("labels", {})}
+    if is_default:
+        metadata["labels"] = dict(labels)
     selector = spec.get("selector") or {}
     matched = {**(selector.get("matchLabels") or {}), unique: metadata["uid"]}
     spec["selector"] = {**selector, "matchLabels": matched}
@@ -260,10 +299,76 @@ def update_lease(new: _Object, _old: _Object) -> None:
         (new.get("spec") or {}).pop(name, None)
 
 
+def update_request(new: _Object, old: _Object) -> None:
+    """Keep the spec of a CertificateSigningRequest."""
+    new["spec"] = old["spec"]
+
+
+def only_request_status(new: _Object, old: _Object) -> _Object:
+    """What the status of a CertificateSigningRequest changes: all but the decision.
+
+    Raises:
+        StatusError: 422, it changes the decision.
+    """
+    _check_decisions(new, old, decides=False)
+    return _only_status(new, old)
+
+
+def only_request_approval(new: _Object, old: _Object) -> _Object:
+    """What the approval of a CertificateSigningRequest changes: its conditions.
+
+    Raises:
+        StatusError: 422, it takes a decision back.
+    """
+    _check_decisions(new, old, decides=True)
+    merged = _only_status(new, old)
+    merged["status"].pop("certificate", None)
+    certificate = (old.get("status") or {}).get("certificate")
+    if certificate is not None:
+        merged["status"]["certificate"] = certificate
+    return merged
+
+
+def _only_status(new: _Object, old: _Object) -> _Object:
+    return {**old, "metadata": new["metadata"], "status": dict(new.get("status") or {})}
+
+
+def _check_decisions(new: _Object, old: _Object, *, decides: bool) -> None:
+    errors = []
+    for type_ in ("Approved", "Denied", "Failed"):
+        given, before = (
+            [
+                each
+                for each in (part.get("status") or {}).get("conditions") or ()
+                if each.get("type") == type_
+            ]
+            for part in (new, old)
+        )
+        verb = ""
+        if len(given) < len(before):
+            verb = "remove"
+        elif len(given) > len(before):
+            verb = "" if decides or type_ == "Failed" else "add"
+        elif given != before:
+            verb = "modify"
+        if verb:
+            why = f'updates may not {verb} a condition of type "{type_}"'
+            errors.append(FieldError.forbidden("status.conditions", why))
+    if errors:
+        kind, group = "CertificateSigningRequest", "certificates.k8s.io"
+        raise invalid(kind, group, new["metadata"]["name"], errors)
+
+
+def only_namespace_finalizers(new: _Object, old: _Object) -> _Object:
+    """What ``namespaces/finalize`` changes."""
+    merged = {**new, "status": old.get("status")}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
 # -- configuration ---------------------------------------------------------------------------
 
 
-def create_secret(obj: _Object) -> None:
+def admit_secret(obj: _Object, _old: _Object | None) -> None:
     """Move ``stringData`` to ``data``."""
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
@@ -273,30 +378,35 @@ def create_secret(obj: _Object) -> None:
             data[name] = base64.b64encode(str(value).encode()).decode()
 
 
-def update_secret(new: _Object, _old: _Object) -> None:
-    """Move ``stringData`` to ``data``."""
-    create_secret(new)
-
-
 # -- volumes ---------------------------------------------------------------------------------
 
 _CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 _VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 
 
+def admit_claim(new: _Object, old: _Object | None) -> None:
+    """Set the protection finalizer of a new claim."""
+    if old is None:
+        _add_protection(new, _CLAIM_PROTECTION)
+
+
 def create_claim(obj: _Object) -> None:
-    """Set the phase and the protection finalizer of a new claim."""
+    """Set the phase of a new claim."""
     obj["status"] = {"phase": "Pending"}
-    _add_protection(obj, _CLAIM_PROTECTION)
+
+
+def admit_volume(new: _Object, old: _Object | None) -> None:
+    """Set the protection finalizer of a new volume."""
+    if old is None:
+        _add_protection(new, _VOLUME_PROTECTION)
 
 
 def create_volume(obj: _Object) -> None:
-    """Set the phase and the protection finalizer of a new volume."""
+    """Set the phase of a new volume."""
     obj["status"] = {
         "phase": "Pending",
         "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
     }
-    _add_protection(obj, _VOLUME_PROTECTION)
 
 
 def delete_claim(obj: _Object) -> bool:

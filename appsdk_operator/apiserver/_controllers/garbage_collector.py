@@ -8,14 +8,12 @@ real cluster it works asynchronously: in later iterations of the event loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeAlias, final
 
 from appsdk_operator.apiserver._crds.crds import CLEANUP
 from appsdk_operator.apiserver._registry.deletion import FOREGROUND, ORPHAN
-from appsdk_operator.apiserver._registry.write_requests import Origin
+from appsdk_operator.apiserver._registry.write_requests import Change, Origin
 from appsdk_operator.apiserver._registry.writes import (
     DeleteOptions,
     Target,
@@ -24,14 +22,14 @@ from appsdk_operator.apiserver._registry.writes import (
 )
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
-from appsdk_operator.apiserver._values.status import RefusedError, StatusError
+from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 
 __all__ = ["GarbageCollector"]
 
-# Tasks per iteration of the event loop.
+# Objects per iteration of the event loop.
 _PER_TURN: Final = 64
-# Seconds before a deletion that a webhook denied is tried again.
+# Seconds before an object that could not be settled is looked at again.
 _RETRY: Final = 1.0
 
 
@@ -44,172 +42,230 @@ def _account(name: str) -> User:
 _GARBAGE_COLLECTOR: Final = _account("generic-garbage-collector")
 _NAMESPACE_CONTROLLER: Final = _account("namespace-controller")
 
-_Task: TypeAlias = tuple[str, Collection, str]
+_Place: TypeAlias = tuple[Collection, str]
+"""A collection, and the key of an object in it."""
 _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class _ForeignOwnerError(Exception):
+    """A cluster-scoped object names an owner of a namespaced kind, which cannot be looked up."""
+
+
+def _identity(obj: dict[str, Any], name: str) -> tuple[str, str, str]:
+    """The group, kind and name of an object, or of the owner that a reference names."""
+    return obj.get("apiVersion", "").rpartition("/")[0], obj.get("kind", ""), name
 
 
 @final
 class GarbageCollector:
-    """Reacts to every change and deletes objects that have lost their owner or namespace."""
+    """Deletes objects that have lost their owner or namespace.
+
+    A change queues the object, its owners and, if it is gone, what may have waited for that. Each
+    queued object is settled: what its state asks for is done. Settling a settled object does
+    nothing, and what fails is tried again.
+    """
 
     def __init__(self, storage: Storage, catalog: Catalog, writer: Writer) -> None:
         """It does nothing before :meth:`resume`."""
         self._storage = storage
         self._catalog = catalog
         self._writer = writer
-        self._dependents: dict[str, dict[tuple[Collection, str], None]] = {}
-        self._tasks: dict[_Task, None] = {}
-        self._refused: dict[_Task, None] = {}
-        """The tasks that are tried again after a while."""
+        self._places: dict[str, _Place] = {}
+        """Where the object with a uid is."""
+        self._dependents: dict[str, dict[_Place, None]] = {}
+        self._absent: dict[str, tuple[str, str, str]] = {}
+        """Group, kind and name by uid of deleted objects that have dependents left. Their kind
+        may be gone, too."""
+        self._queue: dict[_Place, None] = {}
+        self._failed: dict[_Place, None] = {}
+        """The objects that are queued again after a while."""
         self._spawn: _Spawn | None = None
         self._work: asyncio.Task[None] | None = None
 
     def resume(self, spawn: _Spawn) -> None:
-        """Work through queued tasks, in asyncio tasks that ``spawn`` starts."""
+        """Settle what is queued, in asyncio tasks that ``spawn`` starts."""
         self._spawn = spawn
         self._work = None
         self._wake()
 
     def pause(self) -> None:
-        """Only queue tasks, until :meth:`resume`."""
+        """Only queue objects, until :meth:`resume`."""
         self._spawn = None
         # The timers end with the event loop.
-        self._tasks.update(self._refused)
-        self._refused.clear()
+        self._queue.update(self._failed)
+        self._failed.clear()
 
     def on_event(self, collection: Collection, event: Event) -> None:
-        """Queue the tasks that follow from a change."""
+        """Queue the objects that a change concerns."""
         record, previous = event.record, event.previous
         gone = event.type == "DELETED"
-        self._index(collection, record, previous, gone=gone)
+        before = previous.owners if previous is not None else ()
+        self._index((collection, record.key), () if gone else record.owners, before)
+        for uid in {*before, *record.owners}:
+            self._add_deleting(self._places.get(uid))
         if gone:
-            for dependent, key in self._dependents.get(record.uid, ()):
-                self._add("examine", dependent, key)
+            self._places.pop(record.uid, None)
             self._after_deletion(collection, record)
             return
-        if record.owners:
-            self._add("examine", collection, record.key)
-        if record.deleting:
-            self._add("deleting", collection, record.key)
+        self._places[record.uid] = (collection, record.key)
+        if record.owners or record.deleting:
+            self._add((collection, record.key))
 
-    def _index(
-        self, collection: Collection, record: Record, previous: Record | None, *, gone: bool
-    ) -> None:
-        now = () if gone else record.owners
-        before = previous.owners if previous is not None else ()
+    def _index(self, place: _Place, now: tuple[str, ...], before: tuple[str, ...]) -> None:
         if now == before:
             return
-        entry = (collection, record.key)
         for uid in before:
             found = self._dependents.get(uid)
             if found is not None:
-                found.pop(entry, None)
+                found.pop(place, None)
                 if not found:
                     del self._dependents[uid]
+                    self._absent.pop(uid, None)
         for uid in now:
-            self._dependents.setdefault(uid, {})[entry] = None
+            self._dependents.setdefault(uid, {})[place] = None
 
     def _after_deletion(self, collection: Collection, record: Record) -> None:
-        """Queue the owners, the namespace and the definition that may have waited for it."""
-        for owner in record.decode()["metadata"].get("ownerReferences") or ():
-            found = self._owner(owner, record.namespace)
-            if isinstance(found, tuple):
-                self._add("deleting", found[0].collection, found[1].key)
+        """Queue the dependents, and the namespace and the definition that may have waited."""
+        dependents = self._dependents.get(record.uid)
+        if dependents:
+            self._absent[record.uid] = _identity(record.decode(), record.name)
+            for place in dependents:
+                self._add(place)
         if record.namespace:
-            self._add("deleting", self._storage.collection("namespaces"), record.namespace)
+            self._add_deleting((self._storage.collection("namespaces"), record.namespace))
         definitions = self._storage.collection("customresourcedefinitions.apiextensions.k8s.io")
-        if collection.name in definitions.records:
-            self._add("deleting", definitions, collection.name)
+        self._add_deleting((definitions, collection.name))
 
-    def _add(self, what: str, collection: Collection, key: str) -> None:
-        self._tasks[what, collection, key] = None
+    def _add_deleting(self, place: _Place | None) -> None:
+        """Queue an object that is being deleted."""
+        record = place[0].records.get(place[1]) if place is not None else None
+        if place is not None and record is not None and record.deleting:
+            self._add(place)
+
+    def _add(self, place: _Place) -> None:
+        self._queue[place] = None
         self._wake()
 
     def _wake(self) -> None:
-        if self._spawn is not None and self._tasks and self._work is None:
+        if self._spawn is not None and self._queue and self._work is None:
             self._work = self._spawn(self._run())
 
     async def _run(self) -> None:
         try:
-            while self._spawn is not None and self._tasks:
-                for task in list(self._tasks)[:_PER_TURN]:
-                    self._tasks.pop(task, None)
+            while self._spawn is not None and self._queue:
+                for place in list(self._queue)[:_PER_TURN]:
+                    self._queue.pop(place, None)
                     try:
-                        await self._carry_out(*task)
+                        await self._settle(place)
+                    except StatusError:
+                        self._add_later(place)
                     except asyncio.CancelledError:
-                        self._tasks[task] = None  # left to do when the server runs again
+                        self._queue[place] = None  # left to do when the server runs again
                         raise
                 await asyncio.sleep(0)
         finally:
             self._work = None
 
-    async def _carry_out(self, what: str, collection: Collection, key: str) -> None:
+    def _add_later(self, place: _Place) -> None:
+        """Queue an object again after a while: a webhook refused, or it is not valid now."""
+        if self._spawn is None:
+            self._queue[place] = None
+        elif place not in self._failed:
+            self._failed[place] = None
+            asyncio.get_running_loop().call_later(_RETRY, self._try_again, place)
+
+    def _try_again(self, place: _Place) -> None:
+        if place in self._failed:
+            del self._failed[place]
+            self._add(place)
+
+    async def _settle(self, place: _Place) -> None:
+        """Do what the state of an object asks for.
+
+        Raises:
+            StatusError: something failed; settling again may succeed.
+        """
+        collection, key = place
         record = collection.records.get(key)
         resource = self._catalog.of_collection(collection)
         if record is None or resource is None:
             return
-        # The object may be invalid under the present schema, or have changed in the meantime. As
-        # with the real controllers, it stays until its next change.
-        with contextlib.suppress(StatusError):
-            try:
-                if what == "examine":
-                    await self._examine(resource, record)
-                else:
-                    await self._continue_deletion(resource, record)
-            except RefusedError:
-                self._refused[what, collection, key] = None
-                again = functools.partial(self._try_again, what, collection, key)
-                asyncio.get_running_loop().call_later(_RETRY, again)
-
-    def _try_again(self, what: str, collection: Collection, key: str) -> None:
-        task = (what, collection, key)
-        if task in self._refused:
-            del self._refused[task]
-            self._add(*task)
+        try:
+            if record.deleting:
+                await self._continue_deletion(resource, record)
+            elif record.owners:
+                await self._examine(resource, record)
+        except StatusError:
+            if collection.records.get(key) is record:
+                raise
+            self._add(place)  # it changed meanwhile
 
     # -- dependents --------------------------------------------------------------------------
 
-    def _owner(self, reference: dict[str, Any], namespace: str) -> tuple[Resource, Record] | bool:
-        """The owner of a reference; False when it is gone, True when its kind is unknown."""
+    def _is_gone(self, reference: dict[str, Any], dependent: Record) -> bool:
+        """Whether the owner of a reference is gone; False if its kind is unknown.
+
+        Raises:
+            _ForeignOwnerError: the owner cannot be looked up.
+        """
+        uid = reference.get("uid", "")
         served = self._catalog.find_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if served is None:
-            return True
+            return self._absent.get(uid) == _identity(reference, reference.get("name", ""))
         resource = served.resource
-        record = resource.collection.records.get(resource.key(namespace, reference.get("name", "")))
-        if record is None or record.uid != reference.get("uid"):
-            return False
-        return resource, record
+        if resource.namespaced and not dependent.namespace:
+            raise _ForeignOwnerError
+        key = resource.key(dependent.namespace, reference.get("name", ""))
+        record = resource.collection.records.get(key)
+        return record is None or record.uid != uid
+
+    def _waits_for_dependents(self, uid: str) -> bool:
+        """Whether the object with this uid is being deleted in the foreground."""
+        place = self._places.get(uid)
+        record = place[0].records.get(place[1]) if place is not None else None
+        return record is not None and record.deleting and FOREGROUND in record.finalizers
 
     async def _examine(self, resource: Resource, record: Record) -> None:
         """Delete a dependent without owners left; else remove the references to absent ones."""
         references = record.decode()["metadata"].get("ownerReferences") or []
-        if record.deleting or not references:
-            return
         gone: list[dict[str, Any]] = []
         waited_for = False
         for reference in references:
-            found = self._owner(reference, record.namespace)
-            if isinstance(found, tuple) and found[1].deleting and FOREGROUND in found[1].finalizers:
-                waited_for = True
-                gone.append(reference)
-            elif not found:
-                gone.append(reference)
+            try:
+                if self._is_gone(reference, record):
+                    gone.append(reference)
+                elif self._waits_for_dependents(reference.get("uid", "")):
+                    waited_for = True
+                    gone.append(reference)
+            except _ForeignOwnerError:
+                return  # as on the real server, the object is left alone
         if not gone:
             return
         if len(gone) < len(references):
             await self._remove_items(resource, record, "ownerReferences", gone.__contains__)
             return
-        foreground = FOREGROUND in record.finalizers or (
-            waited_for and bool(self._dependents.get(record.uid))
-        )
+        has_dependents = bool(self._dependents.get(record.uid))
+        if waited_for and has_dependents:
+            await self._unblock_cycle(resource, record)
+        foreground = FOREGROUND in record.finalizers or (waited_for and has_dependents)
         policy = "Orphan" if ORPHAN in record.finalizers else "Background"
         await self._delete(resource, record, "Foreground" if foreground else policy)
+
+    async def _unblock_cycle(self, resource: Resource, record: Record) -> None:
+        """Let the owners of an object not wait for it if one of them may be its dependent."""
+        dependents = self._dependents_of(record)
+        if any(held.deleting and FOREGROUND in held.finalizers for _, held in dependents):
+
+            async def unblock(obj: dict[str, Any]) -> dict[str, Any]:
+                for reference in obj["metadata"].get("ownerReferences") or ():
+                    reference["blockOwnerDeletion"] = False
+                return obj
+
+            await self._update(resource, record, unblock)
 
     # -- objects that are being deleted ------------------------------------------------------
 
     async def _continue_deletion(self, resource: Resource, record: Record) -> None:
-        if not record.deleting:
-            return
         if ORPHAN in record.finalizers:
             await self._orphan(resource, record)
         elif FOREGROUND in record.finalizers:
@@ -237,7 +293,8 @@ class GarbageCollector:
                 reference.get("uid") == record.uid and reference.get("blockOwnerDeletion")
                 for reference in references
             )
-            self._add("examine", dependent.collection, held.key)
+            if not held.deleting:
+                self._add((dependent.collection, held.key))
         if not blocked:
             await self._drop_finalizer(resource, record, FOREGROUND)
 
@@ -251,24 +308,16 @@ class GarbageCollector:
         return found
 
     async def _empty_namespace(self, resource: Resource, record: Record) -> None:
-        left = False
-        refused: RefusedError | None = None
-        for other in self._catalog:
-            if not other.namespaced or "delete" not in other.verbs:
-                continue
-            for held in list(other.collection.scan(f"{record.name}/")):
-                try:
-                    if not held.deleting:
-                        await self._delete_content(other, held)
-                except RefusedError as error:
-                    refused = error
-                left |= held.key in other.collection.records
-        if refused is not None:
-            raise refused
+        left = await self._delete_all(
+            (other, held)
+            for other in self._catalog
+            if other.namespaced and "delete" in other.verbs
+            for held in list(other.collection.scan(f"{record.name}/"))
+        )
         if left:
             return
         if resource.collection.records.get(record.key) is not record:
-            self._add("deleting", resource.collection, record.key)
+            self._add((resource.collection, record.key))
             return
         obj = record.decode()
         if record.finalizers:
@@ -281,13 +330,29 @@ class GarbageCollector:
         spec = record.decode()["spec"]
         defined = self._catalog.resource(spec["group"], spec["names"]["plural"])
         if defined is not None and defined.strategy.custom:
-            for held in list(defined.collection.records.values()):
-                if not held.deleting:
-                    options = DeleteOptions(propagation="Background", uid=held.uid)
-                    await self._writer.delete(self._target(defined, held), options)
-            if defined.collection.records:
+            content = list(defined.collection.records.values())
+            if await self._delete_all((defined, held) for held in content):
                 return
         await self._drop_finalizer(resource, record, CLEANUP)
+
+    async def _delete_all(self, content: Iterable[tuple[Resource, Record]]) -> bool:
+        """Delete the content of a namespace or definition; return whether some is left.
+
+        Raises:
+            StatusError: the last failure, after the others were deleted.
+        """
+        left = False
+        failure: StatusError | None = None
+        for resource, held in content:
+            try:
+                if not held.deleting:
+                    await self._delete_content(resource, held)
+            except StatusError as error:
+                failure = error
+            left |= held.key in resource.collection.records
+        if failure is not None:
+            raise failure
+        return left
 
     # -- writes ------------------------------------------------------------------------------
 
@@ -321,11 +386,14 @@ class GarbageCollector:
             metadata[name] = [item for item in metadata.get(name) or () if not unwanted(item)]
             return obj
 
+        await self._update(resource, record, changed)
+
+    async def _update(self, resource: Resource, record: Record, change: Change) -> None:
         # Writes to CRDs are internal and skip admission.
         is_own = resource.qualified_name == "customresourcedefinitions.apiextensions.k8s.io"
         origin = None if is_own else Origin(_GARBAGE_COLLECTOR)
         options = WriteOptions(field_validation="Ignore", origin=origin)
-        await self._writer.update(self._target(resource, record), changed, options, patch=True)
+        await self._writer.update(self._target(resource, record), change, options, patch=True)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
         await self._remove_items(resource, record, "finalizers", name.__eq__)

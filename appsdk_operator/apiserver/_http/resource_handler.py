@@ -379,7 +379,10 @@ class ResourceHandler:
         obj = _decode_body(request, subresources.ACTIONS[name], options)
         obj = subresources.with_namespace(obj, request.target)
         obj = await self._admit(request, obj)
-        done = await subresources.action(self._core.writer, request.target, name, obj, options)
+        budgets = self._core.catalog.find("policy", "v1", "poddisruptionbudgets")
+        done = await subresources.action(
+            self._core.writer, request.target, name, obj, options, budgets
+        )
         return ResourceResponse(201, done)
 
     async def _connect(self, request: ResourceRequest) -> NoReturn:

@@ -141,7 +141,8 @@ def validate(
         errors += _metadata.validate_finalizers(new["metadata"])
     # A binding sets fields that updates must not change.
     if subresource != "binding":
-        errors += resource.strategy.validate(new, old)
+        # What a resize may not change was taken from the old object.
+        errors += resource.strategy.validate(new, new if subresource == "resize" else old)
     if errors:
         name = new["metadata"].get("name", "")
         group = resource.strategy.error_group

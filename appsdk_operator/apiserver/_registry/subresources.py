@@ -10,7 +10,7 @@ import attrs
 import msgspec
 
 from appsdk_operator.apiserver._registry import subresource_bodies
-from appsdk_operator.apiserver._registry.delete_options import options_of
+from appsdk_operator.apiserver._registry.evictions import evict
 from appsdk_operator.apiserver._registry.subresource_bodies import BINDING, EVICTION, SCALE
 from appsdk_operator.apiserver._registry.writes import (
     Target,
@@ -193,9 +193,14 @@ def with_namespace(obj: dict[str, Any], target: Target) -> dict[str, Any]:
 
 
 async def action(
-    writer: Writer, target: Target, name: str, obj: dict[str, Any], options: WriteOptions
+    writer: Writer,
+    target: Target,
+    name: str,
+    obj: dict[str, Any],
+    options: WriteOptions,
+    budgets: ServedVersion | None = None,
 ) -> bytes:
-    """Carry out a POST to the subresource ``name``.
+    """Carry out a POST to the subresource ``name``; ``budgets`` are PodDisruptionBudgets.
 
     Raises:
         StatusError: it fails.
@@ -206,20 +211,11 @@ async def action(
     writer.get(target)
     match name:
         case "eviction":
-            await _evict(writer, target, obj, options)
+            await evict(writer, target, budgets, obj, options)
         case _:
             await _bind(writer, target, obj, options)
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return msgspec.json.encode({**status, "code": 201})
-
-
-async def _evict(
-    writer: Writer, target: Target, obj: dict[str, Any], options: WriteOptions
-) -> None:
-    wanted = options_of(obj.get("deleteOptions") or {})
-    if options.dry_run:
-        wanted = attrs.evolve(wanted, dry_run=True)
-    await writer.delete(target, wanted)
 
 
 async def _bind(writer: Writer, target: Target, obj: dict[str, Any], options: WriteOptions) -> None:
@@ -239,6 +235,9 @@ async def _bind(writer: Writer, target: Target, obj: dict[str, Any], options: Wr
             if meant and meant != found:
                 raise precondition_failed(target, shown, meant, found)
         spec = pod.setdefault("spec", {})
+        if "deletionTimestamp" in pod["metadata"]:
+            why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+            raise conflict("pods/binding", "", target.name, why)
         if spec.get("nodeName"):
             why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
             raise conflict("pods/binding", "", target.name, why)

@@ -112,8 +112,6 @@ class AdmissionAttributes:
     old: dict[str, Any] = attrs.field(factory=dict)
     """The stored object in the client's version; empty for creations."""
     options: WriteOptions | DeleteOptions
-    prepare: Callable[[dict[str, Any]], None] = _nothing
-    """Sets the fields that a new built-in object has when the first webhook sees it."""
     fill_in: Callable[[dict[str, Any]], None] = _nothing
     """Fills in defaults and drops nulls after a webhook has patched the object."""
 

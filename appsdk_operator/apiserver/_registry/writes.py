@@ -36,7 +36,7 @@ from appsdk_operator.apiserver._registry.write_requests import (
 )
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._storage import conversion
-from appsdk_operator.apiserver._storage.resources import Catalog
+from appsdk_operator.apiserver._storage.resources import Catalog, Strategy
 from appsdk_operator.apiserver._storage.storage import Record, Storage, TooLargeError
 from appsdk_operator.apiserver._values.status import (
     FieldError,
@@ -131,22 +131,13 @@ class Writer:
         if options.manager is not None:
             _metadata.wipe_system_fields(obj["metadata"])
             await self.fields.of(target.served).updated(None, obj, options.manager)
-
-        def prepare(obj: dict[str, Any]) -> None:
-            if not strategy.custom:
-                strategy.prepare_create(obj)
-
-        def fill_in(obj: dict[str, Any]) -> None:
-            _prune_and_default_again(target, obj)
-            prepare(obj)
-
+        strategy.admit(obj, None)
         attributes = AdmissionAttributes(
             operation="CREATE",
             target=target,
             obj=obj,
             options=options,
-            prepare=prepare,
-            fill_in=fill_in,
+            fill_in=lambda obj: _prune_and_default_again(target, obj),
         )
         admission = self._admission_for(options)
         obj = await self._mutate(admission, attributes)
@@ -174,6 +165,8 @@ class Writer:
         present = resource.collection.records.get(target.key)
         if present is not None:
             raise already_exists(resource.plural, resource.group, name, deleting=present.deleting)
+        if not options.dry_run:
+            strategy.before_storage(obj, target.key)
         return WriteResult(await self._commit(target, obj, stored, options), 201)
 
     def _generated_name(self, target: Target, base: str) -> str:
@@ -301,11 +294,13 @@ class Writer:
         self._check_uid(target, metadata, record, patch=patch)
         if options.manager is not None:
             await self.fields.of(target.served, subresource).updated(old, new, options.manager)
+        if not subresource:
+            strategy.admit(new, old)
         new = await self._mutate(admission, attributes)
         metadata = new["metadata"]
         self._check_revision(target, metadata, record, patch=patch)
         if subresource:
-            new = _merge_subresource(new, old, subresource, custom=strategy.custom)
+            new = _merge_subresource(new, old, subresource, strategy)
             metadata = new["metadata"]
         elif target.served.has_status:
             _restore(new, old, "status")
@@ -333,6 +328,8 @@ class Writer:
             return None
         if not changed:
             return WriteResult(old)
+        if not options.dry_run:
+            strategy.before_storage(new, target.key)
         if not options.dry_run and deletion.is_gone(new, old):
             # As on the real server, the response shows the object without finalizers, which is
             # never stored: the deletion is the next revision.
@@ -461,6 +458,10 @@ class Writer:
         obj = await admission.mutate(attributes)
         if obj is not attributes.obj:
             check_metadata(attributes.target, obj)
+            # As on the real server, the other admission controllers see what webhooks changed.
+            if not attributes.subresource and obj != attributes.obj:
+                strategy = attributes.target.served.resource.strategy
+                strategy.admit(obj, attributes.old or None)
         return obj
 
     async def _commit(
@@ -532,11 +533,17 @@ def _prune_and_default_again(target: Target, obj: dict[str, Any]) -> None:
 
 
 def _merge_subresource(
-    new: dict[str, Any], old: dict[str, Any], subresource: str, *, custom: bool
+    new: dict[str, Any], old: dict[str, Any], subresource: str, strategy: Strategy
 ) -> dict[str, Any]:
     """The old object with the fields of the subresource taken from the new one."""
+    fields = strategy.subresources.get(subresource)
+    if fields is not None:
+        merged = fields(new, old)
+        merged["metadata"] = dict(merged["metadata"])
+        _restore(merged["metadata"], new["metadata"], "managedFields")
+        return merged
     if subresource == "status":
-        merged = {**old, "metadata": old["metadata"] if custom else new["metadata"]}
+        merged = {**old, "metadata": old["metadata"] if strategy.custom else new["metadata"]}
         merged["metadata"] = dict(merged["metadata"])
         _restore(merged["metadata"], new["metadata"], "managedFields")
         if "status" in new:

@@ -26,6 +26,7 @@ __all__ = [
     "SelectableFields",
     "ServedVersion",
     "Strategy",
+    "SubresourceFields",
     "field_value",
     "version_priority",
 ]
@@ -33,6 +34,18 @@ __all__ = [
 
 def _no_preparation(_obj: dict[str, Any]) -> None:
     """Change nothing."""
+
+
+def _no_admission(_new: dict[str, Any], _old: dict[str, Any] | None) -> None:
+    """Change nothing."""
+
+
+def _no_check(_obj: dict[str, Any], _key: str) -> None:
+    """Accept."""
+
+
+SubresourceFields: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+"""The old object with the fields of a subresource taken from the new one."""
 
 
 def _delete_now(_obj: dict[str, Any]) -> bool:
@@ -109,14 +122,21 @@ class Strategy:
     """Names of objects that cannot be deleted."""
     protection: str = ""
     """The error for deletions of those."""
+    admit: Callable[[dict[str, Any], dict[str, Any] | None], None] = _no_admission
+    """Set what admission sets before the webhooks see the object; the old one is None on create.
+    Called again after they have changed it."""
     prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
-    """Set the fields that the server sets on new objects."""
+    """Set the fields that the server sets on new objects after admission."""
     prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
     """Restore or set fields of the new object, given the old one."""
     prepare_delete: Callable[[dict[str, Any]], bool] = _delete_now
     """Mark the object for deletion; True if the server must finalize it before it is removed."""
     prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
     """Restore the metadata and status fields that an update of the status cannot change."""
+    subresources: Mapping[str, SubresourceFields] = attrs.field(factory=dict)
+    """The fields that each subresource writes, besides the status."""
+    before_storage: Callable[[dict[str, Any], str], None] = _no_check
+    """Check an object and its key against what is stored when it is about to be stored."""
     graceful: bool = False
     """Whether deletion has a grace period."""
     compile_ahead: Callable[[dict[str, Any], dict[str, Any] | None], None] | None = None

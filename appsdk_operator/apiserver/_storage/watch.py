@@ -193,6 +193,8 @@ class Watch:
     _ended: bool = attrs.field(default=False, init=False)
     _bookmark_requested: bool = attrs.field(default=False, init=False)
     _started: bool = attrs.field(default=False, init=False)
+    _has_initial: bool = attrs.field(default=False, init=False)
+    """Whether all initial events were sent; before that, no bookmark may be."""
 
     async def run(self) -> None:
         """Send events until :meth:`end`, a closed connection, or 410."""
@@ -242,7 +244,7 @@ class Watch:
                 await self._wake.wait()
                 if not self._ended:
                     await self.wire.drain()
-        if self.bookmarks:
+        if self.bookmarks and self._has_initial:
             await self.wire.send(self.bookmark(self.position))
 
     async def _send_initial(self) -> None:
@@ -269,6 +271,7 @@ class Watch:
                 rendered = render(self.served, record)
                 parts += (b'{"type":"ADDED","object":', rendered, b"}\n")
             await self.wire.send(b"".join(parts))
+        self._has_initial = True
         if self.ends_initial:
             await self.hub.running.wait()
             await self.wire.send(self.bookmark(self.position, ends_initial=True))
@@ -311,6 +314,13 @@ class Watch:
         """Leave the channel and read alone."""
         self.hub.leave(self._channel, self)
         self._wake.set()
+
+    def catch_up(self) -> None:
+        """Move to the present revision if no event since the watch's position is left to send."""
+        collection = self._channel.collection
+        last = collection.events[-1].revision if collection.events else 0
+        if collection.floor <= self.position and last <= self.position:
+            self.position = max(self.position, self.hub.storage.revision)
 
     def request_bookmark(self) -> None:
         """Send a bookmark soon, unless the channel sends it."""
@@ -429,10 +439,15 @@ class WatchHub:
             channel.flush()
 
     def flush_all(self) -> None:
-        """Deliver all events, so that every channel is at the present revision."""
+        """Deliver all events, so that every channel is at the present revision.
+
+        A watch that reads alone and has had every event is then there as well.
+        """
         if self.running.is_set():
             for channel in self._live():
                 channel.flush()
+            for watch in self.watches:
+                watch.catch_up()
 
     def send_bookmarks(self) -> None:
         """Send a bookmark to each watch that wants bookmarks."""

@@ -230,6 +230,17 @@ def claim(new: _Object, old: _Object | None) -> list[FieldError]:
         if not before.get("volumeName"):
             spec.pop("volumeName", None)
         if bound:
+            sizes = [
+                checks.amount_of((part.get(field) or {}).get("storage", "0"))
+                for part, field in (
+                    (spec.get("resources") or {}, "requests"),
+                    (before.get("resources") or {}, "requests"),
+                    (old.get("status") or {}, "capacity"),
+                )
+            ]
+            if sizes[0] < sizes[1] and sizes[0] <= sizes[2]:
+                detail = "field can not be less than status.capacity"
+                errors.append(FieldError.forbidden("spec.resources.requests.storage", detail))
             for part in (spec, before):
                 part.pop("resources", None)
                 part.pop("volumeAttributesClassName", None)
