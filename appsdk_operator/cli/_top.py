@@ -21,6 +21,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
+from textual.worker import Worker
 
 from appsdk_operator.runtime import duration_text
 
@@ -326,6 +327,10 @@ class _Rows(DataTable[Any]):
         return self
 
 
+def _is_running(reader: Worker[None] | None) -> bool:
+    return reader is not None and not reader.is_finished
+
+
 class _Story(Screen[None]):
     """The calls for one object."""
 
@@ -335,6 +340,7 @@ class _Story(Screen[None]):
         super().__init__()
         self._fetch = fetch
         self._about = about
+        self._reader: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(Text(plain(self._about), "bold"), id="summary")
@@ -348,7 +354,8 @@ class _Story(Screen[None]):
         self.set_interval(2.0, self._look)
 
     def _look(self) -> None:
-        self.run_worker(self._read, thread=True, exclusive=True)
+        if not _is_running(self._reader):
+            self._reader = self.run_worker(self._read, thread=True)
 
     def _read(self) -> None:
         namespace, _, name = self._about.rpartition("/")
@@ -389,6 +396,7 @@ class Top(App[None]):
         self._fetch = fetch
         self._interval = interval
         self._is_paused = False
+        self._reader: Worker[None] | None = None
         self._titles = list(tables_of(_NOTHING))
 
     def compose(self) -> ComposeResult:
@@ -408,8 +416,9 @@ class Top(App[None]):
         self.set_interval(self._interval, self._look)
 
     def _look(self) -> None:
-        if not self._is_paused:
-            self.run_worker(self._read, thread=True, exclusive=True, group="state")
+        # A page that is slower than the interval is asked once at a time.
+        if not self._is_paused and not _is_running(self._reader):
+            self._reader = self.run_worker(self._read, thread=True, group="state")
 
     def _read(self) -> None:
         try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import stat
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -156,6 +157,35 @@ def test_the_terminal_shows_each_table_and_the_story_of_an_object() -> None:
 
     asyncio.run(look())
     assert "/debug/object.json?namespace=default&name=web" in asked
+
+
+def test_a_page_that_is_slower_than_the_interval_is_asked_once_at_a_time() -> None:
+    asked: list[str] = []
+    answers = threading.Event()
+
+    def fetch(path: str) -> dict[str, Any]:
+        asked.append(path)
+        answers.wait(20.0)
+        return story() if "object.json" in path else state()
+
+    async def look() -> None:
+        app = _top.Top(fetch, interval=3600.0)
+        async with app.run_test() as pilot:
+            await pilot.pause()
+            for _ in range(5):
+                app._look()
+            await pilot.pause()
+            assert len(asked) == 1
+            answers.set()
+            await app.workers.wait_for_complete()
+            app._look()
+            await app.workers.wait_for_complete()
+            assert len(asked) == 2
+
+    try:
+        asyncio.run(look())
+    finally:
+        answers.set()
 
 
 def test_an_overdue_call_and_one_that_is_held_are_said_to_be_so() -> None:
