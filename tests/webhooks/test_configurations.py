@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import Client, Kind, kinds
-from appsdk_operator.client import ApiError, ClientConfig
+from appsdk_operator.client import ApiError, ClientConfig, Forbidden, Hooks, InterceptedClient
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.testing import APIServer, ControlPlane
 from appsdk_operator.webhooks import (
@@ -404,3 +404,23 @@ def test_what_is_no_configuration_is_not_installed(client: Client) -> None:
     wrong: Any = pod
     with pytest.raises(TypeError, match="give a list"):
         install_configurations(client, wrong)
+
+
+@pytest.mark.parametrize("failing", ["create", "apply"])
+def test_an_installation_that_fails_leaves_no_probe(client: Client, failing: str) -> None:
+    rules = [rule("mutating", "/m"), rule("validating", "/v")]
+    drafts = webhook_configurations(rules, name="widgets", service=SERVICE)
+    calls: list[str] = []
+
+    def refuse(inner: Any, draft: Any, **options: Any) -> Any:
+        calls.append(failing)
+        if failing == "create" or len(calls) == 2:
+            raise Forbidden(f"{draft.kind} is forbidden")
+        return inner.apply(draft, **options)
+
+    hooks: Any = {failing: refuse}
+    with pytest.raises(Forbidden):
+        install_configurations(InterceptedClient(client, Hooks(**hooks)), drafts, wait=1.0)
+    for draft in drafts if failing == "create" else drafts[:1]:
+        webhooks = client.get(draft.kind, draft.name).to_dict()["webhooks"]
+        assert [each["name"] for each in webhooks] == [e["name"] for e in draft["webhooks"]]

@@ -339,3 +339,19 @@ def test_versions_are_as_good_as_a_kind_and_mistakes_are_refused(stored: Stored)
 
 def print_nothing() -> None:
     """Take no argument."""
+
+
+def test_a_place_that_the_server_does_not_understand_begins_again(lane: Lane) -> None:
+    stored = Stored(lane, 5)
+    crd = lane.crd(stored.widgets)["metadata"]
+    place = {
+        "uid": crd["uid"],
+        "generation": crd["generation"],
+        "continue": "of-another-server",
+        "visited": 3,
+    }
+    patch = MergePatch({"metadata": {"annotations": {NOTE: json.dumps(place)}}})
+    lane.client.patch(CRD, crd["name"], patch)
+    result = stored.migrate(page_size=2)
+    assert (result.is_complete, result.visited) == (True, 5)
+    stored.check_all_are_stored_in(stored.widgets.v1)

@@ -10,6 +10,7 @@ import attrs
 
 from appsdk_operator.client import (
     ApiError,
+    BadRequest,
     ClientLike,
     Conflict,
     Expired,
@@ -246,6 +247,7 @@ class _Migration:
     def _pass(self, crd: _Definition) -> bool:
         """Rewrite all objects; returns whether it came to the end before the stop."""
         token, self.visited = self._place(crd)
+        kept = token
         self.failed, self.failures, self.remaining = [], 0, None
         kind = self.kind
         if crd.is_storage_served:  # which needs the fewest conversions
@@ -267,8 +269,8 @@ class _Migration:
                     metadata_only=True,
                     stop=self.stop,
                 )
-            except (Expired, Gone) as error:
-                if not token:
+            except (BadRequest, Expired, Gone) as error:
+                if not token or (isinstance(error, BadRequest) and token != kept):
                     raise
                 # The token for the rest as it is now. Objects that were created meanwhile, and
                 # would be missed, are stored in the new version.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.client import ClientLike, Conflict, NotFound
+from appsdk_operator.client import ClientError, ClientLike, Conflict, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
@@ -66,9 +67,17 @@ def install_configurations(
     validation.checked_seconds("wait", wait)
     if wait:
         probe = Probe()
-        for draft in probe.added_to(drafts):
-            client.apply(draft, field_manager=field_manager, force=True)
-        probe.wait(client, drafts, present=True, timeout=wait, clock=clock)
+        probed: list[MutableObject] = []
+        try:
+            for draft, with_probe in zip(drafts, probe.added_to(drafts), strict=True):
+                client.apply(with_probe, field_manager=field_manager, force=True)
+                probed.append(draft)
+            probe.wait(client, drafts, present=True, timeout=wait, clock=clock)
+        except BaseException:
+            for draft in probed:
+                with contextlib.suppress(ClientError):  # the first failure is what is told
+                    client.apply(draft, field_manager=field_manager, force=True)
+            raise
     return [client.apply(draft, field_manager=field_manager, force=True) for draft in drafts]
 
 
