@@ -172,3 +172,36 @@ def test_what_is_seen_through_merging_is_legal_and_ends_in_the_same_state(steps,
     final = check_history(seen)
     assert {key: id(obj) for key, obj in final.items()} == {o.key: id(o) for o in store}
     assert (pending.count, initial) == (0, 0)
+
+
+@given(
+    bound=st.integers(1, 3),
+    toggles=st.lists(st.booleans(), max_size=6),
+    ends=st.sampled_from(["deleted", "unfollowed", "followed"]),
+)
+def test_the_last_word_of_an_object_that_was_followed_by_turns_is_what_became_of_it(
+    bound, toggles, ends
+):
+    buffer = CoalescingBuffer(bound, on_dropped=lambda *_: None)
+    heard, ticket = [Event(CREATE, ONE)], 0
+
+    def put(item):
+        nonlocal ticket
+        ticket += 1
+        buffer.put(ONE.key, ticket, item)
+
+    left = Event(DELETE, ONE, None, False, True, True)
+    for is_updated in toggles:
+        put(left)
+        put(Event(CREATE, ONE))
+        if is_updated:
+            put(UPDATE_2)
+    if ends == "deleted":
+        put(Event(DELETE, THREE))
+    elif ends == "unfollowed":
+        put(left)
+    while (item := buffer.take(ONE.key, ticket)) is not None:
+        heard.append(item)
+    last = heard[-1]
+    assert (last.action is DELETE) == (ends != "followed")
+    assert last.is_unfollowed == (ends == "unfollowed")

@@ -121,13 +121,20 @@ class CoalescingBuffer(Generic[K]):
             return False
         both = coalesced(before, event)
         self.merged_count += 1
-        self._on_dropped(key, event)
-        if both is None:
-            waiting.pop()
-            self.count -= 1
-            self._on_dropped(key, before)
-            if not waiting:
-                del self._by_key[key]
-        else:
+        if both is not None:
+            self._on_dropped(key, event)
             waiting[-1] = (ticket, both)
+            return True
+        waiting.pop()
+        self.count -= 1
+        dropped = event
+        if waiting and not event.is_unfollowed:
+            ticket, last = waiting[-1]
+            if last.is_unfollowed and last.object.uid == event.object.uid:
+                # It was left and followed again: that it is deleted must be the last word.
+                waiting[-1], dropped = (ticket, event), last
+        self._on_dropped(key, dropped)
+        self._on_dropped(key, before)
+        if not waiting:
+            del self._by_key[key]
         return True
