@@ -247,3 +247,16 @@ def test_no_body_brings_the_server_out_of_its_words(wire: Wire, seed: int) -> No
         status, said = wire(method, f"{path}?fieldManager=me{dry}", _mutated(rng, value), type_)
         # The real server answers 500, too, in words of its own.
         assert status < 500 or not said.get("reason"), (method, path, said)
+
+
+def test_a_long_duration_is_refused_at_once(api: Any, widget_crd: Any) -> None:
+    version = widget_crd["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    schema["age"] = {"type": "string", "format": "duration"}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    found = api.get(path).body
+    assert api.update(path, {**found, "spec": widget_crd["spec"]}).status == 200
+    # With a time that grows with the square of the length, this takes half an hour.
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
+    refused = api.create(api.widgets, {**body, "spec": {"size": 1, "age": "1" * 500_000}})
+    assert refused.status == 422

@@ -16,7 +16,8 @@ __all__ = ["decode_base64", "is_checked", "is_known", "is_valid"]
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
 # Beside Go's durations anything with a number before a word for a unit, such as PT90S.
-_AMOUNT: Final = re.compile(r"([0-9]+)[ \t\n\f\r]*([A-Za-zµ]+)")
+# It begins at the first digit of a number only, so that the time grows with the length alone.
+_AMOUNT: Final = re.compile(r"(?<![0-9])([0-9]++)[ \t\n\f\r]*([A-Za-zµ]+)")
 _UNIT: Final = re.compile(
     r"(ns|nano.*|us|µs|micro.*|ms|milli.*|s|sec.*|m|min.*|h|hr|hour.*|d|day.*|w|wk|week.*)"
 )
@@ -62,7 +63,8 @@ def _is_duration(value: str) -> bool:
     if _DURATION.fullmatch(value):
         return True
     amounts = _AMOUNT.findall(value)
-    if any(int(number) >= 2**63 for number, _ in amounts):
+    numbers = [number.lstrip("0") or "0" for number, _ in amounts]
+    if any(len(number) > 19 or int(number) >= 2**63 for number in numbers):
         return False
     return any(_UNIT.fullmatch(unit.lower()) for _, unit in amounts)
 
