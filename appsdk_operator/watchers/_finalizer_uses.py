@@ -74,14 +74,15 @@ class FinalizerUses:
         self._uses: dict[int, tuple[FinalizerUse, ...]] = {}
 
     def register(self, owner: object, uses: Sequence[FinalizerUse]) -> None:
-        """Register the finalizers of the controller ``owner``.
+        """Register the finalizers of the controller ``owner``, instead of those so far.
 
         Raises:
-            ValueError: another controller uses one of them for the same objects.
+            ValueError: two users of one of them would have the same objects; nothing is changed.
         """
         with self._lock:
             others = [use for key, uses in self._uses.items() if key != id(owner) for use in uses]
-            for use in uses:
+            for number, use in enumerate(uses):
+                others += uses[number - 1 : number]
                 clash = next((other for other in others if use.conflicts_with(other)), None)
                 if clash is not None:
                     raise ValueError(
@@ -91,6 +92,12 @@ class FinalizerUses:
                         "finalizer="
                     )
             self._uses[id(owner)] = tuple(uses)
+
+    def reduce(self, owner: object, uses: Sequence[FinalizerUse]) -> None:
+        """Register the finalizers that ``owner`` still uses of those that it did."""
+        with self._lock:
+            if id(owner) in self._uses:
+                self._uses[id(owner)] = tuple(uses)
 
     def unregister(self, owner: object) -> None:
         """Remove the finalizers of ``owner``."""

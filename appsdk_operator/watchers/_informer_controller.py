@@ -207,6 +207,8 @@ class InformerController:
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
         self._threads = ThreadGroup(name, on_failure=self._fail)
         self._lock = threading.Lock()
+        # Held while targets and the finalizers in use change together.
+        self._targets_lock = threading.Lock()
         self._stop: StopSignal | None = None
         self._has_run = False
         self._is_by_hand = False
@@ -295,11 +297,11 @@ class InformerController:
         The others keep their order and their retries. If it was added several times, the first
         registration is removed.
         """
-        self._dispatcher.remove(watcher, checked_kind(kind), Role.WATCHER)
+        self._remove(watcher, kind, Role.WATCHER)
 
     def remove_all_watchers_for_resource(self, kind: str | Kind) -> None:
         """Remove all watchers of ``kind`` and their retries; its reconcilers stay."""
-        self._dispatcher.remove(None, checked_kind(kind), Role.WATCHER)
+        self._remove(None, kind, Role.WATCHER)
 
     def add_reconciler(
         self, reconciler: ResourceReconciler[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
@@ -328,11 +330,11 @@ class InformerController:
         The others keep their order and their pending calls. If it was added several times, the
         first registration is removed.
         """
-        self._dispatcher.remove(reconciler, checked_kind(kind), Role.RECONCILER)
+        self._remove(reconciler, kind, Role.RECONCILER)
 
     def remove_all_reconcilers_for_resource(self, kind: str | Kind) -> None:
         """Remove all reconcilers of ``kind`` and their pending calls; its watchers stay."""
-        self._dispatcher.remove(None, checked_kind(kind), Role.RECONCILER)
+        self._remove(None, kind, Role.RECONCILER)
 
     @contextlib.contextmanager
     def _worker_context(self) -> Iterator[None]:
@@ -387,8 +389,27 @@ class InformerController:
         target.check_kind(kind)
         if target.finalizer_lifecycle is not None:
             target.finalizer_lifecycle.use_operator_name(self._operator_name)
-        for key in self._dispatcher.add(target, lambda: self._bindings.stores(target.kind)):
+        with self._targets_lock:
+            self._register_finalizers(target)
+            try:
+                keys = self._dispatcher.add(target, lambda: self._bindings.stores(target.kind))
+            except BaseException:
+                finalizer_uses.reduce(self, self._finalizer_uses())
+                raise
+        for key in keys:
             self._delivery.wake(key)
+
+    def _remove(self, handler: Any, kind: str | Kind, role: Role) -> None:
+        with self._targets_lock:
+            self._dispatcher.remove(handler, checked_kind(kind), role)
+            finalizer_uses.reduce(self, self._finalizer_uses())
+
+    def _register_finalizers(self, *added: RegisteredTarget) -> None:
+        """While it runs: register the finalizers of its targets and of ``added``."""
+        with self._lock:
+            is_running = self._stop is not None
+        if is_running:
+            finalizer_uses.register(self, self._finalizer_uses(*added))
 
     # State.
 
@@ -530,7 +551,8 @@ class InformerController:
             own = self._stop = stop.child()
             bindings = self._bindings.owned()
         try:
-            finalizer_uses.register(self, self._finalizer_uses())
+            with self._targets_lock:
+                self._register_finalizers()
         except ValueError:
             with self._lock:
                 self._stop = None
@@ -553,7 +575,8 @@ class InformerController:
             own.set()
             with self._lock:
                 self._stop = None
-            finalizer_uses.unregister(self)
+            with self._targets_lock:
+                finalizer_uses.unregister(self)
             self._bindings.close()
             deadline = system_clock.monotonic() + self._stop_timeout
             running = self._callers.stop(deadline)
@@ -664,7 +687,7 @@ class InformerController:
             return
         _log.warning("controller %s: %s", self.name, what, extra={"controller": self.name})
 
-    def _finalizer_uses(self) -> list[FinalizerUse]:
+    def _finalizer_uses(self, *added: RegisteredTarget) -> list[FinalizerUse]:
         informers = self._bindings.informers()
         return [
             FinalizerUse(
@@ -675,7 +698,7 @@ class InformerController:
                 operator=self._operator,
                 informers=informers.get(target.kind, ()),
             )
-            for target in self._dispatcher.registered()
+            for target in [*self._dispatcher.registered(), *added]
             if target.finalizer_lifecycle is not None
         ]
 

@@ -7,6 +7,8 @@ import logging
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator import Manager, Operator
 from appsdk_operator.client import Client, ClientConfig, Forbidden
@@ -23,6 +25,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     default_finalizer,
 )
+from tests.hypothesis_profiles import scaled
 from tests.watchers.conftest import ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -658,3 +661,88 @@ def test_a_twin_is_refused_when_it_starts_and_welcome_when_the_first_one_has_end
     ):
         run_beside(first, second)
     run_shortly(controller(watcher(CLIENT)))
+
+
+class Twins:
+    """Controllers that run and end, and the finalizers of their watchers, under two names each."""
+
+    def __init__(self) -> None:
+        self.made = [InformerController(metrics=Metrics()) for _ in range(2)]
+        self.informers = [[ScriptedInformer() for _ in "ab"] for _ in self.made]
+        self.used: list[list[tuple[str, str, OpinionatedWatcher]]] = [[] for _ in self.made]
+        self.stops: list[StopSignal | None] = [None for _ in self.made]
+        self.threads: dict[int, threading.Thread] = {}
+        self.has_run: set[int] = set()
+        for made, informers in zip(self.made, self.informers, strict=True):
+            for name, informer in zip("ab", informers, strict=True):
+                made.add_informer(informer, name)
+
+    def names(self, *, but: int | None = None) -> list[str]:
+        """The finalizers of the controllers that run."""
+        return [
+            name
+            for number, used in enumerate(self.used)
+            if self.stops[number] is not None and number != but
+            for name, _, _ in used
+        ]
+
+    def add(self, number: int, name: str, under: str) -> None:
+        made = OpinionatedWatcher(WIDGET, CLIENT, finalizer=lambda _: f"example.com/{name}")
+        own = [(one, place) for one, place, _ in self.used[number]]
+        runs = self.stops[number] is not None
+        is_refused = (name, under) in own or (runs and name in self.names())
+        if self.stops[number] is None and number in self.has_run:
+            return  # it has ended
+        if is_refused:
+            with pytest.raises(ValueError, match="would share its finalizer"):
+                self.made[number].add_watcher(made, under)
+        else:
+            self.made[number].add_watcher(made, under)
+            self.used[number].append((name, under, made))
+
+    def remove(self, number: int) -> None:
+        if self.used[number]:
+            _, under, made = self.used[number].pop()
+            self.made[number].remove_watcher(made, under)
+
+    def run(self, number: int) -> None:
+        if number in self.has_run:
+            return
+        own = [name for name, _, _ in self.used[number]]
+        self.has_run.add(number)
+        if len(set(own)) < len(own) or set(own) & set(self.names()):
+            with pytest.raises(ValueError, match="would share its finalizer"):
+                self.made[number].run(StopSignal())
+            return
+        self.stops[number] = stop = StopSignal()
+        thread = threading.Thread(target=self.made[number].run, args=(stop,))
+        self.threads[number] = thread
+        thread.start()
+        for informer in self.informers[number]:
+            assert informer.is_running.wait(10)
+
+    def end(self, number: int) -> None:
+        stop, self.stops[number] = self.stops[number], None
+        if stop is not None:
+            stop.set()
+            self.threads[number].join(10)
+
+
+happenings = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 1), st.sampled_from("xy"), st.sampled_from("ab")),
+    st.tuples(st.sampled_from(["remove", "run", "end"]), st.integers(0, 1)),
+)
+
+
+@settings(max_examples=scaled(50), deadline=None)
+@given(st.lists(happenings, max_size=12))
+def test_a_finalizer_has_one_user_at_most_among_controllers_that_run(steps):
+    twins = Twins()
+    try:
+        for verb, *arguments in steps:
+            getattr(twins, verb)(*arguments)
+            names = twins.names()
+            assert len(set(names)) == len(names)
+    finally:
+        for number in range(2):
+            twins.end(number)
