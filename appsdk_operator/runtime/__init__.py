@@ -83,6 +83,7 @@ from appsdk_operator.runtime._threads import settle as settle
 from appsdk_operator.runtime._threads import settle_on as settle_on
 from appsdk_operator.runtime._tracebacks import add_note as add_note
 from appsdk_operator.runtime._tracebacks import callback_name as callback_name
+from appsdk_operator.runtime._tracebacks import current_frames as current_frames
 from appsdk_operator.runtime._tracebacks import error_text as error_text
 from appsdk_operator.runtime._tracebacks import failed_function as failed_function
 from appsdk_operator.runtime._tracebacks import forget_frames as forget_frames

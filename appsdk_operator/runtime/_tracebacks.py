@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ __all__ = [
     "add_note",
     "awaiting_place",
     "callback_name",
+    "current_frames",
     "error_text",
     "failed_function",
     "forget_frames",
@@ -146,9 +148,25 @@ def callback_name(function: Any) -> str:
     return name.replace("<locals>.", "")
 
 
+def current_frames() -> dict[int, FrameType]:
+    """The topmost frame of each thread, by the thread's identifier.
+
+    Without garbage collection meanwhile: Python holds a lock that each new thread needs, so that
+    code of a finalizer that lets another thread run would hold all threads up for ever (CPython
+    gh-106883, in 3.11).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()  # noqa: SLF001 - there is no other way
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def present_place(thread: int | None) -> str:
     """Where the user's code of a thread is now, as ``function (file.py:12)``; "" if nowhere."""
-    frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001
+    frame = current_frames().get(thread) if thread is not None else None
     while frame is not None:
         if _is_users(frame.f_code.co_filename, after_kit=True):
             return _place(frame)

@@ -19,7 +19,7 @@ from appsdk_operator.client import ClientLike
 from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
 from appsdk_operator.manager._servers.live_page import LivePage
 from appsdk_operator.manager._servers.metrics import HTTPFilter
-from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, current_frames, system_clock
 from appsdk_operator.serving import (
     HTTPHandler,
     HTTPLimits,
@@ -206,7 +206,7 @@ class ProfileServer(EndpointServer):
         try:
             while True:
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
-                for ident, frame in sys._current_frames().items():  # noqa: SLF001
+                for ident, frame in current_frames().items():
                     if ident != own_id and len(stacks) < _MAX_STACKS:
                         stacks[_collapsed_stack(names.get(ident, "?"), frame)] += 1
                 left = end - self._clock.monotonic()
@@ -255,7 +255,7 @@ def _collapsed_stack(name: str, frame: FrameType | None) -> str:
 
 
 def _threads() -> str:
-    frames = sys._current_frames()  # noqa: SLF001 - there is no other way
+    frames = current_frames()
     parts = []
     for thread in sorted(threading.enumerate(), key=lambda thread: thread.name):
         frame = frames.get(thread.ident or 0)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 import threading
 import traceback
 from _thread import allocate_lock
@@ -21,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, final
 
 from appsdk_operator.controllers import controller_names
-from appsdk_operator.runtime import Latch, LoopThread, ManualClock, RealClock
+from appsdk_operator.runtime import Latch, LoopThread, ManualClock, RealClock, current_frames
 from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 
 __all__ = ["Fiber", "StuckError", "ThreadScheduler"]
@@ -234,7 +233,7 @@ class ThreadScheduler:
     def _blocked(self) -> str:
         fiber = self._running
         ident = fiber.thread.ident if fiber.thread else None
-        frame = sys._current_frames().get(ident or 0)
+        frame = current_frames().get(ident or 0)
         where = "".join(traceback.format_stack(frame)[-4:]) if frame else ""
         return (
             f"the thread {fiber.name} has not come to a wait for {_PATIENCE:g} s: it computes, or "
