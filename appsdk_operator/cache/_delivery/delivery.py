@@ -257,6 +257,7 @@ class Delivery:
         check_function("handle", handle, required=True)
         check_function("worker_context", worker_context, required=True)
         check_function("handle_event", handle_event)
+        check_function("is_known", is_known, required=True)
         check_function("on_failure", on_failure)
         check_count("workers", workers)
         if workers < 1:
