@@ -166,6 +166,13 @@ _NOTHING = object()
 
 
 @final
+class _TransformedText(bytes):
+    """The JSON of an object that a transform made: a mark that costs other objects no field."""
+
+    __slots__ = ()
+
+
+@final
 class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, weakref=False):
     """An object as the server sent it: read-only, safe to share between threads and caches.
 
@@ -198,9 +205,6 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     """``metadata.generation``; 0 for kinds that have none."""
     deletion_timestamp: str | None
     """``metadata.deletionTimestamp`` as RFC 3339 text, None unless the object is being deleted."""
-    is_transformed: bool = False
-    """Whether a cache's ``transform`` made it, so that it may lack what the server's object has.
-    :func:`~appsdk_operator.cache.drop_managed_fields` does not count."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -405,6 +409,14 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
         return dump_yaml(self.to_dict())
 
+    @property
+    def is_transformed(self) -> bool:
+        """Whether a cache's ``transform`` made it, so that it may lack what the server's has.
+
+        :func:`~appsdk_operator.cache.drop_managed_fields` does not count.
+        """
+        return type(self.raw) is _TransformedText
+
     def mutable_copy(self) -> MutableObject[SpecT_co, StatusT_co]:
         """A copy that can be changed and sent to the server."""
         return MutableObject(self.kind, self.to_dict())
@@ -428,7 +440,6 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             self.resource_version,
             self.generation,
             self.deletion_timestamp,
-            self.is_transformed,
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -826,7 +837,7 @@ def object_of(kind: Kind[SpecT, StatusT], raw: bytes, m: _codec.Metadata) -> Obj
 
 def as_transformed(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object, marked as made by a transform."""
-    return msgspec.structs.replace(obj, is_transformed=True)
+    return msgspec.structs.replace(obj, raw=_TransformedText(obj.raw))
 
 
 class PartError(_codec.DecodeError):

@@ -89,7 +89,7 @@ def opinionated(running: Running, life: Any) -> InformerController:
 
 def is_held(world: World, name: str) -> bool:
     obj = world.find(WIDGET, name)
-    return obj is not None and any(f.startswith("operator.") for f in obj.finalizers)
+    return obj is not None and "example.com/operator.v1.Widget" in obj.finalizers
 
 
 def test_an_object_goes_through_a_slow_creation_and_a_slow_deletion(
