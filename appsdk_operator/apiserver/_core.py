@@ -75,9 +75,7 @@ class Core:
         self._crds = self.served(
             "apiextensions.k8s.io", "v1", "customresourcedefinitions"
         ).resource.collection
-        conversion_webhooks = ConversionWebhooks(
-            self.catalog, self._crds, self.webhook_client, self._end_watches
-        )
+        conversion_webhooks = ConversionWebhooks(self.catalog, self._crds, self.webhook_client)
         self.event_handlers.append(conversion_webhooks.on_event)
         self._service = KubernetesService(self.create_own, self.served)
         self.storage.on_event = self._on_event

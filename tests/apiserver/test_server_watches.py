@@ -283,6 +283,40 @@ def test_the_watches_of_a_definition_end_with_it(api: Any) -> None:
     assert api.get(api.widgets).status == 404
 
 
+@pytest.mark.parametrize(
+    ("change", "ends"),
+    [
+        ({"versions": [..., {"served": False}]}, True),
+        ({"versions": [{"schema": {"openAPIV3Schema": {"type": "object"}}}, ...]}, True),
+        ({"versions": [{"additionalPrinterColumns": []}, ...]}, True),
+        ({"names": {"shortNames": ["wg"]}}, True),
+        ({}, False),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_all_watches_of_a_definition_end_when_it_changes_and_miss_nothing(
+    api: Any, widget_crd: Any, change: dict[str, Any], ends: bool, version: str
+) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    spec = widget_crd["spec"]
+    spec["names"].update(change.get("names", {}))
+    for known, given in zip(spec["versions"], change.get("versions", ()), strict=False):
+        known.update({} if given is ... else given)
+    api.widget("a")
+    stream = api.watch(api.widgets.replace("v1", version), "allowWatchBookmarks=true")
+    changed = api.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": spec})
+    assert changed.status == 200, changed.body
+    api.widget("b")
+    if not ends:
+        assert stream.events(2) == [("ADDED", "a"), ("ADDED", "b")]
+        return
+    *told, (last, bookmark) = stream.rest()
+    assert [kind for kind, _ in told] == ["ADDED"]
+    assert last == "BOOKMARK"
+    query = f"resourceVersion={bookmark['metadata']['resourceVersion']}"
+    assert api.watch(api.widgets, query).events(1) == [("ADDED", "b")]
+
+
 def test_a_watch_that_is_ended_while_it_is_stalled_ends_after_that(api: Any, server: Any) -> None:
     server.stall_watches(True)
     stream = api.watch(api.widgets)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, final
 
-from appsdk_operator.apiserver._storage.resources import Catalog, Resource
+from appsdk_operator.apiserver._storage.resources import Catalog
 from appsdk_operator.apiserver._storage.storage import Collection, Event
 from appsdk_operator.apiserver._values.names import key_problems, value_problems
 from appsdk_operator.apiserver._values.status import FieldError, StatusError
@@ -186,14 +186,9 @@ class ConversionWebhooks:
     """Gives each resource the converter of its definition."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        definitions: Collection,
-        webhook_client: WebhookClient,
-        on_change: Callable[[Resource], None],
+        self, catalog: Catalog, definitions: Collection, webhook_client: WebhookClient
     ) -> None:
-        """``on_change`` is called before a resource gets another converter."""
-        self._on_change = on_change
+        """``definitions`` are the stored CustomResourceDefinitions."""
         self._catalog = catalog
         self._definitions = definitions
         self._webhook_client = webhook_client
@@ -209,9 +204,6 @@ class ConversionWebhooks:
         conversion = spec.get("conversion") or {}
         present = resource.converter
         if conversion.get("strategy") != "Webhook":
-            if present is not None:
-                self._on_change(resource)
-                resource.converter = None
+            resource.converter = None
         elif present is None or present.conversion != conversion:
-            self._on_change(resource)
             resource.converter = WebhookConverter(self._webhook_client, resource.kind, conversion)

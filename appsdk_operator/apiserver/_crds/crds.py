@@ -179,17 +179,18 @@ class CRDController:
         storage: Storage,
         catalog: Catalog,
         clock: Clock,
-        on_gone: Callable[[Resource], None],
+        end_watches: Callable[[Resource], None],
         fields: FieldManagers,
         schemas: CompiledSchemas,
     ) -> None:
-        """``on_gone`` is called for each resource that is no longer served."""
+        """``end_watches`` is called for each resource that is no longer served or has changed."""
         self._schemas = schemas
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
-        self._on_gone = on_gone
+        self._end_watches = end_watches
         self._fields = fields
+        self._definitions: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._collection = storage.collection(f"customresourcedefinitions.{_GROUP}")
         self._putting = False
 
@@ -315,6 +316,10 @@ class CRDController:
     def _serve(self, obj: dict[str, Any]) -> None:
         spec, names = obj["spec"], obj["status"]["acceptedNames"]
         resource = self._resource(obj)
+        # As on the real server, which makes another storage of a changed definition.
+        if resource is not None and self._definitions[obj["metadata"]["name"]] != (spec, names):
+            self._end_watches(resource)
+        self._definitions[obj["metadata"]["name"]] = spec, names
         if resource is None:
             resource = Resource(
                 group=spec["group"],
@@ -342,7 +347,7 @@ class CRDController:
         )
 
     def _served(self, resource: Resource, version: dict[str, Any]) -> ServedVersion:
-        """The served version; an existing one is changed in place, so that its watches go on."""
+        """The served version; an existing one is changed in place, for requests in progress."""
         known = resource.versions.get(version["name"])
         served = known or ServedVersion(resource, version["name"])
         served.subresources = version.get("subresources") or {}
@@ -369,7 +374,8 @@ class CRDController:
         resource = self._resource(obj)
         if resource is not None:
             self._catalog.remove(resource.group, resource.plural)
-            self._on_gone(resource)
+            self._end_watches(resource)
+            del self._definitions[obj["metadata"]["name"]]
             self._storage.drop(resource.collection.name)
 
     # -- conditions --------------------------------------------------------------------------
