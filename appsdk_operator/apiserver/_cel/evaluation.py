@@ -109,7 +109,7 @@ def _select(node: Select) -> Evaluator:
 
     def evaluate(env: Env) -> Any:
         value = operand(env)
-        if type(value) is dict:
+        if isinstance(value, dict):
             if test:
                 return key in value
             try:

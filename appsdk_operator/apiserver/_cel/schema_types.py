@@ -24,6 +24,7 @@ from appsdk_operator.apiserver._cel.values import (
     CelError,
     Duration,
     MapList,
+    NullsHidden,
     SetList,
     Timestamp,
 )
@@ -217,18 +218,20 @@ def _object_converter(schema: Mapping[str, Any]) -> CelConverter | None:
         return lambda value: (
             {name: each(item) for name, item in value.items()} if isinstance(value, dict) else value
         )
+    properties = schema.get("properties") or {}
     made = {
         name: convert
-        for name, child in (schema.get("properties") or {}).items()
+        for name, child in properties.items()
         if (convert := cel_converter(child)) is not None
     }
-    if not made:
+    if not made and not any(child.get("nullable") for child in properties.values()):
         return None
 
     def convert_fields(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         changed = {name: made[name](item) for name, item in value.items() if name in made}
-        return {**value, **changed}
+        fields = {**value, **changed}
+        return NullsHidden(fields) if None in fields.values() else fields
 
     return convert_fields

@@ -14,6 +14,7 @@ __all__ = [
     "CelError",
     "Duration",
     "MapList",
+    "NullsHidden",
     "Optional",
     "SetList",
     "Timestamp",
@@ -189,6 +190,21 @@ class MapList(list[Any]):
         return repr([item.get(name) for name in self.key_names])
 
 
+@final
+class NullsHidden(dict[str, Any]):
+    """An object without its fields that are null, which rules cannot see.
+
+    Equality counts them, as in Kubernetes.
+    """
+
+    __slots__ = ("nulls",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        """``fields`` with their nulls."""
+        super().__init__({name: item for name, item in fields.items() if item is not None})
+        self.nulls: int = len(fields) - len(self)
+
+
 def type_name(value: Any) -> str:
     """The name of a value's type."""
     if value is None:
@@ -223,7 +239,11 @@ def equal(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return _equal_lists(left, right)
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(equal(left[k], right[k]) for k in left)
+        return (
+            left.keys() == right.keys()
+            and getattr(left, "nulls", 0) == getattr(right, "nulls", 0)
+            and all(equal(left[k], right[k]) for k in left)
+        )
     if isinstance(left, Optional) and isinstance(right, Optional):
         return left.has_value == right.has_value and (
             not left.has_value or equal(left.value, right.value)
