@@ -536,6 +536,7 @@ class InformerController:
         Raises:
             TypeError: ``stop`` is no StopSignal.
             RuntimeError: it was run before.
+            ValueError: a watcher shares its finalizer with one of another controller that runs.
             StillRunning: calls still run after the time-out; as the only error or one of the group.
             Exception: what an informer raised, or what ended a worker; all others are stopped
                 first.
@@ -550,19 +551,13 @@ class InformerController:
             self._has_run = True
             own = self._stop = stop.child()
             bindings = self._bindings.owned()
+        # At the stop itself: until this thread wakes, workers would begin the calls that wait.
+        own.on_set(self._dispatcher.stop)
         try:
             with self._targets_lock:
                 self._register_finalizers()
-        except ValueError:
-            with self._lock:
-                self._stop = None
-            own.set()  # or the caller's signal would keep it
-            raise
-        self._warn_without_name()
-        # At the stop itself: until this thread wakes, workers would begin the calls that wait.
-        own.on_set(self._dispatcher.stop)
-        self._metrics.publish()
-        try:
+            self._warn_without_name()
+            self._metrics.publish()
             self._delivery.start()
             for one in bindings:
                 self._run_informer(one, own)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import Manager, Operator
+from appsdk_operator.cache import Cache
 from appsdk_operator.client import Client, ClientConfig, Forbidden
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -661,6 +662,21 @@ def test_a_twin_is_refused_when_it_starts_and_welcome_when_the_first_one_has_end
     ):
         run_beside(first, second)
     run_shortly(controller(watcher(CLIENT)))
+    assert not second.health().is_ready
+    assert second.health().text.endswith("has ended")
+    with pytest.raises(RuntimeError, match="has ended"):
+        second.add_watcher(watcher(CLIENT), WIDGET)
+
+
+def test_a_refused_twin_leaves_the_cache_and_gets_no_more_events():
+    cache = Cache(CLIENT, metrics=Metrics())
+    first, second = controller(watcher(CLIENT)), controller(watcher(CLIENT))
+    second.add_cache(cache, WIDGET)
+    assert cache.informers(WIDGET)[0]._access.registrations
+    with pytest.raises(ValueError, match="would share its finalizer"):
+        run_beside(first, second)
+    assert not cache.informers(WIDGET)[0]._access.registrations
+    assert second.pending_events == 0
 
 
 class Twins:
