@@ -30,8 +30,9 @@ class RunnableInformer(Protocol):
     """What an InformerController needs of an informer; implement it to use your own.
 
     These members of :class:`~appsdk_operator.cache.Informer` are used if it has them:
-    ``has_synced`` (an attribute, or a method as in Go), ``wait_for_sync(stop, timeout)`` and
-    ``health()``. An informer without them counts as synced and healthy once it runs.
+    ``has_synced`` (an attribute, or a method as in Go) or else ``wait_for_sync(stop, timeout)``,
+    which is asked with a time-out of 0, and ``health()``. What it adds before it has synced is its
+    initial list. An informer without these counts as synced and healthy once it runs.
 
     An update to the same resourceVersion is delivered as a resync, and an update to another uid as
     a deletion and an addition.
@@ -83,6 +84,10 @@ class OwnedInformer(InformerBinding):
         self.informer = informer
         self.registration: Registration | None = None
         self.stop: StopSignal | None = None
+        # This package's informers signal the end of the list to their source.
+        self._says_when_listed = not isinstance(informer, Informer) and (
+            hasattr(informer, "has_synced") or hasattr(informer, "wait_for_sync")
+        )
 
     def stores(self) -> Sequence[Lister]:
         """The informer's store; none for an informer of another package."""
@@ -98,28 +103,31 @@ class OwnedInformer(InformerBinding):
 
     @property
     def has_synced(self) -> bool:
-        """Whether every object of the initial list was handled, and the informer says so too."""
-        return self._informer_has_synced() and self.source.has_synced
+        """Whether every object of the initial list was handled."""
+        return self._has_listed() and self.source.has_synced
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
-        if isinstance(self.informer, Informer):
-            return self.source.wait_for_sync(stop, timeout)
-        wait = getattr(self.informer, "wait_for_sync", None)
-        if callable(wait):
-            return bool(wait(stop, timeout)) and self.source.wait_for_sync(stop, timeout)
         left = math.inf if timeout is None else timeout
-        while not self._informer_has_synced():
-            if left <= 0 or stop.wait(min(_POLL, left)):
+        while not self._has_listed():
+            if left <= 0 or self.source.is_removed or stop.wait(min(_POLL, left)):
                 return False
             left -= _POLL
         return self.source.wait_for_sync(stop, None if timeout is None else max(0.0, left))
 
-    def _informer_has_synced(self) -> bool:
-        if isinstance(self.informer, Informer):
-            return True  # it signals the end of the initial list to its source
-        synced = getattr(self.informer, "has_synced", True)
-        return bool(synced() if callable(synced) else synced)
+    def _has_listed(self) -> bool:
+        """Whether the informer has handed over its initial list, as far as it says anything."""
+        if not self._says_when_listed:
+            return True
+        informer: Any = self.informer
+        if hasattr(informer, "has_synced"):
+            synced = informer.has_synced
+            has_listed = bool(synced() if callable(synced) else synced)
+        else:
+            has_listed = bool(informer.wait_for_sync(StopSignal(), 0.0))
+        if has_listed and not self.source.is_initial_ended:
+            self.source.on_initial_list_end()
+        return has_listed
 
     def run(self, stop: StopSignal) -> None:
         """Run the informer until ``stop`` is set.
@@ -129,8 +137,7 @@ class OwnedInformer(InformerBinding):
             Exception: what it raised.
         """
         try:
-            if not isinstance(self.informer, Informer):
-                # Informers of other packages do not signal the end of an initial list.
+            if not self._says_when_listed and not isinstance(self.informer, Informer):
                 self.source.on_initial_list_end()
             self.informer.run(stop)
         except Exception:

@@ -207,6 +207,7 @@ def test_with_block_every_event_is_seen_and_what_waits_is_bounded(deliver, handl
     source = delivery.source("k")
     most = []
     handler.hook = lambda key, event: most.append(delivery.pending)
+    source.on_initial_list_end()
     source.on_add(thing("a", 1))
     for version in range(2, 200):
         source.on_update(thing("a", version - 1), thing("a", version))

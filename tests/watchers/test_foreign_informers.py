@@ -19,6 +19,11 @@ def widget(version: str, uid: str = "u") -> Object:
     return Object.from_dict(WIDGET, {"metadata": metadata})
 
 
+def named(name: str, version: int) -> Object:
+    metadata = {"name": name, "namespace": "x", "uid": name, "resourceVersion": str(version)}
+    return Object.from_dict(WIDGET, {"metadata": metadata})
+
+
 class Foreign:
     def add_event_handler(self, handler):
         self.handler = handler
@@ -137,4 +142,36 @@ def test_an_informer_that_says_nothing_counts_as_synced():
     assert own.has_synced
     assert own.wait_for_sync(StopSignal(), 0.0)
     assert own.healths() == ()
+    controller.close()
+
+
+@pytest.mark.parametrize("max_pending", [1, 10_000])
+@pytest.mark.parametrize("how", ["method", "wait", "attribute", "nothing"])
+def test_it_has_synced_when_the_watchers_had_its_list(how, max_pending):
+    made = {"attribute": WithAttribute, "nothing": lambda _: Foreign()}
+    foreign = made.get(how, Telling)(how)
+    called = []
+    controller = InformerController(clock=ManualClock(), metrics=Metrics(), max_pending=max_pending)
+    controller.add_informer(foreign, "widgets")
+    controller.add_watcher(SimpleWatcher(add=lambda obj: called.append(obj.name)), "widgets")
+    stop = StopSignal()
+    listed = {name: named(name, 1) for name in "abc"}
+    for obj in listed.values():
+        foreign.handler.on_add(obj)
+    foreign.handler.on_update(listed["c"], named("c", 2))
+    foreign.handler.on_delete(listed["b"])  # with max_pending=1 nobody hears of it
+    if how == "nothing":
+        stop.set()
+        controller._bindings.owned()[0].run(stop)
+        stop = StopSignal()
+    else:
+        assert not controller.wait_for_sync(stop, 0.0)
+        foreign.synced.set()
+    is_done = False
+    while not is_done:
+        is_done = {*"abc"}.difference("b" * (max_pending == 1)) <= set(called)
+        assert controller.has_synced is is_done
+        assert controller.wait_for_sync(stop, 0.0) is is_done
+        foreign.handler.on_add(named(f"later-{len(called)}", 3))
+        controller.process_next()
     controller.close()

@@ -176,9 +176,9 @@ class EventSource:
         return self._delivery.resync_every(self, seconds, replay)
 
     def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
-        """As :meth:`EventHandler.on_add`."""
+        """As :meth:`EventHandler.on_add`; before the end of the initial list it is initial."""
         self.wait_for_room()
-        self._put(Event(ResourceAction.CREATE, obj, None, is_initial))
+        self._put(Event(ResourceAction.CREATE, obj, None, is_initial or not self.is_initial_ended))
 
     def on_update(self, old: Object | None, new: Object) -> None:
         """As :meth:`EventHandler.on_update`; informers of other packages may not know ``old``."""
