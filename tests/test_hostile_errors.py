@@ -26,7 +26,7 @@ from appsdk_operator import (
     kinds,
 )
 from appsdk_operator.cache import Informer
-from appsdk_operator.controllers import ControllerOptions, map_objects
+from appsdk_operator.controllers import ControllerOptions, TerminalError, map_objects
 from appsdk_operator.runtime import ItemExponential, Metrics
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.webhooks import Admission, AdmissionRequest, AdmissionResponse
@@ -235,6 +235,53 @@ def raised_by(function: Callable[[], None]) -> BaseException | None:
     except BaseException as raised:
         return raised
     return None
+
+
+@pytest.mark.parametrize("part", ["handler", "transform"])
+def test_the_function_for_errors_of_an_informer(part: str, client: Any) -> None:
+    function, on_error, seen = Failing(), Failing(), set()
+    told: set[str] = set()
+
+    def hears(error: Exception) -> None:
+        # A transform's error is told of with the object's name in its text.
+        for name in NAMES.keys() - told:
+            told.add(name)
+            on_error(name)
+
+    transform = (lambda obj: function(obj) or obj) if part == "transform" else None
+    informer = Informer(ConfigMap, client, metrics=Metrics(), transform=transform, on_error=hears)
+    if part == "handler":
+        informer.add_event_handler(Adds(function))
+    informer.add_event_handler(Adds(lambda obj: seen.add(obj.name)))
+    with running(informer):
+        eventually(lambda: function.raised == set(NAMES))
+        client.create(MutableObject.new(ConfigMap, "later", namespace="default"))
+        eventually(lambda: "later" in seen and on_error.raised == set(NAMES))
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_timer_of_an_app(
+    make: Any, is_terminal: bool, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    error, calls = make(), []
+    app = App("hostile", retry_policy=ConstantBackoff(0.001))
+
+    class HostileTerminalError(TerminalError):
+        """Hostile as well, where a class of errors can be."""
+
+        __str__ = type(error).__str__
+        __repr__ = type(error).__repr__
+
+    @app.every(0.01 if is_terminal else 60)
+    def tick() -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise HostileTerminalError() if is_terminal else error
+
+    with running(app.manager(client)):
+        eventually(lambda: len(calls) > 2)
+    assert ("TimerError" in caplog.text) is is_terminal
 
 
 def test_the_functions_of_an_app(client: Any) -> None:

@@ -14,7 +14,7 @@ from appsdk_operator.controllers import (
     TerminalError,
     sole_error,
 )
-from appsdk_operator.runtime import callback_name, get_logger, settle
+from appsdk_operator.runtime import callback_name, get_logger, safe_text, settle
 from appsdk_operator.watchers import RetryPolicy
 
 __all__ = ["AppTimer"]
@@ -58,10 +58,10 @@ class AppTimer:
             if isinstance(sole, RetryAfter):
                 if sole.seconds <= self._interval:
                     raise
-                raise RetryAfter(self._interval, str(sole)) from error
+                raise RetryAfter(self._interval, safe_text(sole)) from error
             if isinstance(sole, TerminalError):
                 self._attempt, self._delay = 0, self._interval
-                raise TimerError(str(sole)) from error
+                raise TimerError(safe_text(sole)) from error
             delay = self._retry_delay(error)
             if delay is None:
                 self._attempt, self._delay = 0, self._interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from appsdk_operator.cache._delivery.delivery import (
     Delivery,
@@ -23,7 +23,14 @@ from appsdk_operator.cache._events import (
 )
 from appsdk_operator.client import ClientError
 from appsdk_operator.resource import DecodeError, Kind
-from appsdk_operator.runtime import Clock, FailureLog, as_exception, get_logger
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    as_exception,
+    get_logger,
+    safe_repr,
+    traceback_of,
+)
 from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 if TYPE_CHECKING:
@@ -83,7 +90,8 @@ class HandlerCaller:
 
                     self._runner = asyncio.Runner()
                 self._runner.run(_wait_for(result))
-        except Exception as error:
+        except BaseException as raised:
+            error = as_exception("the handler", raised)
             if self._on_error is None:
                 self._failures.failed(
                     error,
@@ -197,8 +205,8 @@ def report_problem(
     _log.warning(
         "%s: %s",
         what,
-        error if is_expected else repr(error),
-        exc_info=None if is_expected else error,
+        error if is_expected else safe_repr(error),
+        exc_info=None if is_expected else _exc_info(error),
         extra={"kind": str(kind), "namespace": namespace},
     )
 
@@ -208,5 +216,13 @@ def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None
     try:
         on_error(error)
     except BaseException as raised:
-        failure = as_exception("on_error", raised)
-        _log.error("on_error failed when told of %r of %s", error, whose, exc_info=failure)
+        _log.error(
+            "on_error failed when told of %s of %s",
+            safe_repr(error),
+            whose,
+            exc_info=_exc_info(as_exception("on_error", raised)),
+        )
+
+
+def _exc_info(error: Exception) -> Any:
+    return type(error), error, traceback_of(error)

@@ -61,6 +61,7 @@ from appsdk_operator.runtime import (
     fork_safe,
     present_clock,
     random_of,
+    safe_repr,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -646,7 +647,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._last_error = error
         if self._on_error is None:
             # An unreachable server is tried every few seconds, which needs no log line each time.
-            now, text = self._clock.monotonic(), repr(error)
+            now, text = self._clock.monotonic(), safe_repr(error)
             if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
                 return
             self._logged = text, now
