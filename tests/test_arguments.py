@@ -22,13 +22,18 @@ from appsdk_operator.testing import ModelServer
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
+
+async def never_awaited(*_: object) -> None:
+    """What nothing awaits."""
+
+
 NO_NUMBER: tuple[Any, ...] = (None, "", "1", [], {}, object, math.nan, True)
 WRONG: dict[str, tuple[Any, ...]] = {
     "text": (None, 0, 5, [], ["x"], b"x", object, True),
     "flag": (None, "", "false", 0, 1, []),
     "count": (*NO_NUMBER, -1, 1.5, math.inf),
-    "seconds": (*NO_NUMBER, -1, math.inf),
-    "function": ("", 0, 5, [], {}, True),
+    "seconds": (*NO_NUMBER, -1, math.inf, 2**1024),
+    "function": ("", 0, 5, [], {}, True, never_awaited),
     "anything": ("", 0, 5, "x", ["x"], object, True),
     "mapping": ("", 0, 5, "x", ["x"], object),
 }
@@ -41,6 +46,8 @@ ANNOTATIONS = {
 FUNCTIONS = {"Change", "ConditionLike", "ErrorHandler", "Handle", "IndexFunction", "Transform"}
 # test_selections.py has the selectors and namespaces, verbs are none, and a lock is an informer's.
 ELSEWHERE = {"label_selector", "field_selector", "namespaces", "verbs", "write_lock"}
+AWAITED = {"apply", "cleanup", "mutate"}
+"""Functions that may be ``async def``, besides those that may return an awaitable."""
 # Never, and: look once.
 FINE = {
     ("silence_limit", math.inf),
@@ -135,6 +142,8 @@ def is_fine(parameter: inspect.Parameter, value: Any) -> bool:
     if value is None:
         return " | None" in annotation or parameter.default is None
     if isinstance(value, (int, float)) and (parameter.name, value) in FINE:
+        return True
+    if value is never_awaited and ("Awaitable[" in annotation or parameter.name in AWAITED):
         return True
     is_callable = value is object and "Callable[" in annotation
     return is_callable or (value == ["x"] and annotation.startswith("Iterable["))

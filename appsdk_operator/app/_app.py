@@ -511,7 +511,9 @@ class App:
                     f"app.reconciler({kind.kind.upper()})({name_of(target)}())"
                 )
             function = getattr(target, "reconcile", target)
-            validation.check_callable("reconciler", function, "request", required=True)
+            validation.check_callable(
+                "reconciler", function, "request", required=True, is_awaited=True
+            )
             self._reconciling(
                 kind, target, owns, watches, predicates, name, options, takes_object=False
             )
@@ -536,7 +538,7 @@ class App:
         """
 
         def declare(function: Callable[[Object[SpecT, StatusT]], Any]) -> Any:
-            validation.check_callable("reconciler", function, "obj", required=True)
+            validation.check_callable("reconciler", function, "obj", required=True, is_awaited=True)
             self._reconciling(
                 kind, function, owns, watches, predicates, name, options, takes_object=True
             )
@@ -607,7 +609,7 @@ class App:
 
         def declare(function: Callable[..., Any]) -> Any:
             arguments = () if kind is None else ("obj",)
-            validation.check_callable("timer", function, *arguments, required=True)
+            validation.check_callable("timer", function, *arguments, required=True, is_awaited=True)
             declared = Timer(
                 interval=interval,
                 kind=kind,
@@ -989,7 +991,9 @@ class App:
             check_field(path, kind, self._declared.owned)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            validation.check_callable(f"on_{cause}", function, *CAUSES[cause], required=True)
+            validation.check_callable(
+                f"on_{cause}", function, *CAUSES[cause], required=True, is_awaited=True
+            )
             for each in self._declared.watching:
                 if not isinstance(each, Handler):
                     continue

@@ -34,7 +34,9 @@ def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
             )
         return f"reconciler={reconciler!r} cannot be called with a request alone: {mismatch}"
 
-    check_callable("reconciler", function, "request", required=True, explain=explain)
+    check_callable(
+        "reconciler", function, "request", required=True, is_awaited=True, explain=explain
+    )
     if _wants_object_request(function):
         raise TypeError(
             f"reconciler={reconciler!r} takes a ReconcileRequest, as one for an "

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from appsdk_operator.runtime.validation import check_callable
+from appsdk_operator.runtime.validation import check_callable, check_plain
 
 __all__ = ["check_sync_function", "name_of", "no_awaitable"]
 
@@ -32,7 +32,7 @@ def check_function(what: str, function: Any, *arguments: str) -> None:
             return f"{what}={function!r} cannot be called: {wanted}"
         return f"{what}={name_of(function)}{inspect.signature(function)}: {mismatch}: {wanted}"
 
-    check_callable(what, function, *arguments, required=True, explain=explain)
+    check_callable(what, function, *arguments, required=True, is_awaited=True, explain=explain)
 
 
 def check_sync_function(what: str, function: Any, *arguments: str) -> None:
@@ -42,16 +42,12 @@ def check_sync_function(what: str, function: Any, *arguments: str) -> None:
         TypeError: as :func:`check_function`, or the function is async.
     """
     check_function(what, function, *arguments)
-    if any(
-        test(each)
-        for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-        for each in (function, getattr(function, "__call__", None))  # noqa: B004 - to inspect it
-    ):
-        raise TypeError(
-            f"{what}={name_of(function)} is async, but it is called for every event and must only "
-            "look at the event and at what is in memory, such as a cache: make it a plain "
-            "function, or do the work in the reconciler or in an async handler"
-        )
+    check_plain(
+        f"{what}={name_of(function)}",
+        function,
+        "but it is called for every event and must only look at the event and at what is in "
+        "memory, such as a cache (work is for the reconciler, or an async handler)",
+    )
 
 
 def no_awaitable(what: str, value: Any) -> None:

@@ -19,6 +19,7 @@ from appsdk_operator._generics import subscript
 from appsdk_operator.controllers._field_paths import FieldPath, is_same_json
 from appsdk_operator.controllers._helpers.conditions import get_condition
 from appsdk_operator.resource import Object
+from appsdk_operator.runtime.validation import check_function
 
 __all__ = [
     "Until",
@@ -157,8 +158,10 @@ def matches(function: Callable[[Object], Any], text: str = "") -> Until[Never]:
         text: the condition as text, for errors; default: the function's name.
 
     Raises:
-        TypeError: it is a function of this module, which has to be called to make a condition.
+        TypeError: it is no plain function, or one of this module, which has to be called to make a
+            condition.
     """
+    check_function("function", function, required=True)
     if getattr(function, "__module__", "") == __name__:
         raise TypeError(f"until.{function.__name__} makes a condition: call it")
     name = text or f"{getattr(function, '__name__', function)!s} holds"

@@ -570,13 +570,9 @@ def _check_sibling(hub: Kind, kind: Kind) -> None:
 
 
 def _check_converter(what: str, function: Any) -> None:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - to inspect it
-    ):
-        raise TypeError(
-            f"{what} is async, but a conversion is a pure function of the object: make it a plain "
-            "function"
-        )
+    from appsdk_operator.runtime.validation import check_plain
+
+    check_plain(what, function, "but a conversion is a pure function of the object")
     _check_signature(what, function, "old", "new")
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_function",
     "check_instance",
     "check_number",
+    "check_plain",
     "check_text",
     "check_wait",
     "checked_seconds",
@@ -27,11 +28,16 @@ __all__ = [
 ]
 
 
+_MOST_BITS = 1023
+"""Of a whole number that is sure to fit a float."""
+
+
 def check_callable(
     name: str,
     function: Any,
     *arguments: str,
     required: bool = False,
+    is_awaited: bool = False,
     explain: Callable[[TypeError | None], str] | None = None,
 ) -> None:
     """Refuse what cannot be called with ``arguments``; None passes unless it is ``required``.
@@ -43,6 +49,7 @@ def check_callable(
         function: what will be called.
         arguments: the names of its positional arguments.
         required: refuse None too.
+        is_awaited: whether it may be ``async def``.
         explain: makes the error text, from the mismatch or from None for what is not callable;
             default: "name=... is not a function of (...)", and the mismatch.
 
@@ -51,6 +58,8 @@ def check_callable(
     """
     if function is None and not required:
         return
+    if not is_awaited:
+        check_plain(name, function)
     mismatch: TypeError | None = None
     if callable(function):
         try:
@@ -69,17 +78,35 @@ def check_callable(
     raise TypeError(text if mismatch is None else f"{text}: {mismatch}")
 
 
-def check_function(name: str, function: object, *, required: bool = False) -> None:
+def check_function(
+    name: str, function: object, *, required: bool = False, is_awaited: bool = False
+) -> None:
     """Refuse what cannot be called; None passes unless it is ``required``.
 
     Raises:
-        TypeError: the text says what to give.
+        TypeError: the text says what to give; also for ``async def``, unless it ``is_awaited``.
     """
+    if not is_awaited:
+        check_plain(name, function)
     if callable(function) or (function is None and not required):
         return
     raise TypeError(
         f"{name}={function!r}: give a function" + ("" if required else ", or leave it out")
     )
+
+
+def check_plain(name: str, function: Any, hint: str = "but its result is used at once") -> None:
+    """Refuse ``async def``, where nothing would await it.
+
+    Raises:
+        TypeError: it is async; ``hint`` says why it must not be.
+    """
+    if any(
+        test(each)
+        for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        for each in (function, getattr(function, "__call__", None))  # noqa: B004 - to inspect it
+    ):
+        raise TypeError(f"{name} is async, {hint}: make it a plain function")
 
 
 def check_number(name: str, seconds: object, *, example: bool = True) -> None:
@@ -92,8 +119,11 @@ def check_number(name: str, seconds: object, *, example: bool = True) -> None:
 
     Raises:
         TypeError: the text shows how to give them.
+        ValueError: it is greater than any time, and no float.
     """
     if isinstance(seconds, (int, float)) and not isinstance(seconds, bool):
+        if isinstance(seconds, int) and seconds.bit_length() > _MOST_BITS:
+            raise ValueError(f"{name} has {seconds.bit_length()} bits: give fewer seconds")
         return
     hint = f", for example {name}=30.0" if example else ""
     if not example and callable(getattr(seconds, "total_seconds", None)):

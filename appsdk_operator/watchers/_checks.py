@@ -73,8 +73,10 @@ def check_watcher(watcher: object) -> None:
         isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods
     ):
         raise TypeError(f"watcher={watcher!r} is a class: add an instance, {watcher.__name__}(…)")
-    for name, arguments in (*methods.items(), ("concerns", ("old", "new"))):
-        check_callable(f"watcher.{name}", getattr(watcher, name, None), *arguments)
+    for name, arguments in methods.items():
+        method = getattr(watcher, name)
+        check_callable(f"watcher.{name}", method, *arguments, is_awaited=True)
+    check_callable("watcher.concerns", getattr(watcher, "concerns", None), "old", "new")
 
 
 def check_returned(watcher: object, returned: object) -> None:

@@ -100,9 +100,9 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
             ("update", update, ("old", "new")),
             ("delete", delete, ("obj",)),
             ("sync", sync, ("obj",)),
-            ("concerns", concerns, ("old", "new")),
         ):
-            check_callable(name, callback, *arguments)
+            check_callable(name, callback, *arguments, is_awaited=True)
+        check_callable("concerns", concerns, "old", "new")
         super().__init__(FinalizerLifecycle(kind, client, finalizer, concerns))
         self.kind = kind
         self._add = add

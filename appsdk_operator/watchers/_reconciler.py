@@ -236,7 +236,8 @@ def _check_reconciles(reconciler: object) -> None:
         raise TypeError(
             f"reconciler={reconciler!r} is a class: add an instance, {reconciler.__name__}(…)"
         )
-    check_callable("reconciler.reconcile", method, "request")
+    check_callable("reconciler.reconcile", method, "request", is_awaited=True)
+    check_callable("reconciler.concerns", getattr(reconciler, "concerns", None), "old", "new")
 
 
 def checked_outcome(reconciler: object, outcome: object) -> Outcome:
@@ -257,7 +258,9 @@ def _check_request_function(function: object) -> None:
         hint = mismatch or "give one such as lambda request: print(request.object)"
         return f"{wanted}: {hint}"
 
-    check_callable("reconcile", function, "request", required=True, explain=explain)
+    check_callable(
+        "reconcile", function, "request", required=True, is_awaited=True, explain=explain
+    )
     if _takes_key(function):
         raise TypeError(f"{wanted}, but of a Request: give KeyReconciler(function) instead")
 

@@ -67,7 +67,7 @@ class SelectiveWatcher(
 
 def _function_of(*arguments: str) -> Any:
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        check_callable(str(attribute.alias), value, *arguments)
+        check_callable(str(attribute.alias), value, *arguments, is_awaited=True)
 
     return check
 

@@ -331,3 +331,30 @@ def test_a_watcher_says_what_its_functions_are_called(make, text):
 def test_what_is_no_number_of_seconds_is_refused_by_policies(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+async def never_awaited(*_: Any) -> bool:
+    return False
+
+
+class Awaited(Watcher):
+    reconcile = staticmethod(ignore)
+    concerns = staticmethod(never_awaited)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: InformerController(error_handler=never_awaited),
+        lambda: InformerController(retry_policy=never_awaited),
+        lambda: InformerController(retry_dequeue_policy=never_awaited),
+        lambda: OpinionatedWatcher(WIDGET, ModelServer(WIDGET), concerns=never_awaited),
+        lambda: OpinionatedWatcher.wrap(Awaited(), WIDGET, ModelServer(WIDGET)),
+        lambda: OpinionatedReconciler(Awaited(), WIDGET, ModelServer(WIDGET)),
+        lambda: InformerController().add_watcher(Awaited(), WIDGET),
+        lambda: InformerController().add_reconciler(Awaited(), WIDGET),
+    ],
+)
+def test_async_def_is_refused_where_nothing_awaits_it(make):
+    with pytest.raises(TypeError, match="is async, but its result is used at once"):
+        make()

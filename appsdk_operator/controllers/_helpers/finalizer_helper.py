@@ -107,8 +107,8 @@ def finalizing(
     check_client(client, "get", "patch")
     check_objects(obj=obj)
     # Both now: a missing clean-up would otherwise be found only when the object is deleted.
-    check_function("apply", apply, required=True)
-    check_function("cleanup", cleanup, required=True)
+    check_function("apply", apply, required=True, is_awaited=True)
+    check_function("cleanup", cleanup, required=True, is_awaited=True)
     check_finalizer(name, obj.kind)
     present: Object[SpecT, StatusT] | None = obj
     if name not in obj.finalizers:

@@ -30,6 +30,7 @@ from appsdk_operator.runtime import (
     check_previous_names,
     system_clock,
 )
+from appsdk_operator.runtime.validation import check_function
 from appsdk_operator.webhooks import WebhookServerOptions
 
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
@@ -51,8 +52,7 @@ def _check_name(_: object, __: attrs.Attribute[Any], value: object) -> None:
 
 
 def _check_function(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not callable(value):
-        raise TypeError(f"{field.name}={value!r}: give a function, or leave it out")
+    check_function(field.name, value)
 
 
 def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> None:

@@ -93,7 +93,7 @@ class Admission:
         """See the class."""
         if isinstance(handler, type):
             raise TypeError(f"handler={handler.__qualname__} is a class: give an instance")
-        validation.check_callable("handler", handler, "request", required=True)
+        validation.check_callable("handler", handler, "request", required=True, is_awaited=True)
         validation.check_flag("recover_panic", recover_panic)
         self.handler: Final = handler
         self.name: str = name or name_of(handler)

@@ -511,7 +511,9 @@ def _checked_function(what: str, function: Any, *arguments: str) -> Any:
 
     if isinstance(function, type):
         raise TypeError(f"{what}={function.__qualname__} is a class: give an instance")
-    validation.check_callable(what, function, *arguments, required=True, explain=explain)
+    validation.check_callable(
+        what, function, *arguments, required=True, is_awaited=True, explain=explain
+    )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{what}={name} has a yield, so that nothing of it would run: leave it out")
     return function

@@ -64,7 +64,7 @@ class TokenReviewWebhook:
 
     def __init__(self, handler: TokenReviewHandler, *, name: str = "") -> None:
         """See the class."""
-        check_callable("handler", handler, "request", required=True)
+        check_callable("handler", handler, "request", required=True, is_awaited=True)
         self._handler = handler
         self.name: Final = name or str(
             getattr(handler, "__qualname__", None) or type(handler).__qualname__

@@ -158,7 +158,7 @@ class Webhooks:
         validation.check_text("path", path)
         if not path.startswith("/"):
             raise ValueError(f"path {path!r} does not begin with a slash")
-        validation.check_callable("webhook", webhook, "request", required=True)
+        validation.check_callable("webhook", webhook, "request", required=True, is_awaited=True)
         if rule is not None:
             validation.check_instance(
                 "rule", rule, WebhookRule, "WebhookRule(type='validating', …)"
