@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
@@ -187,13 +188,16 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._has_to_end = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run ``coroutine`` on the loop; returns its result or raises its error.
 
         Raises:
-            RuntimeError: the loop was closed, or the caller runs in its thread.
-            concurrent.futures.CancelledError: the loop was closed while the coroutine ran.
+            RuntimeError: the caller runs in the loop's thread, or that cannot be started; the next
+                call tries again.
+            OSError: there is no file descriptor for it; the same.
+            concurrent.futures.CancelledError: the loop was closed, before or meanwhile.
         """
         import asyncio
         import concurrent.futures
@@ -201,16 +205,17 @@ class LoopThread:
         with self._lock:
             if self._is_closed:
                 coroutine.close()
-                raise RuntimeError("the event loop of this controller was closed: it has stopped")
+                raise concurrent.futures.CancelledError("the controller's event loop was closed")
             if self._thread is threading.current_thread():
                 coroutine.close()
                 raise RuntimeError(
                     "the event loop's own thread cannot wait for a coroutine: await it instead"
                 )
-            loop = self._loop
-            if loop is None:
-                loop = self._loop = asyncio.new_event_loop()
-                self._thread = self._group.start("loop", lambda: _run_loop(loop))
+            try:
+                loop = self._loop or self._start()
+            except BaseException:
+                coroutine.close()
+                raise
             future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
         thread = threading.get_ident()
         _awaited[thread] = coroutine
@@ -223,6 +228,58 @@ class LoopThread:
         finally:
             del _awaited[thread]
 
+    def _start(self) -> asyncio.AbstractEventLoop:
+        """Start the loop in its thread; the lock is held."""
+        import asyncio
+
+        loop = self._loop = asyncio.new_event_loop()
+        try:
+            self._thread = self._group.start("loop", lambda: self._run_loop(loop))
+        except Exception:
+            # Nothing would ever run on it.
+            self._loop = None
+            loop.close()
+            raise
+        return loop
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
+        asyncio.set_event_loop(loop)
+        loop.set_exception_handler(_log_loop_error)
+        try:
+            while not self._has_to_end:
+                # A task that a coroutine has started may raise SystemExit, or stop the loop.
+                self._outlive(loop.run_forever)
+            while pending := asyncio.all_tasks(loop):
+                for task in pending:
+                    task.cancel()
+                ended = asyncio.gather(*pending, return_exceptions=True)
+                if self._outlive(functools.partial(loop.run_until_complete, ended)):
+                    break
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            with self._lock:
+                if self._loop is loop:
+                    self._loop = None  # it broke: the next call starts another one
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _outlive(self, run: Callable[[], object]) -> bool:
+        """Whether ``run`` ended by itself, and not by what a task raises to end the program."""
+        try:
+            run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.exception("a task on the event loop of %s raised %s", self._name, safe_repr(error))
+            return False
+        return True
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the loop, in its thread."""
+        self._has_to_end = True
+        loop.stop()
+
     def _result_of(
         self, future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
     ) -> T:
@@ -234,22 +291,27 @@ class LoopThread:
             except TimeoutError:
                 if future.done():  # the coroutine's own
                     return future.result()
-            self._look_at(loop)
+            if not self._look_at(loop):
+                future.cancel()  # unless it is done: nobody else will end it
             pause = min(2 * pause, _LOOK_EVERY)
 
-    def _look_at(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Warn if the loop does not answer for a second: a coroutine blocks its thread."""
+    def _look_at(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Warn if the loop does not answer for a second: a coroutine blocks its thread.
+
+        Returns:
+            Whether the loop still runs.
+        """
         answered = threading.Event()
         try:
             loop.call_soon_threadsafe(answered.set)
         except RuntimeError:  # it was closed
-            return
+            return False
         if answered.wait(_HELD_FOR):
-            return
+            return True
         thread = self._thread
         place = present_place(None if thread is None else thread.ident)
         if not place or place in self._held_at or len(self._held_at) >= _MOST_PLACES:
-            return
+            return True
         self._held_at.add(place)
         _log.warning(
             "%s holds the event loop of %s for more than a second, and no other async callback "
@@ -259,6 +321,7 @@ class LoopThread:
             self._name,
             extra={"controller": self._name, "callback": place},
         )
+        return True
 
     def bound(self) -> contextlib.AbstractContextManager[None]:
         """Make :func:`settle` use this loop in the calling thread."""
@@ -278,7 +341,8 @@ class LoopThread:
             self._is_closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):  # it broke meanwhile
+                loop.call_soon_threadsafe(self._end, loop)
         return self._group.join(timeout)
 
 
@@ -287,26 +351,7 @@ async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"the coroutine raised {error!r}") from error
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    import asyncio
-
-    asyncio.set_event_loop(loop)
-    loop.set_exception_handler(_log_loop_error)
-    try:
-        loop.run_forever()
-        pending = asyncio.all_tasks(loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+        raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -368,7 +413,8 @@ def settle(outcome: Any) -> Any:
     """Return ``outcome``, or if that is awaitable, its result.
 
     It is awaited on the :class:`LoopThread` to which this thread is bound, or without one on a loop
-    of its own, as when a test calls a watcher directly.
+    of its own: when a test calls a watcher directly, and within a coroutine, whose own loop stands
+    still meanwhile, in another thread.
     """
     if outcome is None or not inspect.isawaitable(outcome):
         return outcome
@@ -379,7 +425,15 @@ def settle(outcome: Any) -> Any:
         return loop.run(coroutine)
     import asyncio
 
-    return asyncio.run(coroutine)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    own = LoopThread(threading.current_thread().name)
+    try:
+        return own.run(coroutine)
+    finally:
+        own.close()
 
 
 async def _wait_for(awaitable: Any) -> Any:

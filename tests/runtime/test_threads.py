@@ -189,11 +189,11 @@ def test_a_closed_loop_says_so_and_leaves_no_coroutine_behind() -> None:
     loop.run(double(1))
     loop.close()
     loop.close()
-    with pytest.raises(RuntimeError, match="was closed: it has stopped"):
+    with pytest.raises(concurrent.futures.CancelledError, match="was closed"):
         loop.run(double(1))
     unused = LoopThread("unused")
     unused.close()
-    with pytest.raises(RuntimeError, match="was closed"):
+    with pytest.raises(concurrent.futures.CancelledError, match="was closed"):
         unused.run(double(1))
 
 
@@ -241,6 +241,31 @@ def test_outside_of_any_loop_awaitables_settle_on_one_of_their_own() -> None:
     assert settle(Later(2)) == 4
 
 
+def test_within_a_coroutine_awaitables_settle_on_another_loop(loop: LoopThread) -> None:
+    """As when an async reconciler calls a helper with a function that is async, too."""
+    about = contextvars.ContextVar[str]("about")
+
+    async def inner(number: int) -> tuple[int, str]:
+        await asyncio.sleep(0)
+        return (number, about.get()) if not number else settle(inner(number - 1))
+
+    async def outer() -> Any:
+        about.set("this call")
+        return settle(inner(2))
+
+    assert loop.run(outer()) == (0, "this call")
+    assert asyncio.run(outer()) == (0, "this call")
+
+    async def fail() -> None:
+        raise KeyError("its own")
+
+    async def call() -> None:
+        settle(fail())
+
+    with pytest.raises(KeyError, match="its own"):
+        loop.run(call())
+
+
 def test_a_binding_is_the_threads_own_and_ends_with_its_block(loop: LoopThread) -> None:
     async def where() -> str:
         return threading.current_thread().name
@@ -271,7 +296,7 @@ def test_settling_on_a_closed_loop_leaves_no_coroutine_behind() -> None:
     loop = LoopThread("demo")
     loop.close()
     coroutine = double(1)
-    with loop.bound(), pytest.raises(RuntimeError, match="was closed"):
+    with loop.bound(), pytest.raises(concurrent.futures.CancelledError, match="was closed"):
         settle(coroutine)
     # Closed, or this would be a warning, and with that an error.
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
@@ -312,6 +337,119 @@ def test_a_coroutine_that_would_end_the_program_ends_neither_the_loop_nor_who_wa
         assert loop.run(work()) == 1
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("end", ["exit", "interrupt", "stop"])
+def test_a_task_of_a_coroutine_ends_neither_the_loop_nor_who_waits(end: str) -> None:
+    async def fail() -> None:
+        if end == "stop":
+            asyncio.get_running_loop().stop()
+        else:
+            raise SystemExit(1) if end == "exit" else KeyboardInterrupt
+
+    async def begin() -> None:
+        task = asyncio.get_running_loop().create_task(fail())
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    loop = LoopThread("test")
+    loop.run(begin())
+    assert loop.run(work()) == 1
+    assert loop.close(10) == []
+
+
+def test_a_task_that_exits_at_its_cancellation_leaves_nobody_waiting() -> None:
+    loop, begun, outcomes = LoopThread("test"), threading.Barrier(4), []
+
+    async def exit_when_cancelled() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise SystemExit(1)
+
+    async def hold() -> None:
+        task = asyncio.get_running_loop().create_task(exit_when_cancelled())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(begun.wait, 10)
+        await task
+
+    def run() -> None:
+        try:
+            loop.run(hold())
+        except BaseException as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    begun.wait(10)
+    assert loop.close(10) == []
+    for thread in threads:
+        thread.join(10)
+    assert len(outcomes) == 3
+
+
+def test_who_waits_for_a_loop_that_breaks_is_told_and_the_next_call_has_another_one() -> None:
+    loop, begun, outcomes = LoopThread("test"), threading.Event(), []
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def run() -> None:
+        try:
+            loop.run(hold())
+        except concurrent.futures.CancelledError as error:
+            outcomes.append(error)
+
+    async def work() -> int:
+        return 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(10)
+    assert loop._loop is not None
+    tasks = asyncio.all_tasks(loop._loop)
+    broken = loop._loop
+    broken._selector.select = None  # type: ignore[attr-defined]
+    broken.call_soon_threadsafe(lambda: None)
+    thread.join(10)
+    assert len(outcomes) == 1
+    assert loop.run(work()) == 1
+    assert loop.close(10) == []
+    for task in tasks:  # nobody cancels them any more
+        task.get_coro().close()  # type: ignore[union-attr]
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("what", ["thread", "descriptors"])
+def test_a_loop_that_cannot_be_started_once_is_started_by_the_next_call(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = LoopThread("test")
+
+    async def work() -> int:
+        return 1
+
+    def refuse(*_: object) -> None:
+        raise OSError("Too many open files") if what == "descriptors" else RuntimeError(what)
+
+    with monkeypatch.context() as patch:
+        if what == "thread":
+            patch.setattr(threading.Thread, "start", refuse)
+        else:
+            patch.setattr(asyncio, "new_event_loop", refuse)
+        first = work()
+        with pytest.raises((RuntimeError, OSError)):
+            loop.run(first)
+        assert inspect.getcoroutinestate(first) == inspect.CORO_CLOSED
+    assert loop.run(work()) == 1
+    assert loop.close(10) == []
 
 
 def test_a_coroutine_that_is_handed_over_while_the_loop_closes_leaves_no_warning() -> None:

@@ -26,12 +26,16 @@ class Deadlines:
         self._is_waiting_for_first = False
 
     def begin(self, context: ReconcileContext) -> None:
-        """Watch the deadline of ``context``."""
+        """Watch the deadline of ``context``.
+
+        Raises:
+            RuntimeError: no thread can be started for it; the next call tries that again.
+        """
         with self._changed:
             self._running[id(context)] = context
             if not self._has_started and not self._is_closed:
-                self._has_started = True
                 self._threads.start("deadlines", self._watch)
+                self._has_started = True
             elif self._is_waiting_for_first:
                 # Otherwise the thread wakes at an earlier deadline, and looks again.
                 self._changed.notify()

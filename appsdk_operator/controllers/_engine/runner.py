@@ -190,9 +190,9 @@ class ReconcileRunner(Generic[R]):
         token = current.set(context)
         if activity.observers.present:
             activity.begin(slot)
-        if deadline is not None:
-            self._deadlines.begin(context)
         try:
+            if deadline is not None:
+                self._deadlines.begin(context)
             if _log.logger.isEnabledFor(logging.DEBUG):
                 self._log_begin(context)
             returned = self._reconcile(request)
