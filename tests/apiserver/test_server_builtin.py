@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -232,3 +233,184 @@ def test_the_default_class_is_set(
     api.create(path, {"metadata": {"name": "own"}, "spec": {**spec, field: "other"}})
     found = [api.get(f"{path}/{name}")["spec"].get(field) for name in ("before", "after", "own")]
     assert found in ([None, "w", "other"], [None, "x", "other"])
+
+
+AUTOSCALERS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+_AMOUNTS = st.integers(1, 999).map(lambda number: f"{number}m")
+
+
+def _metrics_of(source: str, fields: Any, *targets: str) -> Any:
+    """Metrics of a source, with each of the targets that it may have."""
+    goals = {
+        "Utilization": st.builds(lambda n: {"averageUtilization": n}, st.integers(1, 50)),
+        "AverageValue": st.builds(lambda text: {"averageValue": text}, _AMOUNTS),
+        "Value": st.builds(lambda text: {"value": text}, _AMOUNTS),
+    }
+    target = st.one_of(
+        [goals[name].map(lambda goal, name=name: {"type": name, **goal}) for name in targets]
+    )
+    kind = f"{source[0].upper()}{source[1:]}"
+    return st.builds(
+        lambda given, goal: {"type": kind, source: {**given, "target": goal}}, fields, target
+    )
+
+
+_NAMED = st.builds(
+    lambda selector: {
+        "metric": {"name": "m"} | ({} if selector is None else {"selector": selector})
+    },
+    st.sampled_from([None, {}, {"matchLabels": {"a": "b"}}]),
+)
+_RESOURCES = st.sampled_from([{"name": "memory"}, {"name": "x.io/gpu"}])
+_OBJECT = {"describedObject": {"apiVersion": "v1", "kind": "Service", "name": "s"}}
+METRICS = st.lists(
+    st.one_of(
+        _metrics_of("resource", _RESOURCES, "Utilization", "AverageValue"),
+        _metrics_of("resource", st.just({"name": "cpu"}), "AverageValue"),
+        _metrics_of(
+            "containerResource",
+            _RESOURCES.map(lambda given: {**given, "container": "c"}),
+            "Utilization",
+            "AverageValue",
+        ),
+        _metrics_of("pods", _NAMED, "AverageValue"),
+        _metrics_of("external", _NAMED, "Value", "AverageValue"),
+        _metrics_of(
+            "object", _NAMED.map(lambda given: {**given, **_OBJECT}), "Value", "AverageValue"
+        ),
+    ),
+    max_size=4,
+)
+# A write through the first version moves it to the end.
+CPU = _metrics_of("resource", st.just({"name": "cpu"}), "Utilization")
+BEHAVIOR = st.dictionaries(
+    st.sampled_from(["scaleUp", "scaleDown"]),
+    st.fixed_dictionaries(
+        {"policies": st.just([{"type": "Pods", "value": 2, "periodSeconds": 9}])},
+        optional={
+            "stabilizationWindowSeconds": st.integers(0, 9),
+            "selectPolicy": st.sampled_from(["Min", "Max", "Disabled"]),
+        },
+    ),
+)
+
+
+@settings(
+    max_examples=scaled(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(metrics=METRICS, cpu=st.lists(CPU, max_size=1), behavior=BEHAVIOR)
+def test_writes_of_an_autoscaler_by_its_first_version_keep_the_fields_of_the_second(
+    api: Any, metrics: list[Any], cpu: list[Any], behavior: dict[str, Any]
+) -> None:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target, "metrics": metrics + cpu}
+    spec |= {"behavior": behavior} if behavior else {}
+    old, new = (f"{AUTOSCALERS.format(version)}/h" for version in ("v1", "v2"))
+    status = {"conditions": [{"type": "AbleToScale", "status": "True"}], "desiredReplicas": 2}
+    api.delete(new)
+    made = api.create(AUTOSCALERS.format("v2"), {"metadata": {"name": "h"}, "spec": spec})
+    assert made.status == 201, made.body
+    made = api.patch(f"{new}/status", {"status": status})
+    seen = api.get(old).body
+    assert (
+        api.update(old, seen)["metadata"]["resourceVersion"] == seen["metadata"]["resourceVersion"]
+    )
+    assert api.patch(old, {"spec": {"maxReplicas": 5}}).status == 200
+    assert api.patch(f"{old}/status", {"status": {"desiredReplicas": 4}}).status == 200
+    after = api.get(new)
+    assert after["spec"] == {**made["spec"], "maxReplicas": 5}
+    assert after["status"] == {**made["status"], "desiredReplicas": 4}
+    # A write without the annotations drops what they carry, but for what is not its own.
+    seen["metadata"].pop("annotations", None)
+    seen["metadata"].pop("resourceVersion")
+    assert api.update(old, seen).status == 200
+    assert api.get(new)["status"] == after["status"]
+
+
+_KEYS = ("type", "resource", "pods", "metricName", "targetAverageValue", "current", "selector")
+_KEYS += ("ScaleUp", "Policies", "metadata", "spec", "status", "name")
+_TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "type",
+                        "resource",
+                        "pods",
+                        "targetAverageValue",
+                        "ScaleUp",
+                        "Policies",
+                        "metadata",
+                        "spec",
+                        "name",
+                        "status",
+                        "metricName",
+                        "current",
+                        "selector",
+                    ]
+                ),
+                inner,
+                max_size=3,
+            )
+        ),
+    ).map(json.dumps),
+    st.sampled_from(["[" * 5000, "1" * 5000, '{"a":' * 3000, "[{}]", '{"metadata":null}']),
+)
+_CARRY = "autoscaling.alpha.kubernetes.io/"
+_DAEMONS = "/apis/apps/v1/namespaces/default/daemonsets"
+READ_ANNOTATIONS = [
+    *(
+        (AUTOSCALERS.format("v1"), f"{_CARRY}{name}")
+        for name in ("metrics", "behavior", "current-metrics", "conditions")
+    ),
+    (_DAEMONS, "deprecated.daemonset.template.generation"),
+    (_DAEMONS, "kubectl.kubernetes.io/last-applied-configuration"),
+]
+
+
+@settings(
+    max_examples=scaled(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(read=st.sampled_from(READ_ANNOTATIONS), text=_TEXTS, status=st.booleans())
+def test_any_text_may_be_in_an_annotation_that_the_server_reads(
+    api: Any, read: Any, text: str, status: bool
+) -> None:
+    path, annotation = read
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    pod = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": pod}
+    if path.endswith("autoscalers"):
+        spec = {"maxReplicas": 3, "scaleTargetRef": target}
+    api.delete(f"{path}/a")
+    change = {"metadata": {"annotations": {annotation: text}}}
+    made = api.create(path, {"metadata": {"name": "a", **change["metadata"]}, "spec": spec})
+    assert made.status in (201, 422), made.body
+    if made.status == 422:
+        assert api.create(path, {"metadata": {"name": "a"}, "spec": spec}).status == 201
+    at = f"{path}/a/status" if status else f"{path}/a"
+    assert api.patch(at, change).status in (200, 422)
+    group, _, version = path.removeprefix("/apis/").partition("/namespaces")[0].rpartition("/")
+    applied = api.patch(
+        f"{path}/a?fieldManager=kubectl&force=true",
+        {
+            "apiVersion": f"{group}/{version}",
+            "kind": "DaemonSet" if group == "apps" else "HorizontalPodAutoscaler",
+            "metadata": {"name": "a"},
+            "spec": spec,
+        },
+        "application/apply-patch+yaml",
+    )
+    assert applied.status in (200, 422), applied.body
+    assert api.patch(f"{path}/a", {"metadata": {"labels": {"x": "y"}}}).status in (200, 422)
+    assert api.get(path).status == 200

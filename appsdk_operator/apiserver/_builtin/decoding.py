@@ -39,6 +39,8 @@ def read(
     made, unknown = types.read(
         resource.group, served.version, resource.kind, obj, converting=converting
     )
+    if served.normalize is not None:
+        made = served.normalize(made)
     given = obj.get("metadata")
     if isinstance(given, dict) and given.get("managedFields") == []:
         # An empty entry resets the managed fields.

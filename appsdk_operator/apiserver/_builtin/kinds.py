@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.apiserver._builtin import strategies, types
+from appsdk_operator.apiserver._builtin import autoscaler_versions, strategies
 from appsdk_operator.apiserver._builtin.checks.registry import CHECKS
 from appsdk_operator.apiserver._builtin.default_classes import DefaultClasses
 from appsdk_operator.apiserver._builtin.priorities import Priorities
@@ -61,7 +61,11 @@ def install(
         if kind.group == "events.k8s.io":
             served.from_storage, served.to_storage = _event_from_core, _event_to_core
         elif kind.group == "autoscaling" and kind.version == "v1":
-            served.from_storage, served.to_storage = _autoscaler_to_v1, _autoscaler_from_v1
+            served.from_storage = autoscaler_versions.to_v1
+            served.to_storage = autoscaler_versions.from_v1
+            served.normalize = autoscaler_versions.normalize_v1
+        elif kind.group == "autoscaling":
+            served.normalize = autoscaler_versions.without_annotations
         served.selectable = FIELDS.get(kind.qualified_name, served.selectable)
         served.warning = _DEPRECATED.get(kind.qualified_name, "")
         resource.versions[kind.version] = served
@@ -115,31 +119,6 @@ def _event_from_core(obj: dict[str, Any]) -> dict[str, Any]:
 def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
     names = {new: core for core, new in _EVENT_FIELDS.items()}
     return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": "v1"}
-
-
-def _autoscaler_to_v1(obj: dict[str, Any]) -> dict[str, Any]:
-    """Convert to autoscaling/v1, which has one metric: CPU utilization."""
-    spec = obj.get("spec")
-    if isinstance(spec, dict):
-        for metric in spec.pop("metrics", None) or ():
-            resource = metric.get("resource") or {}
-            if metric.get("type") == "Resource" and resource.get("name") == "cpu":
-                target = resource.get("target") or {}
-                spec["targetCPUUtilizationPercentage"] = target.get("averageUtilization")
-    # Decoding drops the fields that the version does not have.
-    return types.read("autoscaling", "v1", "HorizontalPodAutoscaler", obj)[0]
-
-
-def _autoscaler_from_v1(obj: dict[str, Any]) -> dict[str, Any]:
-    spec = obj.get("spec")
-    if isinstance(spec, dict) and "targetCPUUtilizationPercentage" in spec:
-        percentage = spec["targetCPUUtilizationPercentage"]
-        target = {"type": "Utilization", "averageUtilization": percentage}
-        metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-        kept = {k: v for k, v in spec.items() if k != "targetCPUUtilizationPercentage"}
-        obj = {**obj, "spec": {**kept, "metrics": [metric]}}
-    obj = {**obj, "apiVersion": "autoscaling/v2"}
-    return types.read("autoscaling", "v2", "HorizontalPodAutoscaler", obj)[0]
 
 
 _ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
@@ -241,7 +220,11 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "events.events.k8s.io": Strategy(
         create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
     ),
-    "horizontalpodautoscalers.autoscaling": Strategy(prepare_create=strategies.create_autoscaler),
+    "horizontalpodautoscalers.autoscaling": Strategy(
+        prepare_create=autoscaler_versions.create,
+        prepare_update=autoscaler_versions.keep_status,
+        prepare_status=autoscaler_versions.keep_spec,
+    ),
     "cronjobs.batch": Strategy(
         generation=True, prepare_create=_empty_status("io.k8s.api.batch.v1.CronJobStatus")
     ),

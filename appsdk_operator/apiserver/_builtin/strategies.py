@@ -18,7 +18,6 @@ __all__ = [
     "admit_node",
     "admit_secret",
     "admit_volume",
-    "create_autoscaler",
     "create_claim",
     "create_daemon_set",
     "create_job",
@@ -261,13 +260,6 @@ def update_deployment_status(new: _Object, old: _Object) -> None:
     new["metadata"].pop("labels", None)
     if "labels" in old["metadata"]:
         new["metadata"]["labels"] = old["metadata"]["labels"]
-
-
-def create_autoscaler(obj: _Object) -> None:
-    """Set an empty status, which differs between the versions."""
-    version = obj["apiVersion"].rpartition("/")[2]
-    definition = f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus"
-    obj["status"] = types.empty(definition)
 
 
 def create_stateful_set(obj: _Object) -> None:

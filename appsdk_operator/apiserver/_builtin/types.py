@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._values import times
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 
-__all__ = ["DecodeError", "empty", "has_type", "read"]
+__all__ = ["DecodeError", "empty", "has_type", "read", "read_definition"]
 
 Reader = Callable[[Any, list[str]], Any]
 """Decodes a value; appends the paths of unknown fields to the list."""
@@ -102,10 +102,21 @@ def read(
         DecodeError: a value has the wrong type.
         KeyError: the kind is unknown.
     """
+    name = builtin_schemas.data().kinds[group, version, kind]
+    return read_definition(name, obj, converting=converting)
+
+
+def read_definition(
+    name: str, obj: Any, *, converting: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """Decode ``obj`` as a definition, like :func:`read`.
+
+    Raises:
+        DecodeError: a value has the wrong type.
+    """
     unknown: list[str] = []
-    reader = _struct(builtin_schemas.data().kinds[group, version, kind])
     try:
-        made: dict[str, Any] = reader(obj, unknown)
+        made: dict[str, Any] = _struct(name)(obj, unknown)
     except _MismatchError as error:
         text = error.converting() if converting else error.decoding()
         raise DecodeError(text) from None

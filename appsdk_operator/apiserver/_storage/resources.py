@@ -227,6 +227,8 @@ class ServedVersion:
     warning: str = ""
     from_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    normalize: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Change a decoded object as the conversion to the real server's internal version does."""
     selectable: SelectableFields = attrs.field(factory=SelectableFields)
     """The fields that field selectors of this version may name."""
     field_managers: tuple[Any, Any, dict[str, Any]] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from appsdk_operator.apiserver._builtin import autoscaler_versions
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._values.status import FieldError
 
@@ -25,6 +26,8 @@ _LONGEST_PERIOD: Final = 1800
 
 def autoscaler(new: _Object, _old: _Object | None) -> list[FieldError]:
     """A HorizontalPodAutoscaler."""
+    if new.get("apiVersion") == "autoscaling/v1":
+        new = autoscaler_versions.without_defaults(dict(new))
     return list(_spec(new.get("spec") or {}))
 
 
@@ -72,7 +75,7 @@ def _metric(metric: _Object, at: str) -> Errors:
     kind = metric.get("type", "")
     if not kind:
         yield FieldError.required(f"{at}.type", "must specify a metric source type")
-    elif kind not in _SOURCES:
+    if kind not in _SOURCES:
         yield FieldError.not_supported(f"{at}.type", kind, sorted(_SOURCES))
     for name in _SOURCES.values():
         if name in metric and name == _SOURCES.get(kind):
