@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 from msgspec import structs
 
@@ -39,6 +39,7 @@ __all__ = ["Dispatcher"]
 
 _log = get_logger("appsdk_operator.watchers")
 
+_ObjectId: TypeAlias = tuple[str, str, str]
 _CREATE, _DELETE, _RESYNC = (
     ResourceAction.CREATE,
     ResourceAction.DELETE,
@@ -77,9 +78,10 @@ class Dispatcher:
         metrics.given_up_calls = self.given_up_by_kind
         self._lock = threading.Lock()
         self._registered: ListMap[str, RegisteredTarget] = ListMap()
-        self._pending: dict[DeliveryKey, list[PendingCall]] = {}
+        # By kind, namespace and name, since several informers may deliver one object.
+        self._pending: dict[_ObjectId, list[PendingCall]] = {}
         self._has_handled_event = False
-        # The queue gives each key to one worker, but several sources may deliver the same object.
+        # The queue gives each key of a source to one worker, but has one for each source.
         self._object_locks = KeyedLock() if workers > 1 else None
         self._is_stopped = False
         self._is_adding = False
@@ -129,7 +131,10 @@ class Dispatcher:
         uid = event.object.uid
         return (
             self._is_adding
-            or any(call.is_first and call.latest.uid == uid for call in self._pending.get(key, ()))
+            or any(
+                call.is_first and call.latest.uid == uid
+                for call in self._pending.get(_id_of(key), ())
+            )
             or any(
                 target.delivered.get(key.source, {}).get(key, ("",))[0] == uid
                 for target in self._registered.items(key.source.kind)
@@ -148,8 +153,7 @@ class Dispatcher:
                     if handler is not None:
                         break
             self._registered.remove_items(kind, lambda target: target.is_removed)
-            for key, calls in list(self._pending.items()):
-                self._set_pending(key, [call for call in calls if not call.target.is_removed])
+            self._drop(lambda call: call.target.is_removed)
 
     def registered(self) -> list[RegisteredTarget]:
         """The watchers and reconcilers, by kind in call order."""
@@ -162,8 +166,7 @@ class Dispatcher:
     def forget(self, source: EventSource) -> None:
         """Drop the pending calls for objects of ``source``."""
         with self._lock:
-            for key in [key for key in self._pending if key.source is source]:
-                del self._pending[key]
+            self._drop(lambda call: call.key.source is source)
             for _, _, target in self._registered.all_items():
                 target.delivered.pop(source, None)
 
@@ -249,7 +252,7 @@ class Dispatcher:
         """The lock of one object, shared by all sources of its kind."""
         if self._object_locks is None:
             return contextlib.nullcontext()
-        return self._object_locks.hold((key.source.kind, key.namespace, key.name))
+        return self._object_locks.hold(_id_of(key))
 
     def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
@@ -293,20 +296,22 @@ class Dispatcher:
 
     def _run_pending(self, key: DeliveryKey) -> float | None:
         """Run the due calls of an object; returns the seconds until its next one, or None."""
-        if key not in self._pending:
+        found = _id_of(key)
+        if found not in self._pending:
             return None
-        self._run_due(key)
+        self._run_due(found)
         with self._lock:
-            pending = self._pending.get(key, [])
+            pending = self._pending.get(found, [])
             dues = [c.due for c in pending if c.due is not None and not _is_deferred(c, pending)]
         return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
 
     def _pending_for(self, key: DeliveryKey, event: Event) -> Sequence[PendingCall]:
         """The pending calls of the object, updated with its state in ``event``."""
         with self._lock:
-            calls = list(self._pending.get(key, ()))
+            calls = list(self._pending.get(_id_of(key), ()))
             for call in calls:
-                call.update_latest(event)
+                if call.key.source is key.source:
+                    call.update_latest(event)
         return calls
 
     def _deliver_with_pending(
@@ -317,8 +322,15 @@ class Dispatcher:
         calls: Sequence[PendingCall],
     ) -> None:
         """Deliver an event of an object that has pending calls, or defer it."""
-        own = [call for call in calls if call.target is target]
+        own = [c for c in calls if c.target is target and c.key.source is key.source]
         first = next((call for call in own if call.is_first), None)
+        if event.action is _CREATE or first is not None:
+            # Its predecessor may have been another informer's, or itself, before it left for here.
+            own += [
+                call
+                for call in calls
+                if call.target is target and call.action is _DELETE and call not in own
+            ]
         if not target.must_deliver(key, event, None if first is None else first.seen):
             return
         if event.action is not _DELETE and any(
@@ -347,15 +359,19 @@ class Dispatcher:
         For events that the target's ``concerns`` filters out: it assumes that the call succeeded.
         """
         for call in calls:
-            is_same = call.target is target and call.latest.uid == event.object.uid
+            is_own = call.target is target and call.key.source is key.source
+            is_same = is_own and call.latest.uid == event.object.uid
             if is_same and call.is_terminal and call.is_changed_by(event):
-                self._complete(key, call)
+                self._complete(call)
                 self._call(key.source, target, structs.replace(call.request(), attempt=0))
 
     def _forget_object(self, key: DeliveryKey) -> None:
         """Drop the pending calls of an object that is no longer followed; it was not deleted."""
         with self._lock:
-            self._pending.pop(key, None)
+            calls = self._pending.get(_id_of(key), ())
+            self._set_pending(
+                _id_of(key), [call for call in calls if call.key.source is not key.source]
+            )
             for target in self._registered.items(key.source.kind):
                 target.delivered.get(key.source, {}).pop(key, None)
 
@@ -374,9 +390,9 @@ class Dispatcher:
                 request = structs.replace(request, state=call.state)
             if call.is_first:
                 needs_first_call = call.latest.uid == event.object.uid
-                self._complete(key, call)
+                self._complete(call)
             elif call.due is None or self._is_superseded(call, event):
-                self._complete(key, call)
+                self._complete(call)
         if needs_first_call:
             if event.action is _DELETE:
                 return
@@ -397,7 +413,7 @@ class Dispatcher:
         """
         if event.action is _DELETE:
             if first is not None:
-                self._complete(key, first)
+                self._complete(first)
         elif first is None and event.action is not _RESYNC:
             with self._lock:
                 self._schedule_first(target, key, event.object)
@@ -437,29 +453,29 @@ class Dispatcher:
             # A resync runs a requeue early, but that of a timer; a retry waits for its time.
             is_early = call.reason is CallReason.REQUEUE and target.longest_retry is None
             if call.due is None or is_early:
-                self._complete(key, call)
+                self._complete(call)
                 self._call(key.source, target, structs.replace(call.request(), attempt=0))
 
-    def _run_due(self, key: DeliveryKey) -> None:
-        """Run the calls that are due."""
+    def _run_due(self, found: _ObjectId) -> None:
+        """Run the calls of an object that are due, whichever informer led to them."""
         with self._lock:
-            calls = list(self._pending.get(key, ()))
+            calls = list(self._pending.get(found, ()))
         for call in calls:
             now = self._clock.monotonic()
             if call.due is None or call.due > now or call.target.is_removed:
                 continue
-            if _is_deferred(call, self._pending.get(key, ())):
+            if _is_deferred(call, self._pending.get(found, ())):
                 continue
             is_obsolete = call.is_obsolete
             if call.is_first and not is_obsolete:
                 # While it is pending: see is_known().
-                call.target.note_seen(key, call.latest)
-            if self._complete(key, call):
+                call.target.note_seen(call.key, call.latest)
+            if self._complete(call):
                 if is_obsolete:
                     continue
                 if call.reason is CallReason.RETRY:
-                    self._metrics.retry_made(key.source.kind, call.action, now - call.due)
-                self._call(key.source, call.target, call.request(), is_retry=True)
+                    self._metrics.retry_made(call.target.kind, call.action, now - call.due)
+                self._call(call.key.source, call.target, call.request(), is_retry=True)
 
     def _call(
         self,
@@ -587,6 +603,7 @@ class Dispatcher:
         delay = plan.delay
         again = PendingCall(
             reason=reason,
+            key=key,
             target=target,
             action=retry_action(request.action, target.role),
             seen=request.object,
@@ -600,13 +617,13 @@ class Dispatcher:
         )
         with self._lock:
             if not target.is_removed and not key.source.is_removed:
-                pending = self._pending.setdefault(key, [])
+                pending = self._pending.setdefault(_id_of(key), [])
                 for other in [other for other in pending if again.replaces(other)]:
                     pending.remove(other)
                     again.merge(other)
                 pending.append(again)
 
-    # The pending calls. Callers of the first two hold the lock.
+    # The pending calls. Callers of all but the last one hold the lock.
 
     def _schedule_first(
         self,
@@ -618,6 +635,7 @@ class Dispatcher:
         obj = target.read(obj)
         call = PendingCall(
             reason=CallReason.FIRST,
+            key=key,
             target=target,
             action=_CREATE,
             seen=obj,
@@ -628,22 +646,32 @@ class Dispatcher:
             due=self._clock.monotonic(),
             store=store,
         )
-        self._pending.setdefault(key, []).append(call)
+        self._pending.setdefault(_id_of(key), []).append(call)
 
-    def _set_pending(self, key: DeliveryKey, calls: list[PendingCall]) -> None:
+    def _set_pending(self, found: _ObjectId, calls: list[PendingCall]) -> None:
         if calls:
-            self._pending[key] = calls
+            self._pending[found] = calls
         else:
-            self._pending.pop(key, None)
+            self._pending.pop(found, None)
 
-    def _complete(self, key: DeliveryKey, call: PendingCall) -> bool:
+    def _drop(self, matches: Callable[[PendingCall], bool]) -> None:
+        for found, calls in list(self._pending.items()):
+            self._set_pending(found, [call for call in calls if not matches(call)])
+
+    def _complete(self, call: PendingCall) -> bool:
         """Remove a pending call; False when another thread removed it."""
+        found = _id_of(call.key)
         with self._lock:
-            calls = self._pending.get(key, [])
+            calls = self._pending.get(found, [])
             if call not in calls:
                 return False
-            self._set_pending(key, [other for other in calls if other is not call])
+            self._set_pending(found, [other for other in calls if other is not call])
             return True
+
+
+def _id_of(key: DeliveryKey) -> _ObjectId:
+    """What names an object whichever informer delivers it."""
+    return key.source.kind, key.namespace, key.name
 
 
 def _reasons_of(trigger: Event | ReconcileRequest) -> tuple[Any, ...]:

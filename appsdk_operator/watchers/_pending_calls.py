@@ -7,7 +7,7 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.cache import Event, Lister, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._registered import RegisteredTarget, cause_of, goes_back, name_of
@@ -61,6 +61,8 @@ class PendingCall:
     """A call of a watcher or reconciler that waits: for its time, a resync or a change."""
 
     reason: CallReason
+    key: DeliveryKey
+    """The object, and the informer whose event led to the call."""
     target: RegisteredTarget
     action: ResourceAction
     seen: Object
@@ -102,7 +104,7 @@ class PendingCall:
         """Whether one of the two calls is enough."""
         if other.reason is not self.reason or other.target is not self.target:
             return False
-        if other.latest.uid != self.latest.uid:
+        if other.key.source is not self.key.source or other.latest.uid != self.latest.uid:
             return False
         if self.is_terminal:
             return True
