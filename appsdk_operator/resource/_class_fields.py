@@ -72,9 +72,7 @@ class ClassField:
     name: str
     """The attribute."""
     key: str
-    """The name that the class's own library reads."""
-    written_key: str
-    """The name that it writes."""
+    """The name that the class's own library reads and writes."""
     is_named: bool
     """Whether the class gives that name itself, so that no other replaces it."""
     type: Any
@@ -187,6 +185,7 @@ def class_fields(view: Any) -> tuple[ClassField, ...]:
     """The fields of a class, in order; ``view`` may be generic with its arguments.
 
     Raises:
+        ValueError: a field is not read as it is written.
         NameError: an annotation names what does not exist, or not yet.
     """
     cls = class_of(view)
@@ -200,7 +199,11 @@ def class_fields(view: Any) -> tuple[ClassField, ...]:
 
 
 def untyped_fields(cls: Any) -> tuple[ClassField, ...]:
-    """The fields of a class, the types of most of them as Any, so that no annotation is read."""
+    """The fields of a class, the types of most of them as Any, so that no annotation is read.
+
+    Raises:
+        ValueError: a field is not read as it is written.
+    """
     if is_pydantic_model(cls):
         return tuple(_model_fields(cls))
     return _fields_of(cls, {}) if has_fields(cls) else ()
@@ -216,12 +219,12 @@ def _fields_of(cls: Any, types_of: Mapping[str, Any]) -> tuple[ClassField, ...]:
     if is_typed_dict(cls):
         required = cls.__required_keys__
         return tuple(
-            ClassField(name, name, name, True, found, NOTHING if name in required else None)
+            ClassField(name, name, True, found, NOTHING if name in required else None)
             for name, found in types_of.items()
         )
     defaults = cls._field_defaults
     return tuple(
-        ClassField(name, name, name, True, types_of.get(name, Any), defaults.get(name, NOTHING))
+        ClassField(name, name, True, types_of.get(name, Any), defaults.get(name, NOTHING))
         for name in cls._fields
     )
 
@@ -267,8 +270,10 @@ def _attrs_fields(cls: Any, types_of: Mapping[str, Any]) -> Iterable[ClassField]
             factory = None if default.takes_self else default.factory
             default = NOTHING if factory is not None else msgspec.UNSET
         name = found.name
+        if name.startswith("_") and found.init:  # msgspec reads and does not write it
+            raise _unlike(cls, name, f"is not written: call it {name.lstrip('_')}")
         view = types_of.get(name, found.type if isinstance(found.type, type) else Any)
-        yield ClassField(name, name, name, False, view, default, factory, "", found)
+        yield ClassField(name, name, False, view, default, factory, "", found)
 
 
 def _dataclass_fields(cls: Any, types_of: Mapping[str, Any]) -> Iterable[ClassField]:
@@ -277,7 +282,7 @@ def _dataclass_fields(cls: Any, types_of: Mapping[str, Any]) -> Iterable[ClassFi
         factory = None if found.default_factory is dataclasses.MISSING else found.default_factory
         name, view = found.name, types_of.get(found.name, Any)
         doc = str(getattr(found, "doc", None) or "")
-        yield ClassField(name, name, name, False, view, default, factory, doc, found)
+        yield ClassField(name, name, False, view, default, factory, doc, found)
 
 
 def _struct_fields(cls: Any, types_of: Mapping[str, Any]) -> Iterable[ClassField]:
@@ -286,31 +291,51 @@ def _struct_fields(cls: Any, types_of: Mapping[str, Any]) -> Iterable[ClassField
         factory = None if found.default_factory is msgspec.NODEFAULT else found.default_factory
         name, key = found.name, found.encode_name
         view = types_of.get(name, Any)
-        yield ClassField(name, key, key, key != name, view, default, factory, "", found)
+        yield ClassField(name, key, key != name, view, default, factory, "", found)
 
 
 def _model_fields(cls: Any) -> Iterable[ClassField]:
+    writes_itself = bool(cls.__pydantic_decorators__.model_serializers)
     for name, found in cls.model_fields.items():
         view = found.annotation
         for marker in found.metadata:
             view = Annotated[view, marker]
-        read = found.validation_alias or found.alias
-        written = found.serialization_alias or found.alias
+        written = found.serialization_alias or found.alias or name
+        read = _read_names(cls, name, found)
+        if written not in read and not writes_itself:
+            names = " or ".join(map(repr, sorted(read))) or "a path"
+            problem = f"is written as {written!r} and read as {names}: give it one alias"
+            raise _unlike(cls, name, problem)
         default: Any = NOTHING
         if not found.is_required() and found.default_factory is None:
             default = found.default
         yield ClassField(
             name,
-            # Of several aliases, or a path, pydantic finds the value itself.
-            read if isinstance(read, str) else name,
-            written or name,
-            read is not None or written is not None,
+            written,
+            (found.validation_alias or found.serialization_alias or found.alias) is not None,
             view,
             default,
             found.default_factory,
             found.description or "",
             found,
         )
+
+
+def _read_names(cls: Any, name: str, found: Any) -> set[str]:
+    """The keys under which a model finds the value of a field."""
+    config = cls.model_config
+    alias = found.validation_alias or found.alias
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    names = {name} if alias is None or by_name else set()
+    if config.get("validate_by_alias", True):
+        for one in getattr(alias, "choices", [alias]):
+            path = getattr(one, "path", [one])
+            names |= {path[0]} if len(path) == 1 and isinstance(path[0], str) else set()
+    return names
+
+
+def _unlike(cls: Any, name: str, problem: str) -> ValueError:
+    return ValueError(f"{cls.__qualname__}.{name} {problem}; what is written would not be read")
 
 
 def model_extra_name(view: Any) -> str:

@@ -110,13 +110,14 @@ def renamed_view(view: Any, style: str | None) -> Any:
     """The class itself, or with ``style`` its :class:`Renamed`.
 
     Raises:
-        ValueError: two fields have the same name on the wire.
+        ValueError: two fields have the same name on the wire, or a field is not read as it is
+            written.
     """
-    if view is None or style is None:
+    if view is None:
         return view
-    with contextlib.suppress(NameError):  # of a class defined later: the first read checks it
+    with contextlib.suppress(NameError):  # of a class defined later: the first use checks it
         _plan(view, style)
-    return Renamed(view, style)
+    return view if style is None else Renamed(view, style)
 
 
 def convert(value: Any, view: Any) -> Any:
@@ -488,10 +489,8 @@ def _written(cls: Hashable, style: str | None) -> dict[str, _WrittenField]:
     rename = None if style is None else STYLES[style]
     table = {}
     for field in untyped_fields(cls) if rename is None else class_fields(cls):
-        # An alias for writing alone wins, too.
-        is_own = rename is None or (field.is_named and field.written_key != field.key)
-        wire = field.written_key if is_own else field.wire_name(rename)
-        table[field.written_key] = _WrittenField(field.name, wire, field.default is None)
+        wire = field.wire_name(rename)
+        table[field.key] = _WrittenField(field.name, wire, field.default is None)
     for name, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
         wire = computed.alias or (name if rename is None else rename(name))
         # It is never read.

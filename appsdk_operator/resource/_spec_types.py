@@ -7,9 +7,11 @@ are recognised without an import of pydantic.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args, get_origin
 
 import attrs
 import msgspec
@@ -126,8 +128,41 @@ def decode_hook(view: Any, value: Any) -> Any:
 def encode_hook(value: Any) -> Any:
     """msgspec's ``enc_hook``: an instance of a pydantic model as plain JSON values."""
     if is_pydantic_model(type(value)):
+        if field := _masked_field(type(value)):
+            raise ValueError(
+                f"pydantic writes {field} as '**********', which would be stored: give it a "
+                "@field_serializer that returns get_secret_value(), or make it a str"
+            )
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
+@functools.cache
+def _masked_field(model: Any) -> str:
+    """A field of a model, or of one within it, that pydantic masks when it writes; "": none."""
+    pending, seen = [model], {model}
+    while pending:
+        cls = pending.pop()
+        decorators = cls.__pydantic_decorators__
+        own = {name for one in decorators.field_serializers.values() for name in one.info.fields}
+        for name, field in cls.model_fields.items():
+            types = [field.annotation]
+            if decorators.model_serializers or {name, "*"} & own or _has_serializer(field.metadata):
+                continue
+            while types:
+                view = types.pop()
+                if hasattr(get_origin(view) or view, "get_secret_value"):
+                    return f"{cls.__qualname__}.{name}"
+                if is_pydantic_model(view) and view not in seen:
+                    seen.add(view)
+                    pending.append(view)
+                if not _has_serializer(get_args(view)):  # those of Annotated
+                    types.extend(get_args(view))
+    return ""
+
+
+def _has_serializer(markers: Iterable[Any]) -> bool:
+    return any(type(one).__name__ in ("PlainSerializer", "WrapSerializer") for one in markers)
 
 
 def _first_problem(error: ValueError) -> str:
