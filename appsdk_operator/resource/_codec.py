@@ -262,17 +262,8 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
-    plain = lists(msgspec.to_builtins(value, enc_hook=encode_hook))
-    return plain if nulls and rename is None else to_wire(value, plain, rename, nulls=nulls)
-
-
-def lists(value: Any) -> Any:
-    """A copy with lists in place of tuples."""
-    return _json_values.deep_copy(value, _unchanged)
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+    plain = _json_values.lists(msgspec.to_builtins(value, enc_hook=encode_hook))
+    return to_wire(value, plain, rename, nulls=nulls)
 
 
 def _unencodable_path(value: Any) -> str | None:

@@ -14,7 +14,6 @@ __all__ = [
     "camel_case",
     "explain_frozen",
     "freeze",
-    "thaw",
 ]
 
 
@@ -113,7 +112,7 @@ class FrozenDict(dict[str, Any]):
 
     def copy(self) -> dict[str, Any]:
         """A mutable deep copy in plain dicts and lists."""
-        copied: dict[str, Any] = thaw(self)
+        copied: dict[str, Any] = _json_values.lists(self)
         return copied
 
     __copy__ = copy
@@ -174,7 +173,7 @@ class FrozenList(list[Any]):
 
     def copy(self) -> list[Any]:
         """A mutable deep copy in plain dicts and lists."""
-        copied: list[Any] = thaw(self)
+        copied: list[Any] = _json_values.lists(self)
         return copied
 
     __copy__ = copy
@@ -206,11 +205,6 @@ def _freeze_children(value: FrozenDict | FrozenList) -> None:
         for index, item in enumerate(list.__iter__(value)):
             if type(item) is dict or type(item) is list:
                 list.__setitem__(value, index, freeze(item))
-
-
-def thaw(value: Any) -> Any:
-    """A copy of a JSON value in plain dicts and lists."""
-    return _json_values.deep_copy(value, lambda item: item)
 
 
 _FROZEN_ERRORS = ("FrozenInstanceError", "FrozenAttributeError", "FrozenError")

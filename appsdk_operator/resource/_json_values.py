@@ -15,6 +15,7 @@ __all__ = [
     "deep_copy",
     "equal_numbers",
     "fields_of",
+    "lists",
     "path_text",
     "same",
     "walk",
@@ -91,6 +92,11 @@ def deep_copy(value: Any, leaf: Callable[[Any], Any]) -> Any:
             container[key] = item
             pending.append((item, depth + 1))
     return holder[0]
+
+
+def lists(value: Any) -> Any:
+    """A copy of JSON values in plain dicts, and in lists in place of tuples."""
+    return deep_copy(value, lambda item: item)
 
 
 def walk(value: Any) -> Iterator[tuple[Any, Path]]:

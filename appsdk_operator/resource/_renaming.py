@@ -8,6 +8,7 @@ pydantic sees them. Writing translates by the instances, so that it needs no typ
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping
@@ -28,8 +29,10 @@ from appsdk_operator.resource._class_fields import (
     model_extra_name,
     untyped_fields,
 )
+from appsdk_operator.resource._json_values import lists
 from appsdk_operator.resource._spec_types import (
     decode_hook,
+    encode_hook,
     has_fields,
     is_pydantic_model,
     path_and_problem,
@@ -430,6 +433,8 @@ def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
         elif not isinstance(found, dict):
             continue
         elif table:
+            if dataclasses.is_dataclass(cls):
+                _add_defaults(made, found, table)
             extra = getattr(made, "__pydantic_extra__", None) or {}
             items = list(found.items())
             found.clear()
@@ -453,6 +458,15 @@ def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
         elif _is_root_model(type(made)):
             pending.append((made.root, found))
     return plain
+
+
+def _add_defaults(made: Any, found: dict[str, Any], table: Mapping[str, _WrittenField]) -> None:
+    # msgspec reads a dataclass without storing defaults in the instance, and writes what is there.
+    for key, field in table.items():
+        value = getattr(made, field.name, msgspec.UNSET)
+        if key not in found and value is not msgspec.UNSET:
+            plain = msgspec.to_builtins(value, enc_hook=encode_hook)
+            found[key] = lists(plain)
 
 
 def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> None:

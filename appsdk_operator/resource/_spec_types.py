@@ -128,7 +128,7 @@ def decode_hook(view: Any, value: Any) -> Any:
 def encode_hook(value: Any) -> Any:
     """msgspec's ``enc_hook``: an instance of a pydantic model as plain JSON values."""
     if is_pydantic_model(type(value)):
-        if field := _masked_field(type(value)):
+        if field := _masked_field(value.__class__):
             raise ValueError(
                 f"pydantic writes {field} as '**********', which would be stored: give it a "
                 "@field_serializer that returns get_secret_value(), or make it a str"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from appsdk_operator.resource import _codec
-from appsdk_operator.resource._json_values import NAME_FIELDS, same
+from appsdk_operator.resource._json_values import NAME_FIELDS, lists, same
 
 __all__ = ["overlay"]
 
@@ -21,13 +20,13 @@ def overlay(current: Any, known: Any, new: Any) -> Any:
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new)
     if isinstance(new, list) and isinstance(current, list) and isinstance(known, list):
         return [
-            _codec.lists(item)
+            lists(item)
             # Plain items, as in sets, need no overlay.
             if index is None or not isinstance(item, (dict, list))
             else overlay(current[index], known[index], item)
             for item, index in zip(new, _matches(known, new), strict=True)
         ]
-    return _codec.lists(new)
+    return lists(new)
 
 
 def _overlay_dict(
@@ -45,7 +44,7 @@ def _overlay_dict(
     for key, value in new.items():
         is_known = key in known and same(value, known[key])
         if key not in current and not is_known:
-            merged[key] = _codec.lists(value)
+            merged[key] = lists(value)
     return merged
 
 

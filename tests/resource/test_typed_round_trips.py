@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from appsdk_operator.resource import EncodeError, Kind, MutableObject, Object
+from appsdk_operator.resource import DecodeError, EncodeError, Kind, MutableObject, Object
 from tests.hypothesis_profiles import scaled
 
 pydantic = pytest.importorskip("pydantic")
@@ -115,6 +115,47 @@ def test_a_value_of_any_class_is_read_as_it_was_written(data: st.DataObject) -> 
     other = data.draw(values)
     draft.spec = other
     assert shown(draft.spec) == shown(other)
+
+
+def with_field(value: Any, name: str, new: Any) -> Any:
+    """The value with another value of one field, by the function of its library."""
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_copy(update={name: new})
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **{name: new})
+    return (attrs.evolve if attrs.has(type(value)) else dataclasses.replace)(value, **{name: new})
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=scaled(100), deadline=None)
+@given(data=st.data())
+def test_one_changed_field_is_the_only_one_that_is_written(
+    library: str, data: st.DataObject
+) -> None:
+    view, values = data.draw(typed(libraries=(library,)))
+    kind = WIDGET.typed(spec=view)
+    value, other = data.draw(values), data.draw(values)
+    stored = MutableObject.new(kind, "w", spec=value)["spec"]
+    for name in data.draw(st.permutations("xyz"))[data.draw(st.integers(0, 2)) :]:
+        fewer = {key: item for key, item in stored.items() if key != name}
+        try:  # it has a default, which the field has then
+            value = Object.from_dict(kind, {"metadata": {}, "spec": fewer}).spec
+        except DecodeError:
+            continue
+        stored = fewer
+    read = Object.from_dict(kind, {"metadata": {"name": "w"}, "spec": stored})
+    draft = read.mutable_copy()
+    draft.spec = read.spec
+    assert draft["spec"] == stored
+    name = data.draw(st.sampled_from([one for one in "xyz" if hasattr(value, one)]))
+    draft.spec = new = with_field(read.spec, name, getattr(other, name))
+    assert shown(draft.spec) == shown(new)
+    changed = {
+        key
+        for key in stored.keys() | draft["spec"].keys()
+        if shown(stored.get(key, ABSENT)) != shown(draft["spec"].get(key, ABSENT))
+    }
+    assert changed <= {name}
 
 
 STORED = st.dictionaries(st.sampled_from(["x", "y", "z", "other"]), JSON | st.just({"x": {"y": 1}}))
