@@ -49,6 +49,31 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         canonical(text)
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("0001-01-01T00:00:00Z", None),
+        ("0001-01-01T01:00:00+01:00", None),
+        ("0001-01-01T00:00:00+23:00", "0000-12-31T01:00:00Z"),
+        ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
+        ("0009-02-03T04:05:06+24:60", "0009-02-02T03:05:06Z"),
+        ("2024-02-03T04:05:06+25:00", "time zone offset hour out of range"),
+        ("2024-02-03T04:05:06+23:61", "time zone offset minute out of range"),
+    ],
+)
+def test_times_at_the_ends_of_the_calendar_are_those_of_go(
+    api: Any, given: str, kept: str | None
+) -> None:
+    event = {"metadata": {"generateName": "e"}, "involvedObject": {"namespace": "default"}}
+    made = api.create("/api/v1/namespaces/default/events", {**event, "firstTimestamp": given})
+    if kept is not None and kept.startswith("time"):
+        assert made.status == 400
+        assert kept in made["message"]
+    else:
+        assert made.status == 201
+        assert made["firstTimestamp"] == kept
+
+
 def test_times_are_told_in_utc() -> None:
     assert normalize_time("2024-02-03T04:05:06.789+01:00") == "2024-02-03T03:05:06Z"
     assert normalize_micro_time("2024-02-03T04:05:06.000007-02:00") == "2024-02-03T06:05:06.000007Z"

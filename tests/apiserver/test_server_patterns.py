@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import pkgutil
+import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
+import appsdk_operator.apiserver
 from appsdk_operator.apiserver._cel import expressions
 from appsdk_operator.apiserver._cel.expressions import DYN
+from appsdk_operator.apiserver._cel.schema_types import cel_converter
+from appsdk_operator.apiserver._cel.values import Duration, Timestamp
+from appsdk_operator.apiserver._values import quantity, string_formats, times
 from appsdk_operator.apiserver._values.go_pattern import (
     GoPattern,
     GoPatternError,
     go_pattern,
 )
+from tests.hypothesis_profiles import scaled
 
 
 @pytest.mark.parametrize(
@@ -99,3 +113,86 @@ def test_without_the_engine_the_error_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(ImportError, match=r"google-re2.*pip install 'appsdk-operator\[testing\]'"):
         GoPattern("a")
+
+
+FORMATS = (
+    *("bsonobjectid", "byte", "cidr", "creditcard", "date", "date-time", "duration", "email"),
+    *("hexcolor", "hostname", "ipv4", "ipv6", "isbn", "isbn10", "isbn13", "k8s-long-name"),
+    *("k8s-short-name", "mac", "password", "rgbcolor", "ssn", "uri", "uuid", "uuid3", "uuid4"),
+    "uuid5",
+)
+
+
+def _patterns() -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """Whatever reads text by a pattern: the patterns of all modules, and the parsers."""
+    package = appsdk_operator.apiserver
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for name, value in vars(importlib.import_module(found.name)).items():
+            # Signatures of functions are our own text.
+            ours = name == "_SIGNATURE"
+            if isinstance(value, re.Pattern) and isinstance(value.pattern, str) and not ours:
+                yield f"{found.name}.{name}", value.fullmatch
+                yield f"{found.name}.{name}", value.match
+    for name in FORMATS:
+        yield name, lambda text, name=name: string_formats.is_valid(name, text)  # type: ignore[misc]
+    yield from (
+        (parse.__qualname__, parse)
+        for parse in (
+            *(quantity.canonical, times.parse_duration, times.normalize_time),
+            *(string_formats.parse_duration, Duration.parse, Timestamp.parse),
+        )
+    )
+
+
+def test_what_reads_text_takes_time_linear_in_its_length() -> None:
+    parts = ["1", "a", "A", "0", "-", ".", " ", "/", "@", ":", "(", "()", "\\", '"', "a.", "a-"]
+    parts += [
+        "1h",
+        "1.",
+        ".1",
+        "a ",
+        '"a" ',
+        "a@",
+        "%20",
+        "[",
+        "12 ",
+        "é",
+        "_",
+        ",",
+        "'",
+        "1m ",
+        "=",
+    ]
+    around = [("", ""), ("", "!"), ("", "x"), ("/", "^"), ("a", "\n"), ("http://", "!")]
+    around += [("http://", "\n"), ("(", "x"), ('"', "!"), ("1", "1h!")]
+    slow = []
+    for name, read in _patterns():
+        for part in parts:
+            for start, end in around:
+                text = start + part * (12_000 // len(part)) + end
+                began = time.process_time()
+                with contextlib.suppress(ValueError, expressions.CelError):
+                    read(text)
+                # A quadratic pattern takes seconds.
+                if time.process_time() - began > 0.2:
+                    slow.append((name, part, start, end))
+                    break
+    assert not slow
+
+
+@pytest.mark.parametrize(("name", "kind"), [("duration", Duration), ("date", Timestamp)])
+@hypothesis.settings(max_examples=scaled(300))
+@hypothesis.given(data=strategies.data())
+def test_rules_read_whatever_has_the_format(
+    name: str, kind: type, data: strategies.DataObject
+) -> None:
+    words = {
+        "duration": r"[-+]?([0-9]{1,21}(\.[0-9]*)?[ ]?(ns|µs|ms|s|m|h|d|days?|weeks|x)[ ]?){1,3}",
+        "date": r"[0-9]{4}-[01][0-9]-[0-3][0-9]",
+    }[name]
+    text = data.draw(strategies.from_regex(words, fullmatch=True))
+    convert = cel_converter({"type": "string", "format": name})
+    assert convert is not None
+    # Python has no year 0, nor have rules.
+    hypothesis.assume(not text.startswith("0000"))
+    assert isinstance(convert(text), kind) is string_formats.is_valid(name, text)

@@ -224,7 +224,7 @@ def _read_precise_time(value: Any, _unknown: list[str]) -> Any:
     return _parsed(value, times.normalize_micro_time)
 
 
-def _parsed(value: Any, parse: Callable[[str], str]) -> Any:
+def _parsed(value: Any, parse: Callable[[str], str | None]) -> Any:
     if type(value) is not str:
         raise _MismatchError(value, "string")
     try:

@@ -28,7 +28,7 @@ from appsdk_operator.apiserver._cel.values import (
     SetList,
     Timestamp,
 )
-from appsdk_operator.apiserver._values.string_formats import decode_base64
+from appsdk_operator.apiserver._values.string_formats import decode_base64, parse_duration
 
 __all__ = ["CelConverter", "cel_converter", "escape_field_name", "schema_decl_type"]
 
@@ -178,14 +178,10 @@ def _or_null(convert: Callable[[Any], Any]) -> CelConverter:
     return call
 
 
-def _date(text: str) -> Timestamp:
-    return Timestamp.parse(f"{text}T00:00:00Z")
-
-
 _STRING_CONVERTERS: Final[dict[str, CelConverter]] = {
     "byte": _or_null(decode_base64),
-    "duration": _or_null(Duration.parse),
-    "date": _or_null(_date),
+    "duration": _or_null(lambda text: Duration(parse_duration(text))),
+    "date": _or_null(lambda text: Timestamp.parse(f"{text}T00:00:00Z")),
     "date-time": _or_null(Timestamp.parse),
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Callable
 from typing import Any, Final, final
 
 import attrs
+
+from appsdk_operator.apiserver._values import times
 
 __all__ = [
     "NONE",
@@ -67,20 +68,6 @@ def uint64(value: int) -> Uint:
 
 _SECOND: Final = 10**9
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_UNITS: Final = {
-    "h": 3600 * _SECOND,
-    "m": 60 * _SECOND,
-    "s": _SECOND,
-    "ms": 10**6,
-    "us": 1000,
-    "µs": 1000,
-    "ns": 1,
-}
-_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|[-+]?0")
-_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
-_TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)"
-)
 
 
 @final
@@ -97,10 +84,10 @@ class Duration:
         Raises:
             CelError: it is not a duration.
         """
-        if not _DURATION.fullmatch(text):
-            raise CelError(f'time: invalid duration "{text}"')
-        total = sum(round(float(n) * _UNITS[unit]) for n, unit in _PART.findall(text))
-        return cls(-total if text.startswith("-") else total)
+        try:
+            return cls(times.parse_duration(text))
+        except ValueError as error:
+            raise CelError(str(error)) from None
 
     def __str__(self) -> str:
         seconds = self.nanoseconds / _SECOND
@@ -121,21 +108,10 @@ class Timestamp:
         Raises:
             CelError: it is not a time.
         """
-        found = _TIME.fullmatch(text)
         try:
-            if found is None:
-                raise ValueError(text)
-            zone = "+00:00" if found[8] in "Zz" else found[8]
-            parts = "-".join(found.group(1, 2, 3)) + "T" + ":".join(found.group(4, 5, 6)) + zone
-            base = dt.datetime.fromisoformat(parts)
-        except ValueError:
-            layout = "2006-01-02T15:04:05Z07:00"
-            raise CelError(
-                f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
-            ) from None
-        fraction = int(f"{found[7] or '0':0<9}"[:9])
-        span = base - _EPOCH
-        return cls((span.days * 86400 + span.seconds) * _SECOND + fraction)
+            return cls(times.parse_time(text))
+        except ValueError as error:
+            raise CelError(str(error)) from None
 
     def __str__(self) -> str:
         seconds, fraction = divmod(self.nanoseconds, _SECOND)

@@ -45,7 +45,7 @@ def string_checks(schema: Mapping[str, Any], format_: str) -> Iterable[Check]:
     pattern = schema.get("pattern")
     if longest is not None or shortest or pattern:
         yield _text_check(longest, shortest, pattern)
-    if format_ and string_formats.is_checked(format_):
+    if format_:
 
         def check_format(value: str, _old: Any, path: str, errors: list[FieldError]) -> int:
             if not string_formats.is_valid(format_, value):

@@ -19,7 +19,7 @@ Step = Callable[[list[Any]], list[Any]]
 _TERMINATORS: Final = frozenset(" \t\r\n.,[]$@{}")
 _KEY: Final = re.compile(r"'([^']*)'")
 _SLICE: Final = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
-_COMPARISON: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+)")
+_COMPARISON: Final = re.compile(r"([^!<>=]++)([!<>=]++)(.+)")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)")
 _ESCAPE: Final = re.compile(

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 __all__ = ["QuantityError", "amount", "canonical"]
 
-_SHAPE: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
+# Without any digit it is 0, as in Go.
+_SHAPE: Final = re.compile(
+    r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII
+)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {
     "n": -9,
@@ -104,14 +106,14 @@ def _is_already_canonical(text: str, form: str) -> bool:
     """Whether the real server considers ``text`` canonical and keeps it."""
     shape = _SHAPE.fullmatch(text)
     assert shape is not None
-    whole, _, fraction = shape[1].lstrip("+-").partition(".")
+    _, whole, fraction, suffix = shape.groups("")
     digits = (whole.lstrip("0") or "0") + fraction
     if form == "binary":
-        bits = _BINARY[shape[2]]
+        bits = _BINARY[suffix]
         fits = 15 - len(digits) - int(bits * 3 / 10) - 1 >= 0
         return fits and not fraction and int(digits) & 7 != 0
-    exponent = _EXPONENT.fullmatch(shape[2])
-    scale = int(exponent[1]) if exponent else _DECIMAL[shape[2]]
+    exponent = _EXPONENT.fullmatch(suffix)
+    scale = int(exponent[1]) if exponent else _DECIMAL[suffix]
     scale -= len(fraction)
     return (
         len(digits) <= _MOST_DIGITS
@@ -129,14 +131,12 @@ def _parse(text: str) -> tuple[Decimal, str]:
 
 
 def _parse_uncached(text: str) -> tuple[Decimal, str]:
-    shape = _SHAPE.fullmatch(text)
-    if shape is None or len(text) > _LONGEST:
+    shape = _SHAPE.fullmatch(text) if 0 < len(text) <= _LONGEST else None
+    if shape is None:
         raise QuantityError(_MALFORMED)
-    digits, suffix = shape.groups()
-    if not _NUMBER.fullmatch(digits):
-        raise QuantityError(_MALFORMED)
+    sign, whole, fraction, suffix = shape.groups("0")
     exponent = _EXPONENT.fullmatch(suffix)
-    number = Decimal(digits)
+    number = Decimal(f"{sign}{whole or 0}.{fraction or 0}")
     if suffix in _BINARY:
         form, number = "binary", number * 2 ** _BINARY[suffix]
     elif suffix in _DECIMAL:

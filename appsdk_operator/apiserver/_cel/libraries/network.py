@@ -13,6 +13,7 @@ import attrs
 from appsdk_operator.apiserver._cel.overloads import Row, is_parseable
 from appsdk_operator.apiserver._cel.values import CelError
 from appsdk_operator.apiserver._values.go_text import parse_integer
+from appsdk_operator.apiserver._values.string_formats import parse_request_uri
 
 __all__ = ["NETWORK_FUNCTIONS"]
 
@@ -162,18 +163,14 @@ class Url:
         Raises:
             CelError: it is not a URL.
         """
-        parts = None
-        if not re.search(r"[\x00-\x20\x7f]", text) and not re.search(r"%(?![0-9a-fA-F]{2})", text):
-            try:
-                parts = urlsplit(text)
-                _ = parts.port
-            except ValueError:
-                parts = None
-        if parts is None or not (parts.scheme or text.startswith("/")):
+        try:
+            parse_request_uri(text)
+            urlsplit(text)
+        except ValueError:
             raise CelError(
                 f'URL parse error during conversion from string: parse "{text}": invalid URI for '
                 "request"
-            )
+            ) from None
         return cls(text)
 
     @property
