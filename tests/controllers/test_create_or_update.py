@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import attrs
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from appsdk_operator.client import (
     AlreadyExists,
@@ -27,7 +29,8 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, MemoryServer
+from tests.hypothesis_profiles import scaled
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 POD = kinds.core.v1.Pod
@@ -461,3 +464,57 @@ def test_who_changes_a_frozen_spec_is_told_how(client):
     with pytest.raises(AttributeError) as caught:
         create_or_update(client, draft, change)
     assert "attrs.evolve(draft.spec, n=…)" in caught.value.__notes__[0]
+
+
+ACTIONS = ["change", "delete", "create", "replace", "delete and create"]
+
+
+class Racing(ClientWrapper):
+    """Another client acts before each write, or around it, as long as the script goes on."""
+
+    def __init__(self, inner, script):
+        super().__init__(inner)
+        self.script = list(script)
+
+    def _raced(self, verb, *args, **options):
+        action = self.script.pop(0) if self.script else "nothing"
+        exists = any(obj.name == "a" for obj in self.inner.list(CONFIG_MAP))
+        if exists and action in ("delete", "replace", "delete and create"):
+            self.inner.delete(CONFIG_MAP, "a", namespace="default")
+        if action == "replace" or (action == "create" and not exists):
+            self.inner.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+        if exists and action == "change":
+            found = self.inner.get(CONFIG_MAP, "a", namespace="default").mutable_copy()
+            found.annotations["n"] = str(len(self.script))
+            self.inner.update(found)
+        try:
+            return getattr(self.inner, verb)(*args, **options)
+        finally:
+            if exists and action == "delete and create":
+                self.inner.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+
+    def create(self, *args, **options):
+        return self._raced("create", *args, **options)
+
+    def update(self, *args, **options):
+        return self._raced("update", *args, **options)
+
+    def patch(self, *args, **options):
+        return self._raced("patch", *args, **options)
+
+
+@hypothesis.given(
+    st.sampled_from([create_or_update, create_or_patch]),
+    st.lists(st.sampled_from(ACTIONS), max_size=9),
+)
+@hypothesis.settings(max_examples=scaled(200))
+def test_up_to_nine_concurrent_writes_of_any_sort_do_not_keep_it_from_being_written(write, script):
+    with MemoryServer() as server, server.client() as client:
+        client.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+        racing = Racing(client, script)
+        obj = MutableObject.new(CONFIG_MAP, "a", namespace="default")
+        written = write(racing, obj, lambda draft: draft.labels.update(set="yes"))
+        assert written.object.labels["set"] == "yes"
+        found = client.get(CONFIG_MAP, "a", namespace="default")
+        assert found.uid == written.object.uid
+        assert found.labels["set"] == "yes"

@@ -213,6 +213,7 @@ def _retry_conflicts(
     check_client(client, "get", "create", "update", "patch")
     _check_name(obj)
     failure: ApiError | None = None
+    missed: str | None = None
     is_created = False
     for attempt in range(ATTEMPTS):
         # A cache may not have the write that made the first attempt fail.
@@ -233,11 +234,11 @@ def _retry_conflicts(
         except (AlreadyExists, Conflict) as error:
             failure = error
         except NotFound as error:
-            # Deleted since the read. The second time, or for a create, something else is missing:
-            # the namespace, the kind or its status subresource.
-            if present is None or isinstance(failure, NotFound):
+            # Deleted since the read. If it is there still, or for a create, something else is
+            # missing: the namespace, the kind or its status subresource.
+            if present is None or present.uid == missed:
                 raise
-            failure = error
+            failure, missed = error, present.uid
     assert failure is not None
     raise failure
 
