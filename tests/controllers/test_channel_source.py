@@ -3,8 +3,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from appsdk_operator.cache import Event
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import (
     ChannelClosed,
     ChannelSource,
@@ -18,6 +20,7 @@ from appsdk_operator.controllers import (
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, thing
 from tests.controllers.event_tools import DELETE, GENERIC, RecordingQueue, created
+from tests.hypothesis_profiles import scaled
 
 
 @pytest.fixture
@@ -258,6 +261,42 @@ def test_nothing_is_lost_and_each_object_s_events_stay_in_order_under_threads(ma
     for number in range(6):
         seen = [version for name, version in queue.requests if name == f"o{number}"]
         assert seen == list(range(1, 301))
+
+
+class Keeping:
+    """A handler that keeps what it gets."""
+
+    def __init__(self):
+        self.events = []
+
+    def handle(self, event, queue):
+        self.events.append(event)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(ResourceAction)), st.sampled_from("ab")), max_size=12),
+    st.integers(0, 12),
+)
+@settings(max_examples=scaled(100))
+def test_each_pushed_event_is_handled_whatever_its_action_and_then_the_channel_ends(pushed, early):
+    handler, stop = Keeping(), StopSignal()
+    source = ChannelSource(handler, buffer_size=12, metrics=Metrics())
+    events = [Event(action, thing(name, n + 1)) for n, (action, name) in enumerate(pushed)]
+    for event in events[:early]:
+        source.push(event)
+    source.start(RecordingQueue(), stop)
+    for event in events[early:]:
+        source.push(event)
+    source.close()
+    try:
+        assert source.join(PATIENCE) == []
+    finally:
+        stop.set()
+        source.join(PATIENCE)
+    for name in "ab":
+        assert [e for e in handler.events if e.object.name == name] == [
+            e for e in events if e.object.name == name
+        ]
 
 
 def test_a_second_controller_is_refused(make, queue, stop):

@@ -47,6 +47,7 @@ class CoalescingBuffer(Generic[K]):
         *,
         on_dropped: Callable[[K, Event], None],
         is_known: Callable[[K, Event], bool] = lambda *_: False,
+        merges_resyncs: bool = True,
     ) -> None:
         """An empty buffer.
 
@@ -56,7 +57,9 @@ class CoalescingBuffer(Generic[K]):
                 into another one or cancelled out.
             is_known: whether a handler knows the object of a creation already, from elsewhere, and
                 will ignore it. It is not merged then, or the handler would miss the later event.
+            merges_resyncs: whether a resync says nothing beside another event of its object.
         """
+        self._merges_resyncs = merges_resyncs
         self._bound = bound
         self._on_dropped = on_dropped
         self._is_known = is_known
@@ -75,7 +78,7 @@ class CoalescingBuffer(Generic[K]):
             self._by_key[key] = [(ticket, event)]
             self.count += 1
             return True
-        if event.action is _RESYNC:
+        if event.action is _RESYNC and self._merges_resyncs:
             # The pending event is at least as new as the resync.
             return False
         if self.count + beside >= self._bound and self._merge(key, waiting, event):

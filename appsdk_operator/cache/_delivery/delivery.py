@@ -228,6 +228,7 @@ class Delivery:
         worker_context: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         handle_event: Callable[[EventSource, Event], float | None] | None = None,
         is_known: Callable[[DeliveryKey, Event], bool] = lambda *_: False,
+        merges_resyncs: bool = True,
         on_failure: Callable[[Exception], None] | None = None,
         clock: Clock = system_clock,
         metrics: Metrics | None = None,
@@ -246,6 +247,8 @@ class Delivery:
                 called for events that come from the batch queue.
             is_known: whether the handler knows the object of a waiting creation already, which is
                 then merged with no later event. Called with a lock held.
+            merges_resyncs: whether a resync is left out while another event of its object is
+                pending, which is as new where informers put them; default: it is.
             on_failure: called with what ``handle`` raises in spite of its contract, and with
                 whatever else ends a worker, which then ends; default: log it, and let the worker
                 continue with the next event.
@@ -271,6 +274,7 @@ class Delivery:
         self._workers = workers
         self._max_pending = max_pending
         self._overflow = overflow
+        self._merges_resyncs = merges_resyncs
         self._worker_context = worker_context
         self._clock = clock
         self._metrics = metrics
@@ -293,7 +297,10 @@ class Delivery:
         self._room = Waiters(clock)
         bound = max_pending if overflow is Overflow.COALESCE else sys.maxsize
         self._pending: CoalescingBuffer[DeliveryKey] = CoalescingBuffer(
-            bound, on_dropped=self._on_dropped, is_known=is_known
+            bound,
+            on_dropped=self._on_dropped,
+            is_known=is_known,
+            merges_resyncs=merges_resyncs,
         )
         # A single worker takes events in order of arrival, so up to this many of them wait in the
         # batch queue, where they need no queue entry per object.
@@ -346,7 +353,8 @@ class Delivery:
             if _CREATE in counts:
                 source.initial_left += sum(map(_is_initial, events))
             has_room = self._line.count + len(events) <= self._line_bound
-            if has_room and not by_object and _RESYNC not in counts:
+            may_merge = _RESYNC in counts and self._merges_resyncs
+            if has_room and not by_object and not may_merge:
                 ready = self._put_in_line(source, events, tickets)
             else:
                 ready = self._put_by_object(source, zip(tickets, events, strict=True))
@@ -390,7 +398,7 @@ class Delivery:
         in_line: set[tuple[str, str]] | None = None
         for ticket, event in events:
             obj = event.object
-            if event.action is _RESYNC:
+            if event.action is _RESYNC and self._merges_resyncs:
                 if in_line is None:
                     in_line = self._line.objects_of(source)
                 if (obj.namespace, obj.name) in in_line:

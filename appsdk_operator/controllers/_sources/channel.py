@@ -91,6 +91,8 @@ class ChannelSource(Generic[R]):
             name,
             handler,
             predicates,
+            # Each pushed event is handled: one may be newer than what waits.
+            merges_resyncs=False,
             on_handled=self._handled,
             clock=clock,
             metrics=metrics,

@@ -52,6 +52,7 @@ class EventFeed(Generic[R]):
         *,
         kind: Kind | None = None,
         max_pending: int = 10_000,
+        merges_resyncs: bool = True,
         on_handled: Callable[[Event | None], None] = lambda _: None,
         clock: Clock | None,
         metrics: Metrics | None,
@@ -75,6 +76,7 @@ class EventFeed(Generic[R]):
             # Not COALESCE, because merged events lose intermediate states: if an object refers to
             # A, then B, then C, a map function that misses B cannot request what B refers to.
             overflow=Overflow.BLOCK,
+            merges_resyncs=merges_resyncs,
             worker_context=self._work_context,
             on_failure=self._failed,
             clock=clock,
