@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -56,6 +58,24 @@ class TestGroups:
         group.stop()
         assert not group.wait_ended()
         assert warmed == [1]
+
+    def test_what_has_ended_is_refused_as_well_and_yet_not_kept_alive(self) -> None:
+        groups = Groups(on_failure=lambda *_: None)
+        leaders = groups[RunnableGroup.LEADER_ELECTION]
+        assert leaders.start(StopSignal())
+        runnable = Scripted()
+        runnable.run = lambda stop: None  # type: ignore[method-assign]
+        groups.add(runnable)
+        with leaders._changed:
+            assert leaders._changed.wait_for(lambda: not leaders._members, TIMEOUT)
+        with pytest.raises(ValueError, match="added already: a runnable runs once"):
+            groups.add(runnable)
+        leaders.stop()
+        assert not leaders.wait_ended()
+        gone = weakref.ref(runnable)
+        del runnable
+        gc.collect()
+        assert gone() is None
 
     def test_what_still_warms_up_is_not_run_again(self) -> None:
         failures: list[Any] = []

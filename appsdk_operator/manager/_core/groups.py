@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import weakref
 from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Any, final
@@ -387,6 +388,8 @@ class Groups:
         }
         # A runnable for two groups is added to both or to none, even while the stop begins.
         self._adding = Lock()
+        # Weak: a manager must not grow with every runnable that has ended.
+        self._added: list[weakref.ref[Runnable]] = []
 
     def __getitem__(self, name: RunnableGroup) -> Group:
         return self._groups[name]
@@ -396,18 +399,20 @@ class Groups:
 
         Raises:
             RuntimeError: the stop has begun.
-            ValueError: it was added before.
+            ValueError: it was added before, even if it has ended since.
             TypeError: an attribute that selects its group is wrong; see :class:`RunnableGroup`.
         """
         found = placements(runnable, group=group)
         name = name_of(runnable)
         with self._adding:
-            for placement in found:
-                if any(one is runnable for one in self._groups[placement.group].members):
-                    raise ValueError(f"{name} was added already: a runnable runs once")
+            self._added = [ref for ref in self._added if ref() is not None]
+            if any(ref() is runnable for ref in self._added):
+                raise ValueError(f"{name} was added already: a runnable runs once, make a new one")
             # The warm-up last: a duplicate is detected by the group of its run.
             for placement in reversed(found):
                 self._groups[placement.group].add(runnable, placement, name)
+            with contextlib.suppress(TypeError):  # a class with slots alone
+                self._added.append(weakref.ref(runnable))
 
     def close(self) -> Sequence[Runnable]:
         """Refuse further runnables; returns those that were never started."""
