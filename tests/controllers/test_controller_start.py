@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import weakref
 from typing import Any
@@ -638,3 +639,22 @@ def test_it_runs_on_the_real_clock() -> None:
     stop.set()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("bad", list(itertools.product([False, True], repeat=3)))
+def test_by_hand_a_source_that_fails_keeps_no_other_from_its_start(bad: tuple[bool, ...]) -> None:
+    rig = Rig()
+    sources = [FailingSource() if fails else Tap(number) for number, fails in enumerate(bad)]
+    for source in sources:
+        rig.controller.watch(source)
+    if any(bad):
+        with pytest.raises(ConnectionError):
+            rig.controller.process_next()
+    while rig.controller.process_next():
+        pass
+    assert set(rig.script.calls) == {number for number, fails in enumerate(bad) if not fails}
+    assert rig.controller.has_synced is not any(bad)
+    health = rig.controller.health()
+    assert health.is_ready is not any(bad)
+    assert health.text.count("failing source failed: no server") == sum(bad)
+    rig.controller.close()

@@ -373,7 +373,8 @@ class Controller(Generic[R]):
         The first call starts the sources; call :meth:`close` at the end.
 
         Raises:
-            Exception: with ``recover_exceptions=False``, the bug that would end the controller.
+            Exception: what a source raised at its start, once; or with
+                ``recover_exceptions=False`` the bug that would end the controller.
         """
         with self._lock:
             if not self._has_begun:
@@ -443,8 +444,14 @@ class Controller(Generic[R]):
                 self._sources.clear()
         finally:
             self._begun.set()
+        errors: list[Exception] = []
         for launch in launches:
-            launch()
+            try:
+                launch()
+            except Exception as error:  # those after it are started all the same
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return run
 
     def _all_synced(self, run: ControllerRun[R]) -> bool:

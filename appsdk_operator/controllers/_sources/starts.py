@@ -128,8 +128,11 @@ class SourceStarts(Generic[R]):
             self._set(start, _StartState.SYNCED)
 
     def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
-        """Start a source in this thread, without waiting for its sync; for tests."""
-        self._start_here(start, self._register(start), queue)
+        """Start a source in this thread, without waiting for its sync; for tests.
+
+        One whose start raises stays as a failed one.
+        """
+        self._start_here(start, self._register(start), queue, stays=True)
         self._set(start, _StartState.SYNCED)
 
     def wait(self) -> bool:
@@ -284,11 +287,21 @@ class SourceStarts(Generic[R]):
             extra={"controller": self._name},
         )
 
-    def _start_here(self, start: SourceStart, source: Source[R], queue: RequestQueue[R]) -> None:
+    def _start_here(
+        self,
+        start: SourceStart,
+        source: Source[R],
+        queue: RequestQueue[R],
+        *,
+        stays: bool = False,
+    ) -> None:
         try:
             if not self._call_start(start, source, queue):
                 raise self._ended()
-        except BaseException:
+        except BaseException as error:
+            if stays and isinstance(error, Exception):
+                self._fail(start, error)
+                raise
             with self._changed:
                 self._starts.remove(start)
             raise
