@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import socket
 import sys
 import threading
@@ -39,6 +40,25 @@ def test_reads_are_small_until_more_waits_than_they_take_and_never_larger_than_a
     assert sizes == [
         32768, 32768, 65536, 131_072, 262_144, 524_288, 1 << 20, 1 << 20, 1 << 20, 32768,
     ]  # fmt: skip
+
+
+def test_a_watch_never_asks_for_gzip(serve, connect):
+    server = serve(CHUNKED + chunk(event()) + END)
+    with connect(server, compression=True).watch(WIDGET) as stream:
+        assert [found.object.name for found in stream.events()] == ["a"]
+    assert server.requests[0].header("Accept-Encoding") == "identity"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "x-gzip"])
+def test_a_watch_that_is_packed_all_the_same_is_refused(serve, connect, encoding):
+    head = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: %s\r\n\r\n" % encoding.encode())
+    server = serve(head + chunk(gzip.compress(event())) + END, CHUNKED + chunk(event()) + END)
+    client = connect(server)
+    with pytest.raises(c.BadResponse, match=f"watch widgets.*packed with '{encoding.lower()}'"):
+        client.watch(WIDGET)
+    with client.watch(WIDGET) as stream:  # on another connection
+        assert [found.object.name for found in stream.events()] == ["a"]
+    assert server.connections == 2
 
 
 def test_a_watch_asks_for_what_it_was_told(serve, connect):

@@ -167,8 +167,8 @@ class ClientConfig:
     max_response_bytes: int = attrs.field(default=1 << 30, validator=check_positive)
     """The maximum size of an answer; default 1 GiB, for an unpaged list of a very large cluster."""
     compression: bool = attrs.field(default=False, validator=check_flag_option)
-    """Ask for gzip. Default off: it costs the server more time than it saves on a fast network;
-    turn it on for a remote cluster."""
+    """Ask for gzip, but for watches, whose events it would hold back. Default off: it costs the
+    server more time than it saves on a fast network; turn it on for a remote cluster."""
     detailed_metrics: bool = attrs.field(default=False, validator=check_flag_option)
     """Also record durations, sizes, retries and rate limit waits of requests."""
 

@@ -319,7 +319,9 @@ class Transport:
 
     def _request_head(self, request: Request, extra: Mapping[str, str]) -> bytes:
         headers = [("Accept", request.accept), *self._headers, *extra.items()]
-        headers.append(("Accept-Encoding", "gzip" if self._config.compression else "identity"))
+        # A packer may hold an event back until more follow.
+        packed = self._config.compression and request.verb != "watch"
+        headers.append(("Accept-Encoding", "gzip" if packed else "identity"))
         authorization = checked_authorization(self._credentials)
         if authorization is not None:
             self._secrets.add(authorization)
@@ -353,6 +355,10 @@ class Transport:
         if opened.response.status != 200:
             with self._reusing(opened, handle):
                 raise _refusal(request, opened.response, self._read(request, opened))
+        if (encoding := _encoding(opened.response)) != "identity":
+            handle.release()
+            opened.connection.close()
+            raise self._with_context(request, _packed(encoding))
         self._log_warnings(request, opened.response)
         handle.release()
         return opened
@@ -441,12 +447,20 @@ def _decoded(decode: Callable[[bytes], _T], body: bytes) -> _T:
 
 def _read_body(response: Response, limit: int) -> bytes:
     body = response.read(limit)
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    encoding = _encoding(response)
     if encoding == "gzip":
         return _gunzip(body, limit)
     if encoding != "identity":
-        raise BadResponse(f"the answer is packed with {encoding[:40]!r}, which was not asked for")
+        raise _packed(encoding)
     return body
+
+
+def _encoding(response: Response) -> str:
+    return str(response.headers.get("Content-Encoding", "identity")).lower()
+
+
+def _packed(encoding: str) -> BadResponse:
+    return BadResponse(f"the answer is packed with {encoding[:40]!r}, which was not asked for")
 
 
 def _gunzip(body: bytes, limit: int) -> bytes:
