@@ -29,7 +29,7 @@ from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import fork_safe, get_logger
 
 __all__ = ["contexts_of", "from_kubeconfig", "in_cluster", "load"]
 
@@ -279,7 +279,7 @@ class _FileCredentials(Credentials):
 
     def __init__(self, kubeconfig: _Kubeconfig) -> None:
         self._kubeconfig = kubeconfig
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._header: str | None = self._header_from(kubeconfig)
         self._stale = False
 
