@@ -13,17 +13,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
 from appsdk_operator.client._auth import kubeconfig
 from appsdk_operator.client._auth.config import credentials_of
+from appsdk_operator.client._auth.credentials import TokenFile
 from appsdk_operator.client._auth.exec import ExecCredentials
 from appsdk_operator.client._transport.proxy import proxy_for
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import WIDGET, answer, failure, widget
+from tests.hypothesis_profiles import scaled
 
 SERVER = "https://10.0.0.1:6443"
 
@@ -316,17 +320,6 @@ def test_a_refused_token_is_read_from_the_file_anew(tmp_path, serve, connect):
     assert [r.header("Authorization") for r in server.requests] == ["Bearer old", "Bearer new"]
 
 
-def test_a_file_that_broke_meanwhile_keeps_the_former_token(tmp_path, caplog):
-    path = write(tmp_path, user={"token": "old"})
-    credentials = ClientConfig.from_kubeconfig(path).credentials
-    assert credentials is not None
-    Path(path).write_text("{")
-    credentials.reload()
-    with caplog.at_level(logging.WARNING, "appsdk_operator.client"):
-        assert credentials.authorization() == "Bearer old"
-    assert "keeping the former credentials" in caplog.text
-
-
 def jwt(expires: int) -> str:
     parts = [json.dumps(part).encode() for part in ({"alg": "none"}, {"exp": expires})]
     words = [base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts]
@@ -523,6 +516,100 @@ def test_a_plugin_that_works_again_is_used_after_that_second(tmp_path):
         credentials.authorization()
     clock.advance(1.0)
     assert credentials.authorization() == "Bearer t2"
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from(["request", "request", "reload", "fails", "works", "due"]),
+        st.sampled_from([0.3, 1.0, 5.0, 60.0]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=scaled(200), deadline=None)
+@given(life=st.sampled_from([1, 5, 15, 90, 3600, None]), steps=STEPS)
+def test_a_failing_plugin_fails_no_request_while_its_credential_is_valid(life, steps):
+    clock = ManualClock(epoch=1_000_000.0)
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
+    credentials = ExecCredentials(section, folder="", cluster={}, clock=clock)
+    runs, valid_until, works = [], float("-inf"), True
+
+    def run(_):
+        nonlocal valid_until
+        assert not runs or clock.monotonic() - runs[-1] >= 1.0 or refused
+        runs.append(clock.monotonic())
+        if not works:
+            raise ConfigError("it does not work")
+        valid_until = clock.monotonic() + (life or float("inf"))
+        expiry = dt.datetime.fromtimestamp(clock.time() + (life or 0), dt.UTC)
+        stamp = expiry.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if life else ""
+        return {"token": f"t{len(runs)}", "expirationTimestamp": stamp}
+
+    credentials._plugin.run = run
+    refused = False
+    for step in steps:
+        if isinstance(step, float):
+            clock.advance(step)
+        elif step == "due":
+            clock.advance(0.95 * (life or 1.0) if life != 3600 else 3545.0)
+        elif step == "reload":
+            credentials.reload()
+            refused, valid_until = True, float("-inf")
+        elif step == "request":
+            try:
+                credentials.prepare(StopSignal(clock=clock))
+            except ConfigError:
+                assert clock.monotonic() >= valid_until
+            else:
+                # Another second, for a credential that has expired already.
+                assert clock.monotonic() < max(valid_until, runs[-1] + 1.0)
+            refused = False
+        else:
+            works = step == "works"
+
+
+@pytest.mark.parametrize("source", ["kubeconfig", "token file", "plugin"])
+def test_a_renewal_that_fails_is_warned_of_once_until_it_works(tmp_path, caplog, source):
+    clock, token = ManualClock(epoch=0.0), tmp_path / "token"
+
+    def provide(value):
+        if not value:
+            token.unlink()
+            (tmp_path / "config").write_text("{")
+            clock.advance(92.0)  # of the 100 s that a plugin's token is valid
+            return plugin(tmp_path, {}, code=3)
+        token.write_text(value)
+        write(tmp_path, user={"token": value})
+        expiry = dt.datetime.fromtimestamp(clock.time() + 100.0, dt.UTC).isoformat()
+        return plugin(tmp_path, {"token": value, "expirationTimestamp": expiry})
+
+    section = provide("first")
+    credentials = {
+        "kubeconfig": lambda: ClientConfig.from_kubeconfig(tmp_path / "config").credentials,
+        "token file": lambda: TokenFile(str(token), clock=clock),
+        "plugin": lambda: ExecCredentials(section, folder="", cluster={}, clock=clock),
+    }[source]()
+    assert credentials.authorization() == "Bearer first"
+
+    def warnings(expected):
+        caplog.clear()
+        for _ in range(3):
+            clock.advance(1.0)
+            if source != "plugin":  # of which a refused token is not used again
+                credentials.reload()
+            assert credentials.authorization() == expected
+        return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+    caplog.set_level(logging.WARNING, "appsdk_operator.client")
+    provide("")
+    (line,) = warnings("Bearer first")
+    assert line.startswith("keeping the former credentials: ")
+    assert warnings("Bearer first") == []
+    provide("second")
+    assert warnings("Bearer second") == []
+    provide("")
+    assert warnings("Bearer second") == [line]
 
 
 def test_a_plugin_without_the_key_of_its_certificate_is_an_error(tmp_path):

@@ -9,17 +9,20 @@ from typing import TypeGuard
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
-from appsdk_operator.runtime import Clock, StopSignal, fork_safe, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, fork_safe, get_logger, system_clock
 
 __all__ = [
     "Credentials",
     "FixedCredentials",
     "ProvidedToken",
+    "RenewalLog",
     "TokenFile",
     "basic",
     "bearer",
     "checked_authorization",
 ]
+
+_log = get_logger("appsdk_operator.client")
 
 _MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
 _CHECK_SECONDS = 60.0  # seconds; kubelet rotates tokens long before they expire
@@ -48,6 +51,25 @@ class Credentials:
 
     def reload(self) -> None:
         """Drop cached credentials: the server has just refused them."""
+
+
+class RenewalLog:
+    """Warns of a renewal that fails while the former value stays in use, once for each problem."""
+
+    def __init__(self, what: str) -> None:
+        """Of ``what``, in the plural."""
+        self._what = what
+        self._problem = ""
+
+    def failed(self, problem: object) -> None:
+        """Warn of a problem, unless it is the last one that was warned of."""
+        if (text := str(problem)) != self._problem:
+            self._problem = text
+            _log.warning("keeping the former %s: %s", self._what, text)
+
+    def succeeded(self) -> None:
+        """Warn of the next problem, whichever it is."""
+        self._problem = ""
 
 
 class FixedCredentials(Credentials):
@@ -86,6 +108,7 @@ class TokenFile(Credentials):
         self._value: str | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._check_at = float("-inf")
+        self._renewal = RenewalLog("credentials")
 
     def authorization(self) -> str | None:
         """The token in the file.
@@ -107,7 +130,6 @@ class TokenFile(Credentials):
             self._stamp = None
 
     def _read_if_changed(self) -> None:
-        problem = ""
         try:
             status = check_regular(self._path)
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -116,20 +138,20 @@ class TokenFile(Credentials):
             token = read_file(self._path, _MAX_TOKEN).decode()
             self._value = bearer(token, f"the file {self._path}")
             self._stamp = stamp
+            self._renewal.succeeded()
+            return
         except (OSError, UnicodeError, ConfigError) as error:
-            # The file that comes next may have the stamp of the last one that could be read.
-            self._stamp = None
-            if self._value is not None:
-                return
-            if isinstance(error, ConfigError):
-                raise
-            problem = f"it is no text: {error.reason}" if _is_no_text(error) else str(error)
+            reason = f"it is no text: {error.reason}" if _is_no_text(error) else str(error)
         # Not as the cause or the context: a UnicodeDecodeError has the whole file.
-        if problem:
-            raise ConfigError(
-                f"the token file {self._path} cannot be read: {problem}; check that it is mounted "
-                "and readable"
-            )
+        problem = ConfigError(
+            f"the token file {self._path} cannot be read: {reason}; check that it is mounted "
+            "and readable"
+        )
+        # The file that comes next may have the stamp of the last one that could be read.
+        self._stamp = None
+        if self._value is None:
+            raise problem
+        self._renewal.failed(problem)
 
 
 def _is_no_text(error: Exception) -> TypeGuard[UnicodeDecodeError]:

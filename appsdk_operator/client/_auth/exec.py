@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from appsdk_operator.client._auth.config_files import memory_file
-from appsdk_operator.client._auth.credentials import Credentials, bearer
+from appsdk_operator.client._auth.credentials import Credentials, RenewalLog, bearer
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
@@ -41,8 +41,8 @@ class ExecCredentials(Credentials):
     The plugin runs at the first request, a minute before the expiry (a tenth of the lifetime, if
     that is shorter), and after a 401. What it printed is used for a second at least, even if it has
     expired, be it by a clock that is wrong: the server judges. A failure is cached for a second:
-    requests in that time get the same error. On a time-out or a stop the plugin is killed with its
-    child processes.
+    requests in that time use the former credential if it has not expired and was not refused, or
+    get the same error. On a time-out or a stop the plugin is killed with its child processes.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class ExecCredentials(Credentials):
         self._waiters = Waiters(clock)
         self._is_running = False
         self._status: Mapping[str, str] | None = None
-        self._renew_at = float("inf")
+        self._renew_at = self._expires_at = float("inf")
+        self._renewal = RenewalLog("credentials")
         self._failure = ""
         self._failed_until = float("-inf")
         after_fork(self._on_fork)
@@ -108,7 +109,7 @@ class ExecCredentials(Credentials):
     def reload(self) -> None:
         """Run the plugin again at the next request, unless it has just failed."""
         with self._lock:
-            self._renew_at = float("-inf")
+            self._renew_at = self._expires_at = float("-inf")
 
     def _current_status(self) -> Mapping[str, str]:
         status = self._status_until(StopSignal(clock=self._clock))
@@ -144,12 +145,20 @@ class ExecCredentials(Credentials):
             life = self._lifetime(status)
         except ConfigError as error:
             with self._lock:
+                now = self._clock.monotonic()
                 self._failure = str(error)
-                self._failed_until = self._clock.monotonic() + _FAILURE_SECONDS
-            raise
+                self._failed_until = now + _FAILURE_SECONDS
+                self._renew_at = min(self._failed_until, self._expires_at)
+                if self._status is None or now >= self._expires_at:
+                    raise
+            self._renewal.failed(error)
+            return
+        self._renewal.succeeded()
         with self._lock:
+            now = self._clock.monotonic()
             self._status = status
-            self._renew_at = self._clock.monotonic() + life
+            self._expires_at = now + max(_LEAST_SECONDS, life)
+            self._renew_at = now + max(_LEAST_SECONDS, life - min(_RENEW_BEFORE, life / 10.0))
 
     def _lifetime(self, status: Mapping[str, str]) -> float:
         stamp = status.get("expirationTimestamp")
@@ -163,8 +172,7 @@ class ExecCredentials(Credentials):
             )
         if expires.tzinfo is None:
             expires = expires.replace(tzinfo=dt.UTC)
-        life = max(0.0, expires.timestamp() - self._clock.time())
-        return max(_LEAST_SECONDS, life - min(_RENEW_BEFORE, life / 10.0))
+        return max(0.0, expires.timestamp() - self._clock.time())
 
 
 class _Plugin:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
-from appsdk_operator.client._auth.credentials import Credentials, basic, bearer
+from appsdk_operator.client._auth.credentials import Credentials, RenewalLog, basic, bearer
 from appsdk_operator.client._auth.impersonation import Impersonation
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
@@ -282,6 +282,7 @@ class _FileCredentials(Credentials):
         self._lock = fork_safe(threading.Lock())
         self._header: str | None = self._header_from(kubeconfig)
         self._stale = False
+        self._renewal = RenewalLog("credentials")
 
     def authorization(self) -> str | None:
         """The header for the token, or the user, in the file."""
@@ -303,8 +304,9 @@ class _FileCredentials(Credentials):
             kubeconfig = _Kubeconfig.read(self._kubeconfig.path, self._kubeconfig.context)
             self._header = self._header_from(kubeconfig)
             self._kubeconfig = kubeconfig
+            self._renewal.succeeded()
         except ConfigError as error:
-            _log.warning("keeping the former credentials: %s", error)
+            self._renewal.failed(error)
 
     def _header_from(self, kubeconfig: _Kubeconfig) -> str | None:
         user = kubeconfig.user

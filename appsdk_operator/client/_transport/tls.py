@@ -10,13 +10,11 @@ from pathlib import Path
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.config_files import check_regular, memory_file
-from appsdk_operator.client._auth.credentials import Credentials
+from appsdk_operator.client._auth.credentials import Credentials, RenewalLog
 from appsdk_operator.client._errors import ConfigError, TLSFailed
-from appsdk_operator.runtime import fork_safe, get_logger
+from appsdk_operator.runtime import fork_safe
 
 __all__ = ["TLSContexts", "tls_failure", "verifying_context"]
-
-_log = get_logger("appsdk_operator.client")
 
 _OPEN_FILES = Path("/proc/self/fd")
 """The open files of this process on Linux, files in memory included."""
@@ -40,6 +38,7 @@ class TLSContexts:
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None
         self._number = 0
+        self._renewal = RenewalLog("TLS certificates")
 
     def get(self) -> ssl.SSLContext:
         """The context for a new connection.
@@ -72,8 +71,9 @@ class TLSContexts:
             except ConfigError as error:
                 if self._context is None:
                     raise
-                _log.warning("keeping the former TLS certificates: %s", error)
+                self._renewal.failed(error)
                 return self._number, self._context
+            self._renewal.succeeded()
             self._context, self._stamp = context, stamp
             self._number += 1
             return self._number, context
