@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from appsdk_operator.apiserver._cel.function_table import functions
-from appsdk_operator.apiserver._cel.overloads import Overload, dispatch
+from appsdk_operator.apiserver._cel.overloads import Overload, dispatch, guarded
 from appsdk_operator.apiserver._cel.syntax_tree import (
     Call,
     Comprehension,
@@ -143,7 +143,7 @@ def _list(node: ListNode) -> Evaluator:
                 made.append(value.value)
         return made
 
-    return evaluate
+    return guarded(evaluate)
 
 
 def _map(node: MapNode) -> Evaluator:
@@ -161,7 +161,7 @@ def _map(node: MapNode) -> Evaluator:
                 made[name] = found.value
         return made
 
-    return evaluate
+    return guarded(evaluate)
 
 
 # -- calls ---------------------------------------------------------------------------------
@@ -233,11 +233,15 @@ def _logic(left: Evaluator, right: Evaluator, *, decides: bool) -> Evaluator:
 def _conditional(condition: Evaluator, first: Evaluator, second: Evaluator) -> Evaluator:
     def evaluate(env: Env) -> Any:
         value = condition(env)
-        if not isinstance(value, bool):
-            raise no_such_overload()
-        return first(env) if value else second(env)
+        return first(env) if _boolean(value) else second(env)
 
     return evaluate
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise no_such_overload()
+    return value
 
 
 def _of_optional(node: Call) -> Evaluator:
@@ -288,7 +292,7 @@ def _optional_access(operand: Evaluator, key: Evaluator) -> Evaluator:
             raise no_such_overload()
         return Optional(value[name]) if name in value else NONE
 
-    return evaluate
+    return guarded(evaluate)
 
 
 # -- loops ---------------------------------------------------------------------------------
@@ -323,7 +327,7 @@ def _comprehension(node: Comprehension) -> Evaluator:
 
         return run(iterations())
 
-    return evaluate
+    return guarded(evaluate)
 
 
 Iterations = Any
@@ -369,7 +373,7 @@ def _quantifier(node: Comprehension, *, decides: bool) -> Callable[[Iterations],
 def _exists_one(node: Comprehension) -> Callable[[Iterations], Any]:
     assert isinstance(node.step, Call)
     body = evaluator(node.step.args[0])
-    return lambda iterations: sum(body(scope) is True for _item, scope in iterations) == 1
+    return lambda iterations: sum(_boolean(body(scope)) for _item, scope in iterations) == 1
 
 
 def _collect(node: Comprehension) -> Callable[[Iterations], Any]:
@@ -377,7 +381,7 @@ def _collect(node: Comprehension) -> Callable[[Iterations], Any]:
     if condition is None:
         return lambda iterations: [body(scope) for _item, scope in iterations]
     test = condition
-    return lambda iterations: [body(scope) for _item, scope in iterations if test(scope)]
+    return lambda iterations: [body(scope) for _item, scope in iterations if _boolean(test(scope))]
 
 
 def _collect_map(node: Comprehension) -> Callable[[Iterations], Any]:
@@ -387,7 +391,7 @@ def _collect_map(node: Comprehension) -> Callable[[Iterations], Any]:
     def run(iterations: Iterations) -> Any:
         made: dict[Any, Any] = {}
         for item, scope in iterations:
-            if condition is not None and not condition(scope):
+            if condition is not None and not _boolean(condition(scope)):
                 continue
             value = body(scope)
             for key, entry in value.items() if is_entry else ((item[0], value),):

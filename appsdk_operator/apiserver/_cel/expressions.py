@@ -17,10 +17,11 @@ import attrs
 from appsdk_operator.apiserver._cel.checker import check
 from appsdk_operator.apiserver._cel.evaluation import COST_VARIABLE, Evaluator, base_cost, evaluator
 from appsdk_operator.apiserver._cel.macros import MacroError
+from appsdk_operator.apiserver._cel.overloads import guarded
 from appsdk_operator.apiserver._cel.parser import ParseError, parse, recursion_problem
 from appsdk_operator.apiserver._cel.syntax_tree import Ident, Node, format_problems, walk
 from appsdk_operator.apiserver._cel.types import DYN, Type
-from appsdk_operator.apiserver._cel.values import CelError, no_such_overload
+from appsdk_operator.apiserver._cel.values import CelError
 
 __all__ = ["DYN", "PER_CALL_LIMIT", "CelError", "CompileError", "Program", "compile"]
 
@@ -62,9 +63,6 @@ class Program:
             value = self._evaluator({**variables, COST_VARIABLE: spent})
         except RecursionError:
             raise CelError("operation cancelled: actual cost limit exceeded") from None
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            # A value does not match its declared type, which the checker could not know.
-            raise no_such_overload() from None
         return value, spent[0]
 
     def uses(self, name: str) -> bool:
@@ -90,7 +88,7 @@ def compile(expression: str, variables: Mapping[str, Type]) -> Program:  # noqa:
         problems = check(root, variables)
         if problems:
             raise CompileError(format_problems(expression, problems))
-        return Program(expression, root.type, root, evaluator(root), base_cost(root))
+        return Program(expression, root.type, root, guarded(evaluator(root)), base_cost(root))
     except ParseError as error:
         raise CompileError(format_problems(expression, error.problems)) from None
     except MacroError as error:

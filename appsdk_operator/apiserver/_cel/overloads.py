@@ -19,7 +19,7 @@ from appsdk_operator.apiserver._cel.values import (
     no_such_overload,
 )
 
-__all__ = ["Overload", "Row", "dispatch", "is_parseable", "overloads_of"]
+__all__ = ["Overload", "Row", "dispatch", "guarded", "is_parseable", "overloads_of"]
 
 Row = tuple[str, str, Callable[..., Any]]
 """The id, the signature and the implementation of one overload."""
@@ -66,8 +66,20 @@ def _overload(id_: str, signature: str, call: Callable[..., Any]) -> Overload:
         bool(found["receiver"]),
         tuple(map(parse_type, params)),
         parse_type(found[4]),
-        call,
+        guarded(call),
     )
+
+
+def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """``call``, with a CEL error where a value is not what its type says, as in a dynamic list."""
+
+    def checked(*args: Any) -> Any:
+        try:
+            return call(*args)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise no_such_overload() from None
+
+    return checked
 
 
 _PYTHON: Final[dict[str, type | tuple[type, ...]]] = {

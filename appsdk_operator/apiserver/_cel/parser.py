@@ -138,7 +138,7 @@ def _tokens(source: str, problems: list[Problem]) -> list[_Token]:
         end = match.end()
         if kind == "text":
             try:
-                value, end = _text(source, position, match[0])
+                value, end = _text(source, position, match[0], problems)
             except ParseError as error:
                 problems += error.problems
                 position = error.end
@@ -151,7 +151,9 @@ def _tokens(source: str, problems: list[Problem]) -> list[_Token]:
     return found
 
 
-def _text(source: str, start: int, opening: str) -> tuple[str | bytes, int]:
+def _text(
+    source: str, start: int, opening: str, problems: list[Problem]
+) -> tuple[str | bytes, int]:
     prefix = opening.rstrip("'\"").lower()
     quote = opening[len(prefix) :]
     position = start + len(opening)
@@ -161,8 +163,16 @@ def _text(source: str, start: int, opening: str) -> tuple[str | bytes, int]:
         if position >= len(source) or (len(quote) == 1 and source[position] in "\r\n"):
             raise _unterminated(start, source[start:position], position)
         if source[position] == "\\" and not raw:
-            part, position = _escape(source, position + 1, binary=binary)
-            parts.append(part)
+            found = _ESCAPE.match(source, position + 1)
+            if found is None:
+                begun = _BEGUN_ESCAPE.match(source, position + 1)
+                after = (begun.end() if begun else position) + 1
+                raise _unterminated(start, source[start:after], after)
+            position = found.end()
+            if problem := _escape_problem(found[0], binary=binary):
+                problems.append(Problem(start, problem))
+            else:
+                parts.append(_unescaped(found[0], binary=binary))
         else:
             parts.append(source[position])
             position += 1
@@ -176,22 +186,27 @@ def _text(source: str, start: int, opening: str) -> tuple[str | bytes, int]:
     return "".join(str(part) for part in parts), end
 
 
-def _escape(source: str, position: int, *, binary: bool) -> tuple[str | int, int]:
-    char = source[position : position + 1]
-    if char in _ESCAPES and char:
-        return _ESCAPES[char], position + 1
-    lengths = {"x": 2, "X": 2, "u": 4, "U": 8}
-    if char in lengths and char:
-        digits = source[position + 1 : position + 1 + lengths[char]]
-        code, end = digits, position + 1 + lengths[char]
-        base = 16
-    else:
-        code, end, base = source[position : position + 3], position + 3, 8
-    try:
-        number = int(code, base)
-        return (number if binary and char not in "uU" else chr(number)), end
-    except ValueError:
-        raise _unterminated(position - 1, f"\\{char}", position + 1) from None
+_HEX: Final = "[0-9a-fA-F]"
+_ESCAPE: Final = re.compile(
+    rf"[abfnrtv\\'\"`?]|[xX]{_HEX}{{2}}|u{_HEX}{{4}}|U{_HEX}{{8}}|[0-3][0-7]{{2}}"
+)
+_BEGUN_ESCAPE: Final = re.compile(rf"(?:[xX]{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-3][0-7]?)?")
+
+
+def _escape_problem(escape: str, *, binary: bool) -> str:
+    if escape[0] not in "uU":
+        return ""
+    if binary:
+        return "unable to unescape string"
+    code = int(escape[1:], 16)
+    return "invalid unicode code point" if code > 0x10FFFF or 0xD800 <= code < 0xE000 else ""
+
+
+def _unescaped(escape: str, *, binary: bool) -> str | int:
+    if escape in _ESCAPES:
+        return _ESCAPES[escape]
+    number = int(escape, 8) if escape[0] in "0123" else int(escape[1:], 16)
+    return number if binary else chr(number)
 
 
 @final

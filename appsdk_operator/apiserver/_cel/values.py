@@ -14,6 +14,7 @@ __all__ = [
     "NONE",
     "CelError",
     "Duration",
+    "Lookup",
     "MapList",
     "NullsHidden",
     "Optional",
@@ -21,6 +22,7 @@ __all__ = [
     "Timestamp",
     "TypeValue",
     "Uint",
+    "distinct",
     "equal",
     "int64",
     "no_such_overload",
@@ -68,14 +70,24 @@ def uint64(value: int) -> Uint:
 
 _SECOND: Final = 10**9
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FIRST: Final = -62_135_596_800
+_LAST: Final = 253_402_300_799
 
 
 @final
 @attrs.frozen(order=True)
 class Duration:
-    """A duration in nanoseconds."""
+    """A duration in nanoseconds.
+
+    Raises:
+        CelError: it does not fit 64 bits.
+    """
 
     nanoseconds: int
+
+    def __attrs_post_init__(self) -> None:
+        if not -(2**63) <= self.nanoseconds < 2**63:
+            raise CelError("integer overflow")
 
     @classmethod
     def parse(cls, text: str) -> Duration:
@@ -97,9 +109,17 @@ class Duration:
 @final
 @attrs.frozen(order=True)
 class Timestamp:
-    """A time in nanoseconds since the Unix epoch."""
+    """A time in nanoseconds since the Unix epoch.
+
+    Raises:
+        CelError: it is not in the years 1 to 9999.
+    """
 
     nanoseconds: int
+
+    def __attrs_post_init__(self) -> None:
+        if not _FIRST <= self.nanoseconds // _SECOND <= _LAST:
+            raise CelError("timestamp overflow")
 
     @classmethod
     def parse(cls, text: str) -> Timestamp:
@@ -238,5 +258,66 @@ def _equal_lists(left: list[Any], right: list[Any]) -> bool:
         known = {key(item): item for item in right}
         return all(key(i) in known and equal(i, known[key(i)]) for i in left)
     if isinstance(left, SetList) or isinstance(right, SetList):
-        return all(any(equal(item, other) for other in right) for item in left)
+        known_items = Lookup(right)
+        return all(item in known_items for item in left)
     return all(map(equal, left, right))
+
+
+@final
+class Lookup:
+    """Values to look up by equality, without a look at each."""
+
+    def __init__(self, items: list[Any]) -> None:
+        """``items`` are the values so far."""
+        self.items: list[Any] = []
+        self._keys: set[Any] = set()
+        self._others: list[Any] = []
+        for item in items:
+            self.add(item)
+
+    def add(self, item: Any) -> None:
+        """Add a value."""
+        self.items.append(item)
+        key = _key(item)
+        if key is None:
+            self._others.append(item)
+        else:
+            self._keys.add(key)
+
+    def __contains__(self, item: Any) -> bool:
+        key = _key(item)
+        if key is None:
+            return any(equal(item, other) for other in self.items)
+        return key in self._keys or any(equal(item, other) for other in self._others)
+
+
+def distinct(items: list[Any]) -> list[Any]:
+    """The items without those that equal an earlier one."""
+    known = Lookup([])
+    for item in items:
+        if item not in known:
+            known.add(item)
+    return known.items
+
+
+def _key(value: Any) -> Any:
+    """A value with the same equality that has a hash; None if there is none.
+
+    Sets and maps among lists equal lists in another order, and NaN does not equal itself.
+    """
+    if isinstance(value, _NUMBERS) and not isinstance(value, bool):
+        return value if value == value else None
+    if isinstance(value, (SetList, MapList)):
+        return None
+    if isinstance(value, list):
+        parts = tuple(map(_key, value))
+        return None if None in parts else (list, parts)
+    if isinstance(value, dict):
+        fields = {(_key(name), _key(item)) for name, item in value.items()}
+        if any(None in field for field in fields):
+            return None
+        return dict, getattr(value, "nulls", 0), frozenset(fields)
+    if isinstance(value, Optional):
+        inner = _key(value.value)
+        return None if inner is None else (Optional, value.has_value, inner)
+    return type(value), value

@@ -17,10 +17,14 @@ from appsdk_operator.apiserver._cel.values import (
     NONE,
     CelError,
     Duration,
+    Lookup,
     Optional,
     Timestamp,
+    Uint,
+    distinct,
     equal,
     int64,
+    uint64,
 )
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
@@ -35,14 +39,15 @@ def _is_sorted(items: list[Any]) -> bool:
     return all(items[index] <= items[index + 1] for index in range(len(items) - 1))
 
 
-def _sum(zero: Any) -> Callable[[list[Any]], Any]:
-    def call(items: list[Any]) -> Any:
-        if isinstance(zero, Duration):
+def _sum(items: list[Any], zero: Any) -> Any:
+    match zero:
+        case Duration():
             return Duration(sum(item.nanoseconds for item in items))
-        total = sum(items, zero)
-        return int64(total) if isinstance(total, int) else total
-
-    return call
+        case Uint():
+            return uint64(sum(map(int, items)))
+        case _:
+            total = sum(items, zero)
+            return int64(total) if isinstance(total, int) else total
 
 
 def _extreme(pick: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]], Any]:
@@ -99,20 +104,12 @@ def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
     return made
 
 
-def _distinct(items: list[Any]) -> list[Any]:
-    made: list[Any] = []
-    for item in items:
-        if not any(equal(item, other) for other in made):
-            made.append(item)
-    return made
-
-
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
 
 def _list_rows() -> list[Row]:
     rows: list[Row] = []
-    zeros = {"int": 0, "uint": 0, "double": 0.0, "duration": Duration(0)}
+    zeros = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
     for kind in _COMPARABLE:
         items = f"list<{kind}>"
         rows += [
@@ -122,7 +119,8 @@ def _list_rows() -> list[Row]:
             (f"list_{kind}_sort", f"{items}:sort()->{items}", sorted),
         ]
         if kind in zeros:
-            rows.append((f"list_{kind}_sum_{kind}", f"{items}:sum()->{kind}", _sum(zeros[kind])))
+            add = functools.partial(_sum, zero=zeros[kind])
+            rows.append((f"list_{kind}_sum_{kind}", f"{items}:sum()->{kind}", add))
     return [
         *rows,
         ("list_a_index_of_int", "list<A>:indexOf(A)->int", _index_of),
@@ -132,7 +130,7 @@ def _list_rows() -> list[Row]:
         ("list_flatten_int", "list<dyn>:flatten(int)->list<dyn>", _flatten),
         ("lists_range", "lists.range(int)->list<int>", _range),
         ("list_reverse", "list<A>:reverse()->list<A>", lambda items: items[::-1]),
-        ("list_distinct", "list<A>:distinct()->list<A>", _distinct),
+        ("list_distinct", "list<A>:distinct()->list<A>", distinct),
         ("sets_contains", "sets.contains(list<A>,list<A>)->bool", _set_contains),
         (
             "sets_equivalent",
@@ -142,13 +140,13 @@ def _list_rows() -> list[Row]:
         (
             "sets_intersects",
             "sets.intersects(list<A>,list<A>)->bool",
-            lambda one, two: any(equal(a, b) for a in one for b in two),
+            lambda one, two: any(map(Lookup(one).__contains__, two)),
         ),
     ]
 
 
 def _set_contains(one: list[Any], two: list[Any]) -> bool:
-    return all(any(equal(item, other) for other in one) for item in two)
+    return all(map(Lookup(one).__contains__, two))
 
 
 # -- optionals -----------------------------------------------------------------------------
@@ -225,13 +223,18 @@ class Quantity:
         return int(self.amount)
 
 
+# More than any sum of quantities has.
+_DIGITS: Final = 2_000
+
+
 def _compare(one: Any, two: Any) -> int:
     return int(one > two) - int(one < two)
 
 
 def _plus(one: Quantity, other: Quantity | int, sign: int = 1) -> Quantity:
     amount = other.amount if isinstance(other, Quantity) else decimal.Decimal(other)
-    return Quantity(one.amount + sign * amount)
+    with decimal.localcontext(prec=_DIGITS):
+        return Quantity(one.amount + sign * amount)
 
 
 _QUANTITIES: Final[list[Row]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
+import re
 import zoneinfo
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +19,7 @@ from appsdk_operator.apiserver._cel.values import (
     Timestamp,
     TypeValue,
     Uint,
+    distinct,
     equal,
     int64,
     type_name,
@@ -39,6 +41,7 @@ def _divide(left: int, right: int) -> int:
 def _modulo(left: int, right: int) -> int:
     if right == 0:
         raise CelError("modulus by zero")
+    _divide(left, right)  # of which the quotient may be too large
     rest = abs(left) % abs(right)
     return -rest if left < 0 else rest
 
@@ -47,7 +50,8 @@ def _divide_float(left: float, right: float) -> float:
     try:
         return left / right
     except ZeroDivisionError:
-        return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left)
+        sign = math.copysign(1, right)
+        return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left) * sign
 
 
 def _nonzero(action: Callable[[int, int], int], words: str) -> Callable[[int, int], Uint]:
@@ -68,7 +72,7 @@ def _add_lists(left: list[Any], right: list[Any]) -> list[Any]:
             [*merged, *(i for i in right if left.key(i) not in left_keys)], left.key_names
         )
     if isinstance(left, SetList):
-        return SetList([*left, *(i for i in right if not any(equal(i, o) for o in left))])
+        return SetList(distinct([*left, *right]))
     return [*left, *right]
 
 
@@ -125,18 +129,28 @@ def _to_int(value: Any) -> int:
 
 def _to_uint(value: Any) -> Uint:
     if isinstance(value, str):
-        number = parse_integer(value)
+        number = parse_integer(value) if value[:1] not in ("+", "-") else None
         if number is None:
             raise CelError("type conversion error from 'string' to 'uint'")
         return uint64(number)
-    return uint64(int(value))
+    return uint64(-1 if value < 0 else int(value))
+
+
+# As Go's strconv.ParseFloat, without its hexadecimal numbers.
+_FLOAT: Final = re.compile(
+    r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[+-]?inf(?:inity)?|nan",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def _to_double(value: Any) -> float:
-    try:
+    if not isinstance(value, str):
         return float(value)
-    except ValueError:
-        raise CelError("type conversion error from 'string' to 'double'") from None
+    value = re.sub("(?<=[0-9])_(?=[0-9])", "", value)
+    number = float(value) if _FLOAT.fullmatch(value) else math.inf
+    if math.isinf(number) and "inf" not in value.lower():
+        raise CelError("type conversion error from 'string' to 'double'")
+    return number
 
 
 def _to_bool(value: str) -> bool:
