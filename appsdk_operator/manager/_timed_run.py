@@ -61,26 +61,29 @@ class TimedRun(Generic[T]):
         """Whether it has ended."""
         return self._is_done
 
-    def wait(self, deadline: float) -> T | None:
+    def wait(self, deadline: float, *stops: StopSignal) -> T | None:
         """Wait for the function and return its result.
 
         Args:
             deadline: how long to wait, as a time of the clock.
+            stops: further signals that end the wait.
 
         Raises:
-            NotDone: it still runs at the deadline, or the stop signal was set.
+            NotDone: it still runs at the deadline, or a stop signal was set.
             Exception: what the function raised.
         """
-        detach = self._stop.on_set(self._wake)
+        stops = (self._stop, *stops)
+        detach = [stop.on_set(self._wake) for stop in stops]
         try:
             with self._changed:
                 while not self._is_done:
                     left = deadline - self._clock.monotonic()
-                    if left <= 0 or self._stop.is_set():
+                    if left <= 0 or any(stop.is_set() for stop in stops):
                         raise NotDone
                     self._clock.wait(self._changed, left)
         finally:
-            detach()
+            for each in detach:
+                each()
         if self._error is not None:
             raise self._error
         return self._outcome

@@ -28,9 +28,11 @@ from appsdk_operator.manager import (
     HTTPResponse,
     MetricsServer,
     MetricsServerOptions,
+    ProfileServer,
+    ProfileServerOptions,
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, system_clock
 from appsdk_operator.testing import APIServer, ControlPlane
 from tests.cache.conftest import eventually
 
@@ -562,6 +564,43 @@ def metrics_server(client: Any, **options: Any) -> MetricsServer:
         metrics=Metrics(),
         client=client,
     )
+
+
+def profile_server(client: Any) -> ProfileServer:
+    options = ProfileServerOptions(address="127.0.0.1:0", filter_provider=AuthFilter)
+    return ProfileServer(options, client=client)
+
+
+@pytest.mark.parametrize("hanging", REVIEWS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("make_server", [metrics_server, profile_server])
+def test_a_request_that_waits_for_a_review_is_answered_at_the_stop(
+    make_server: Any, hanging: Kind, serve: Any
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hang(spec: dict[str, Any]) -> None:
+        is_token = hanging is kinds.authentication.v1.TokenReview
+        if ("token" in spec) is is_token:
+            entered.set()
+            leave.wait(30)
+
+    served, answers = serve(make_server(Reviewer(before=hang))), []
+    path = "/metrics" if make_server is metrics_server else "/debug"
+
+    def ask() -> None:
+        answers.append(served.get(path, Authorization=f"Bearer {TOKEN}").status)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    assert entered.wait(10)
+    began = system_clock.monotonic()
+    served.stop()
+    took = system_clock.monotonic() - began
+    leave.set()
+    asker.join(10)
+    assert answers == [500]
+    assert took < 4.0, "the time-out of a stop is 5 s"
+    eventually(lambda: not any(t.name.startswith("auth") for t in threading.enumerate()))
 
 
 def test_the_embedded_server_reviews_the_tokens_it_was_given(

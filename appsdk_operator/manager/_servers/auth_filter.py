@@ -33,6 +33,7 @@ from appsdk_operator.manager._timed_run import NotDone, TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import (
     Clock,
+    StopSignal,
     get_logger,
     random_of,
     system_clock,
@@ -176,12 +177,12 @@ class AuthFilter:
             return _unauthorized()
         failure = "Authentication failed"
         try:
-            user = self._authenticate(token, request.peer)
+            user = self._authenticate(token, request)
             if user is None:
                 _log.debug("peer %s may not %s: its token is not known", request.peer, action)
                 return _unauthorized()
             failure = f"Authorization for user {_printable(user.name)} failed"
-            is_allowed = self._authorize(user, verb, request.path, request.peer)
+            is_allowed = self._authorize(user, verb, request)
         except TooManyUnknown as problem:
             _log.debug("peer %s may not %s now: %s", request.peer, action, problem)
             return text_response(429, f"{failure}: {_BUSY}", **{"Retry-After": "1"})
@@ -206,7 +207,8 @@ class AuthFilter:
 
     # -- reviews ---------------------------------------------------------------------------------
 
-    def _authenticate(self, token: str, peer: str) -> _User | None:
+    def _authenticate(self, token: str, request: HTTPRequest) -> _User | None:
+        peer = request.peer
         key = hmac.digest(self._key, token.encode(), "sha256")
         now = self._clock.monotonic()
         with self._lock:
@@ -230,7 +232,7 @@ class AuthFilter:
             is_trusted_peer=is_trusted_peer,
         )
         if user is None:
-            return self._answer(start, now)
+            return self._answer(start, now, request.stop)
         _refresh(start)
         return user
 
@@ -254,7 +256,8 @@ class AuthFilter:
         # A server without support for audiences ignores them: the token is then for the API server.
         return not self._audiences or bool({*self._audiences} & {*(status.get("audiences") or ())})
 
-    def _authorize(self, user: _User, verb: str, path: str, peer: str) -> bool:
+    def _authorize(self, user: _User, verb: str, request: HTTPRequest) -> bool:
+        path = request.path
         key = (user, verb, path)
         now = self._clock.monotonic()
         with self._lock:
@@ -271,11 +274,11 @@ class AuthFilter:
             key,
             "SubjectAccessReview",
             functools.partial(self._review_right, key, now + self._timeout),
-            peer=peer,
+            peer=request.peer,
             is_known=True,
         )
         if not known:
-            return self._answer(start, now)
+            return self._answer(start, now, request.stop)
         _refresh(start)
         return True
 
@@ -300,7 +303,7 @@ class AuthFilter:
             _log.info("user %s may not %s %r: %s", _printable(user.name), verb, path, reason)
         return is_allowed
 
-    def _answer(self, start: Callable[[], TimedRun[_T]], begun: float) -> _T:
+    def _answer(self, start: Callable[[], TimedRun[_T]], begun: float, stop: StopSignal) -> _T:
         try:
             run = start()
         except ReviewsClosed:
@@ -308,9 +311,9 @@ class AuthFilter:
         except TooManyReviews as problem:
             raise _ReviewFailed(str(problem)) from None
         try:
-            return run.wait(begun + self._timeout)  # type: ignore[return-value]
+            return run.wait(begun + self._timeout, stop)  # type: ignore[return-value]
         except NotDone:
-            if self._reviews.stop.is_set():
+            if stop.is_set() or self._reviews.stop.is_set():
                 raise _ReviewFailed("the server stops") from None
             text = f"{run.name}: no answer from the API server within {self._timeout:g} s"
             raise _ReviewFailed(text) from None

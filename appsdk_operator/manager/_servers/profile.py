@@ -148,6 +148,7 @@ class ProfileServer(EndpointServer):
         self._clock = clock
         # One at a time: two would measure each other.
         self._profiling = threading.Lock()
+        self._filter: HTTPFilter = lambda handler: handler
         super().__init__(
             options,
             tls=options.tls,
@@ -168,11 +169,27 @@ class ProfileServer(EndpointServer):
         if self._live is not None:
             pages |= self._live.pages()
             pages["/debug"] = _listing_or_page
-        wrap: HTTPFilter = lambda handler: handler  # noqa: E731
         if self._options.filter_provider is not None and self._client is not None:
-            wrap = self._options.filter_provider(self._client)
+            self._filter = self._options.filter_provider(self._client)
         for path, page in pages.items():
-            server.add_handler(path, wrap(page))
+            server.add_handler(path, self._filter(page))
+
+    def run(self, stop: StopSignal, /) -> None:
+        """Serve until ``stop`` is set; errors as :meth:`HTTPServer.run`."""
+        try:
+            super().run(stop)
+        finally:
+            self._close_filter()
+
+    def close(self) -> None:
+        """Close the port of a server that will not run. Harmless after a run, and twice."""
+        super().close()
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        close = getattr(self._filter, "close", None)
+        if close is not None:
+            close()
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
         text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
