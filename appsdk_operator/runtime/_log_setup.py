@@ -107,7 +107,9 @@ def printable(text: str, indent: str = "    ") -> str:
     """``text`` without control characters; lines after the first are indented, or left alone."""
     if text.isprintable():
         return text
-    return text.translate(_CONTROLS if indent else {**_CONTROLS, 0x0A: "\n"})
+    text = text.translate(_CONTROLS if indent else {**_CONTROLS, 0x0A: "\n"})
+    # Surrogates, as in names of files that are no UTF-8: a stream would refuse the line.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _is_of_kit(name: str) -> bool:

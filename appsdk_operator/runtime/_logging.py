@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import logging
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any, final
 
 import msgspec
 
+from appsdk_operator.runtime._texts import safe_text
 from appsdk_operator.runtime._tracebacks import format_user_exception
 
 __all__ = ["JSONFormatter", "SafeLogger", "get_logger"]
@@ -86,7 +88,25 @@ def _report_failure(logger: str, error: BaseException) -> None:
 
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encode = msgspec.json.Encoder(enc_hook=safe_text).encode
+
+
+def _encoded(fields: dict[str, Any]) -> str:
+    """``fields`` as JSON, whatever their values are."""
+    try:
+        return _encode(fields).decode()
+    except Exception:
+        # A surrogate, for example, as in the name of a file that is no UTF-8.
+        pairs = (f"{json.dumps(name)}:{_encoded_value(value)}" for name, value in fields.items())
+        return f"{{{','.join(pairs)}}}"
+
+
+def _encoded_value(value: Any) -> str:
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=safe_text, str_keys=True)
+        return json.dumps(plain, allow_nan=False)
+    except Exception:
+        return json.dumps(safe_text(value))
 
 
 @final
@@ -131,4 +151,4 @@ class JSONFormatter(logging.Formatter):
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             fields["stack"] = record.stack_info
-        return _encode({str(name): value for name, value in fields.items()}).decode()
+        return _encoded({str(name): value for name, value in fields.items()})

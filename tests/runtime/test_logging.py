@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import appsdk_operator
-from appsdk_operator.runtime import JSONFormatter, SafeLogger, get_logger
+from appsdk_operator.runtime import JSONFormatter, SafeLogger, TextFormatter, get_logger
 from appsdk_operator.runtime import _logging as logging_module
+from tests.hypothesis_profiles import scaled
 
 
 @pytest.fixture
@@ -56,6 +59,80 @@ def test_an_exception_is_part_of_the_line(lines: tuple[logging.Logger, io.String
     fields = json.loads(line)
     assert "ValueError: broken" in fields["exception"]
     assert "test_logging.py" in fields["stack"]
+
+
+class Mute:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
+def _circle() -> list[object]:
+    circle: list[object] = []
+    circle.append(circle)
+    return circle
+
+
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
+"""Any text, also with surrogates, as ``os.fsdecode`` makes them."""
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        TEXTS,
+        st.binary(max_size=8),
+        st.builds(Mute),
+        st.builds(_circle),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(TEXTS, st.integers(), st.none(), st.tuples(TEXTS)), inner, max_size=3
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(message=TEXTS, thing=VALUES, error=TEXTS)
+@settings(max_examples=scaled(300))
+def test_a_record_is_written_in_each_format_whatever_is_in_it(
+    message: str, thing: object, error: str
+) -> None:
+    for formatter in (JSONFormatter(), TextFormatter(), TextFormatter(color=True)):
+        raw = io.BytesIO()
+        handler = logging.StreamHandler(io.TextIOWrapper(raw, "utf-8", write_through=True))
+        handler.setFormatter(formatter)
+        try:
+            raise ValueError(error)
+        except ValueError:
+            record = logging.makeLogRecord(
+                {
+                    "name": "shop",
+                    "levelname": "INFO",
+                    "levelno": logging.INFO,
+                    "msg": "%s",
+                    "args": (message,),
+                    "thing": thing,
+                    "exc_info": sys.exc_info(),
+                }
+            )
+        handler.acquire()
+        try:
+            # As emit() does, which would tell of a failure on standard error alone.
+            handler.stream.write(handler.format(record))
+        finally:
+            handler.release()
+            handler.close()
+        if isinstance(formatter, JSONFormatter):
+            fields = json.loads(raw.getvalue())
+            assert fields["message"] == message
+            assert "thing" in fields
 
 
 def test_what_json_does_not_know_is_written_as_text(
