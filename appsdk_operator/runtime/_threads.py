@@ -291,27 +291,24 @@ class LoopThread:
             except TimeoutError:
                 if future.done():  # the coroutine's own
                     return future.result()
-            if not self._look_at(loop):
+            self._look_at(loop)
+            if loop.is_closed():
                 future.cancel()  # unless it is done: nobody else will end it
             pause = min(2 * pause, _LOOK_EVERY)
 
-    def _look_at(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Warn if the loop does not answer for a second: a coroutine blocks its thread.
-
-        Returns:
-            Whether the loop still runs.
-        """
+    def _look_at(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Warn if the loop does not answer for a second: a coroutine blocks its thread."""
         answered = threading.Event()
         try:
             loop.call_soon_threadsafe(answered.set)
         except RuntimeError:  # it was closed
-            return False
+            return
         if answered.wait(_HELD_FOR):
-            return True
+            return
         thread = self._thread
         place = present_place(None if thread is None else thread.ident)
         if not place or place in self._held_at or len(self._held_at) >= _MOST_PLACES:
-            return True
+            return
         self._held_at.add(place)
         _log.warning(
             "%s holds the event loop of %s for more than a second, and no other async callback "
@@ -321,7 +318,6 @@ class LoopThread:
             self._name,
             extra={"controller": self._name, "callback": place},
         )
-        return True
 
     def bound(self) -> contextlib.AbstractContextManager[None]:
         """Make :func:`settle` use this loop in the calling thread."""

@@ -40,6 +40,7 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import (
     check_count,
     check_environment,
+    check_flag,
     check_function,
     check_text,
 )
@@ -262,6 +263,7 @@ class Delivery:
         check_function("handle_event", handle_event)
         check_function("is_known", is_known, required=True)
         check_function("on_failure", on_failure)
+        check_flag("merges_resyncs", merges_resyncs)
         check_count("workers", workers)
         if workers < 1:
             raise ValueError(f"workers={workers}: at least 1 is needed to handle anything")
