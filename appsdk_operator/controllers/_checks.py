@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from appsdk_operator.controllers._protocols import Source
-from appsdk_operator.runtime.validation import check_callable
+from appsdk_operator.runtime.validation import check_callable, check_plain
 
 __all__ = ["check_name", "check_source", "checked_reconciler"]
 
@@ -67,3 +67,7 @@ def check_source(source: object) -> None:
         raise TypeError(f"source={source!r} is a class: watch an instance, {source.__name__}(…)")
     if not isinstance(source, Source):
         raise TypeError(f"source={source!r} is not a source: it needs start(queue, stop)")
+    for method in ("start", "wait_for_sync", "join", "health"):
+        check_plain(
+            f"{method} of the source, a {type(source).__name__},", getattr(source, method, None)
+        )

@@ -10,6 +10,7 @@ import attrs
 
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter
+from appsdk_operator.runtime.validation import check_plain
 
 __all__ = ["ControllerOptions", "ResolvedOptions", "group_kind"]
 
@@ -48,6 +49,7 @@ def _check_factory(
             f"{field.name}={value!r} is not a function: each controller makes a limiter of its "
             "own, so give what makes one, as lambda: ItemExponential(base=1.0)"
         )
+    check_plain(field.name, value)
 
 
 def _check_kinds(_: object, field: attrs.Attribute[Mapping[str, int] | None], value: Any) -> None:

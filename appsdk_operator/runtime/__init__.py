@@ -19,6 +19,7 @@ from appsdk_operator.runtime._activity import FailureCause as FailureCause
 from appsdk_operator.runtime._activity import ObservedParts as ObservedParts
 from appsdk_operator.runtime._activity import Observers as Observers
 from appsdk_operator.runtime._activity import RequestRecord as RequestRecord
+from appsdk_operator.runtime._activity import check_observer as check_observer
 from appsdk_operator.runtime._activity import observed_call as observed_call
 from appsdk_operator.runtime._activity import observed_request as observed_request
 from appsdk_operator.runtime._activity import present_call as present_call

@@ -23,8 +23,9 @@ from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._held_workers import HELD_FOR, RunningCall
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._texts import safe_text
-from appsdk_operator.runtime._threads import callback_place
+from appsdk_operator.runtime._threads import as_exception, callback_place
 from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
+from appsdk_operator.runtime.validation import check_plain
 
 __all__ = [
     "ActivityLog",
@@ -36,6 +37,7 @@ __all__ = [
     "ObservedParts",
     "Observers",
     "RequestRecord",
+    "check_observer",
     "observed_call",
     "observed_request",
     "present_call",
@@ -306,6 +308,22 @@ class ActivityObserver(Protocol):
         ...
 
 
+def check_observer(observer: object) -> None:
+    """Refuse what is no observer.
+
+    Raises:
+        TypeError: it lacks a method, or one is ``async def``.
+    """
+    for method in ("call_began", "call_ended", "request_began", "request_ended"):
+        function = getattr(observer, method, None)
+        if isinstance(observer, type) or not callable(function):
+            raise TypeError(
+                f"the observer {observer!r} has no method {method}: give an ActivityObserver, for "
+                "example tracing.Tracing()"
+            )
+        check_plain(f"{method} of the observer, a {type(observer).__name__},", function)
+
+
 @final
 class Observers:
     """Observers of one part, which may be added and removed at any time. Thread-safe."""
@@ -318,7 +336,12 @@ class Observers:
         """The observers; empty for most programs."""
 
     def add(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Add an observer, unless it is there; returns the function that removes it."""
+        """Add an observer, unless it is there; returns the function that removes it.
+
+        Raises:
+            TypeError: it is none.
+        """
+        check_observer(observer)
         with self._lock:
             if not any(one is observer for one in self.present):
                 self.present = (*self.present, observer)
@@ -355,7 +378,12 @@ class ObservedParts:
                 removals.append(found.observe_activity(observer))
 
     def observe(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` all parts; returns the function that ends that."""
+        """Show ``observer`` all parts; returns the function that ends that.
+
+        Raises:
+            TypeError: it is none.
+        """
+        check_observer(observer)
         with self._lock:
             parts = [part for ref in self._parts if (part := ref()) is not None]
             removals = [part.observe_activity(observer) for part in parts]
@@ -706,7 +734,8 @@ def observed_request(
 def _shown(method: Callable[[Any], None], record: object) -> None:
     try:
         method(record)
-    except Exception:
+    except BaseException as error:
+        as_exception("an observer", error)  # Ctrl-C in the main thread
         _log.exception("an observer failed: %s", getattr(method, "__qualname__", method))
 
 

@@ -9,6 +9,7 @@ from typing import final
 from appsdk_operator.runtime._clock import Clock, system_clock
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logging import get_logger
+from appsdk_operator.runtime._threads import settle
 from appsdk_operator.runtime._waiters import Waiters
 
 __all__ = ["StopSignal", "check_stop"]
@@ -128,9 +129,9 @@ def check_stop(stop: object) -> None:
         raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
 
 
-def _run(callback: Callable[[], None]) -> None:
+def _run(callback: Callable[[], object]) -> None:
     try:
-        callback()
+        settle(callback())
     except BaseException:
         # Also SystemExit and the like: the callbacks after this one have to run.
         _log.exception("a callback of a stop signal failed")

@@ -29,10 +29,18 @@ from appsdk_operator.manager import (
     ProfileServerOptions,
     Shards,
 )
+from appsdk_operator.manager._servers.live_page import LivePage
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
-from appsdk_operator.serving import HTTPResponse, HTTPServer, SelfSigned, TLSOptions, text_response
-from appsdk_operator.testing import MemoryServer
+from appsdk_operator.serving import (
+    HTTPRequest,
+    HTTPResponse,
+    HTTPServer,
+    SelfSigned,
+    TLSOptions,
+    text_response,
+)
+from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
 from tests.manager.manager_parts import Run, eventually
 
@@ -460,3 +468,51 @@ def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -
 def _planned_of(manager: Manager) -> int:
     found = manager.debug_state()["controllers"]
     return found[0]["planned_total"] if found else 0
+
+
+class Part:
+    """A runnable whose health cannot be told."""
+
+    needs_leader_election = False
+
+    def run(self, stop: StopSignal) -> None:
+        stop.wait()
+
+    def health(self) -> None:
+        raise ConnectionError("the database is gone")
+
+
+class Feed:
+    """A source of one request."""
+
+    def __init__(self, key: object, after: float) -> None:
+        self.key, self.after = key, after
+
+    def start(self, queue: RequestQueue[object], stop: StopSignal) -> None:
+        queue.add(self.key, after=self.after)
+
+
+KEYS = ["caf\udce9", Request("a\udcff", "b\udcff"), ("\ud800",), b"\xff", 7]
+
+
+@pytest.mark.parametrize("after", [0.0, float("inf"), 1e300])
+@pytest.mark.parametrize("key", KEYS)
+def test_no_key_delay_or_health_takes_the_page_down(key: object, after: float) -> None:
+    controller = Controller[object]("odd", lambda request: None, metrics=Metrics())
+    controller.watch(Feed(key, after))
+    mgr = Manager(MemoryServer().client(), metrics=Metrics())
+    mgr.add(controller)
+    mgr.add(Part())
+    with running(mgr):
+        if not after:
+            eventually(lambda: bool(controller.activity.calls()))
+        else:
+            eventually(lambda: controller.next_due is not None)
+        live = LivePage(mgr.debug_state, mgr.debug_story, clock=mgr.clock)
+        for path, page in live.pages().items():
+            if path != "/debug/events":
+                answer = page(HTTPRequest(method="GET", path=path, query_string="name=a"))
+                assert answer.status == 200, path
+                if path.endswith(".json"):
+                    json.loads(answer.body)
+        assert "its health failed: ConnectionError" in mgr.health().text

@@ -11,8 +11,9 @@ from typing import Any, Final, final
 
 from appsdk_operator import _version
 from appsdk_operator.manager._core.groups import Groups
+from appsdk_operator.manager._core.runnable import health_of
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import ActivityLog, CallRecord, Clock
+from appsdk_operator.runtime import ActivityLog, CallRecord, Clock, error_text
 
 __all__ = ["STATE_VERSION", "DebugState"]
 
@@ -161,10 +162,9 @@ class DebugState:
                     row["expires"] = expires if math.isfinite(expires) else None
                     row["left"] = expires - time if math.isfinite(expires) else None
                 except Exception as error:
-                    row["text"] = f"{type(error).__name__}: {error}"[:1000]
-                health: Callable[[], Any] | None = getattr(source, "health", None)
-                if callable(health):
-                    row["text"] = row["text"] or str(health().text)
+                    row["text"] = error_text(error)[:1000]
+                if (health := health_of(source)) is not None:
+                    row["text"] = row["text"] or health.text
                 certificates.append(row)
             table = getattr(server, "webhooks", None)
             kinds_of = {
@@ -188,7 +188,7 @@ def _details(part: Any) -> dict[str, Any]:
     try:
         found = snapshot()
     except Exception as error:
-        return {"problem": f"{type(error).__name__}: {error}"}
+        return {"problem": error_text(error)}
     return found if isinstance(found, dict) else {}
 
 
@@ -208,7 +208,7 @@ def _controller(
         for row in waiting[:_MOST_ROWS]:
             if row["attempt"]:
                 row["error"] = errors.get(row["object"], "")
-    health: Callable[[], Any] | None = getattr(part, "health", None)
+    health = health_of(part)
     targets = details.get("targets", ())
     return {
         "name": str(details["controller"]),
@@ -217,7 +217,7 @@ def _controller(
         or [kind for kind in [str(details.get("kind", ""))] if kind],
         "callbacks": [dict(target) for target in targets][:_MOST_ROWS],
         "workers": details.get("workers"),
-        "ready": bool(health().is_ready) if callable(health) else True,
+        "ready": health is None or health.is_ready,
         "health": str(details.get("health", "")),
         "queued": details.get("pending_events", sum(not e["due_in"] for e in queued or ())),
         "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),

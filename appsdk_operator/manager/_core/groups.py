@@ -11,12 +11,12 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.cache import Health
 from appsdk_operator.manager._cancellation import is_cancellation
 from appsdk_operator.manager._core.runnable import (
     Placement,
     Runnable,
     RunnableGroup,
+    health_of,
     name_of,
     placements,
 )
@@ -29,6 +29,7 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     left_behind,
+    safe_text,
     settle,
     system_clock,
 )
@@ -263,7 +264,7 @@ class Group:
                 try:
                     row["details"] = snapshot()
                 except Exception as error:
-                    row["details"] = f"could not be told: {error}"
+                    row["details"] = f"could not be told: {safe_text(error)}"
             rows.append(row)
         return {"state": state, "runnables": rows}
 
@@ -362,11 +363,9 @@ def _unready(member: _Member) -> str:
     if member.state is _RunnableState.ENDED and not member.placement.is_ready_when_ended:
         return f"{member.name} (its run has returned)"
     if member.placement.group is RunnableGroup.CACHES:
-        with contextlib.suppress(Exception):
-            health: Any = getattr(member.runnable, "health", None)
-            result = health()
-            if isinstance(result, Health):
-                return f"{member.name} ({result.text})"
+        health = health_of(member.runnable)
+        if health is not None:
+            return f"{member.name} ({health.text})"
     return member.name
 
 

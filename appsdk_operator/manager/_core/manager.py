@@ -22,7 +22,13 @@ from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._core.options import ManagerOptions, ManagerOptionsDict, check_names
-from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, as_runnable, placements
+from appsdk_operator.manager._core.runnable import (
+    Runnable,
+    RunnableGroup,
+    as_runnable,
+    health_of,
+    placements,
+)
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
 from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.manager._election.fence import FencedClient
@@ -810,9 +816,8 @@ class _Servers:
 def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
     """Whether the caches of ``clusters``, and others in their group, have synced."""
     others = [r for r in group.members if not any(r is cluster for cluster in clusters)]
-    methods = [getattr(one, "health", None) for one in (*clusters, *others)]
-    results = [health() for health in methods if callable(health)]
-    healths = [result for result in results if isinstance(result, Health)]
+    found = [health_of(one) for one in (*clusters, *others)]
+    healths = [health for health in found if health is not None]
     bad = [health.text for health in healths if not health.is_ready]
     return Health(not bad, "; ".join(bad or [health.text for health in healths]))
 
@@ -822,16 +827,15 @@ def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Heal
     apart = [*groups[RunnableGroup.CACHES].runnables, *checked_apart]
     bad, notes, good = [], [], 0
     for runnable in groups.runnables:
-        health = getattr(runnable, "health", None)
-        if not callable(health) or any(runnable is other for other in apart):
+        if any(runnable is other for other in apart):
             continue
-        result = health()
-        if isinstance(result, Health):
-            good += result.is_ready
-            if not result.is_ready:
-                bad.append(result.text)
-            elif result.note:
-                notes.append(result.note)
+        health = health_of(runnable)
+        if health is not None:
+            good += health.is_ready
+            if not health.is_ready:
+                bad.append(health.text)
+            elif health.note:
+                notes.append(health.note)
     return Health(not bad, "; ".join(bad or [f"{good} runnables ok", *notes]))
 
 

@@ -27,8 +27,10 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     left_behind,
+    settle,
     system_clock,
 )
+from appsdk_operator.runtime.validation import check_plain, checked_seconds
 
 __all__ = ["Operator", "OperatorController"]
 
@@ -39,8 +41,8 @@ _log = get_logger("appsdk_operator.manager")
 class OperatorController(Protocol):
     """Anything that an :class:`Operator` can run."""
 
-    def run(self, stop: StopSignal, /) -> None:
-        """Work until ``stop`` is set; an exception is a failure."""
+    def run(self, stop: StopSignal, /) -> object:
+        """Work until ``stop`` is set; an exception is a failure. May be async."""
         ...
 
 
@@ -97,8 +99,7 @@ class Operator:
                 stops the operator.
             clock: the clock for waits; default: that of its Manager, or the machine's.
         """
-        if stop_timeout < 0:
-            raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
+        checked_seconds("stop_timeout", stop_timeout)
         self.name: str = check_operator_name(name)
         """The operator's name; ``""`` without one."""
         self._previous_names = check_previous_names(previous_names)
@@ -107,6 +108,7 @@ class Operator:
                 f"on_error={on_error!r}: give a function of the controller and its error that "
                 "returns True to go on, False to stop"
             )
+        check_plain("on_error", on_error)
         self._on_error = on_error
         self._owner: object = self
         self._stop_timeout = stop_timeout
@@ -247,7 +249,7 @@ class Operator:
 
         def run(controller: OperatorController) -> None:
             try:
-                controller.run(own)
+                settle(controller.run(own))
                 if not own.is_set():
                     _log.warning("controller %r ended although nobody stopped it", controller)
             except BaseException as error:

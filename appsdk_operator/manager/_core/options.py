@@ -26,11 +26,12 @@ from appsdk_operator.runtime import (
     Clock,
     Metrics,
     StopSignal,
+    check_observer,
     check_operator_name,
     check_previous_names,
     system_clock,
 )
-from appsdk_operator.runtime.validation import check_function
+from appsdk_operator.runtime.validation import check_function, check_plain
 from appsdk_operator.webhooks import WebhookServerOptions
 
 __all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
@@ -61,6 +62,7 @@ def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> No
             f"{field.name}={value!r}: give WebhookServerOptions(…), a server with run(stop), or a "
             "function that makes one"
         )
+    check_plain(field.name, value)
 
 
 def _runs_or_makes(value: object) -> bool:
@@ -75,12 +77,7 @@ def _observers(value: Iterable[ActivityObserver]) -> tuple[ActivityObserver, ...
 
 def _check_observers(_: object, __: object, value: tuple[object, ...]) -> None:
     for observer in value:
-        for method in ("call_began", "call_ended", "request_began", "request_ended"):
-            if isinstance(observer, type) or not callable(getattr(observer, method, None)):
-                raise TypeError(
-                    f"observers has {observer!r}, which has no method {method}: give an "
-                    "ActivityObserver, for example tracing.Tracing()"
-                )
+        check_observer(observer)
 
 
 def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:

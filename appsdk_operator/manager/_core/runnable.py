@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import attrs
 
-from appsdk_operator.cache import Cache, Informer
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.cache import Cache, Health, Informer
+from appsdk_operator.runtime import StopSignal, as_exception, error_text, settle
 from appsdk_operator.watchers import KubernetesInformer
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "RunnableGroup",
     "WarmUpRunnable",
     "as_runnable",
+    "health_of",
     "name_of",
     "placements",
 ]
@@ -156,6 +157,19 @@ def name_of(runnable: object) -> str:
     """The name of a runnable in logs and errors: its ``name``, or its class."""
     name = getattr(runnable, "name", None)
     return name if isinstance(name, str) and name else type(runnable).__name__
+
+
+def health_of(part: object) -> Health | None:
+    """The health of a part, not ready where asking for it fails; None if it tells none."""
+    health: Callable[[], object] | None = getattr(part, "health", None)
+    if not callable(health):
+        return None
+    try:
+        found = settle(health())
+    except BaseException as error:
+        as_exception("health", error)  # Ctrl-C in the main thread
+        return Health(False, f"{name_of(part)}: its health failed: {error_text(error)}")
+    return found if isinstance(found, Health) else None
 
 
 def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Sequence[Placement]:

@@ -41,6 +41,7 @@ from appsdk_operator.runtime import (
     random_of,
     system_clock,
 )
+from appsdk_operator.runtime.validation import check_function
 
 __all__ = ["Elector"]
 
@@ -107,6 +108,8 @@ class Elector:
         on_new_leader: Callable[[str], None] | None = None,
         on_event: Callable[[Object, str], None] | None = None,
     ) -> None:
+        check_function("on_new_leader", on_new_leader)
+        check_function("on_event", on_event)
         self.options = options
         self.identity: str = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         """The holder in the Lease when this process leads."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import math
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, final
 
 from appsdk_operator.manager._servers import page
-from appsdk_operator.runtime import Clock, StopSignal
+from appsdk_operator.runtime import Clock, StopSignal, safe_text
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
 __all__ = ["LivePage"]
@@ -194,8 +196,17 @@ def _no_name() -> HTTPResponse:
 
 
 def _json_response(value: object) -> HTTPResponse:
-    text = json.dumps(value, indent=1, default=str, allow_nan=False)
+    text = json.dumps(_finite(value), indent=1, default=safe_text, allow_nan=False)
     return HTTPResponse(body=f"{text}\n".encode(), content_type=_JSON, headers=_HEADERS)
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with the nearest numbers that JSON has for infinite ones, and null for NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else math.copysign(sys.float_info.max, value)
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _asset(name: str, content_type: str) -> HTTPResponse:

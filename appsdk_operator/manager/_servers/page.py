@@ -128,7 +128,7 @@ def _note(text: object, *, wrong: bool = False) -> _Html:
 
 
 def _link(namespace: str, name: str, text: str = "") -> _Html:
-    query = urllib.parse.urlencode({"namespace": namespace, "name": name})
+    query = urllib.parse.urlencode({"namespace": namespace, "name": name}, errors="surrogatepass")
     shown = text or (f"{namespace}/{name}" if namespace else name)
     return _tag("a", shown, href=f"/debug/object?{query}")
 

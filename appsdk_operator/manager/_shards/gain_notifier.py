@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
 from appsdk_operator.manager._shards.reconciler import ShardClaim
-from appsdk_operator.runtime import ThreadGroup, get_logger
+from appsdk_operator.runtime import ThreadGroup, as_exception, get_logger, settle
 
 __all__ = ["GainCallback", "GainNotifier"]
 
 _log = get_logger("appsdk_operator.manager")
 
-GainCallback: TypeAlias = Callable[[int], None]
+GainCallback: TypeAlias = Callable[[int], object]
 
 
 @final
@@ -90,8 +90,9 @@ class GainNotifier:
         if not is_wanted or not claim.accepts_work:
             return False
         try:
-            callback(claim.shard)
-        except Exception:
+            settle(callback(claim.shard))
+        except BaseException as raised:
+            as_exception("a callback for a shard", raised)  # Ctrl-C in the main thread
             text = "a callback for shard %d failed, and is called again"
             _log.log(level, text, claim.shard, exc_info=True)
             return True

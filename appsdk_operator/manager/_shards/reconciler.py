@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -12,7 +12,7 @@ import attrs
 from appsdk_operator.controllers import Outcome, RequestQueue, Result
 from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.resource import ObjectKey
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import StopSignal, settle
 
 __all__ = ["ShardClaim", "ShardSource", "ShardedReconciler", "current_claim"]
 
@@ -120,7 +120,7 @@ class ShardedReconciler(Generic[R]):
 class ShardSource:
     """Queues all objects of a shard that was won; see :meth:`Shards.source`."""
 
-    def __init__(self, shards: _Shards, keys: Callable[[], Iterable[ObjectKey]]) -> None:
+    def __init__(self, shards: _Shards, keys: Callable[[], Any]) -> None:
         self._shards = shards
         self._keys = keys
 
@@ -128,7 +128,7 @@ class ShardSource:
         """Queue the objects of each shard that is won, until ``stop`` is set."""
 
         def gained(shard: int) -> None:
-            for key in self._keys():
+            for key in settle(self._keys()):
                 if self._shards.shard_of(key) == shard:
                     queue.add(key, reason=f"shard {shard} was won")
 

@@ -43,6 +43,7 @@ from appsdk_operator.runtime import (
     get_logger,
     random_of,
 )
+from appsdk_operator.runtime.validation import check_function, checked_seconds
 
 __all__ = ["SHARDS_LABEL", "Shards"]
 
@@ -96,7 +97,8 @@ class Shards:
             Leases of their shards are left to expire.
 
     Raises:
-        ValueError: the count is not 1 to 1000, the id is too long, or no namespace is known.
+        TypeError, ValueError: the count is not 1 to 1000, the id is too long, no namespace is
+            known, or ``stop_timeout`` is no number of seconds.
     """
 
     needs_leader_election = False
@@ -121,6 +123,7 @@ class Shards:
                 f"id={election.id!r} is the value of a label on the Leases, too: use up to 52 "
                 "letters, digits, '-', '_' and '.'"
             )
+        checked_seconds("stop_timeout", stop_timeout)
         self.count = count
         """The number of shards."""
         self._client = client
@@ -226,6 +229,7 @@ class Shards:
         function: Any = getattr(reconciler, "reconcile", reconciler)
         if not callable(function):
             raise TypeError(f"{reconciler!r} is no reconciler: give it reconcile(request)")
+        check_function("key_of", key_of)
         return ShardedReconciler(self, function, key_of or _as_key)
 
     def client(self, inner: ClientLike) -> FencedClient:
@@ -240,18 +244,20 @@ class Shards:
         """A source for controllers that queues all objects of each shard that is won.
 
         Args:
-            keys: returns the keys of all objects of any shard, for example from a cache.
+            keys: returns the keys of all objects of any shard, for example from a cache; may be
+                ``async def``.
         """
         return ShardSource(self, keys)
 
     def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call ``callback`` with each shard that is held now or won later.
+        """Call ``callback``, which may be ``async def``, with each shard held now or won later.
 
         A callback that fails is called again each retry period, as long as the shard is held.
 
         Returns:
             A function that removes the callback.
         """
+        check_function("callback", callback, required=True, is_awaited=True)
         with self._changed:  # a shard is either held now or won later, and never both
             remove, held = self._gains.add(callback), self._held_now()
         self._gains.held(callback, held)
@@ -334,10 +340,13 @@ class Shards:
                 self._sync()
                 stop.wait(self._election.retry_period * (0.8 + 0.4 * self._rng.random()))
         finally:
-            self._leave_all()
-            member_stop.set()
-            self._threads.join()
-            retire()
+            try:
+                self._leave_all()
+            finally:
+                # Whatever happens: a member that goes on would be left its share by the others.
+                member_stop.set()
+                self._threads.join()
+                retire()
 
     def _samples(self) -> Iterable[Sample]:
         labels = (self._election.id,)
