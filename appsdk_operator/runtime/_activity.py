@@ -318,8 +318,8 @@ def check_observer(observer: object) -> None:
         function = getattr(observer, method, None)
         if isinstance(observer, type) or not callable(function):
             raise TypeError(
-                f"the observer {observer!r} has no method {method}: give an ActivityObserver, for "
-                "example tracing.Tracing()"
+                f"{observer!r} among the observers has no method {method}: give an "
+                "ActivityObserver, for example tracing.Tracing()"
             )
         check_plain(f"{method} of the observer, a {type(observer).__name__},", function)
 

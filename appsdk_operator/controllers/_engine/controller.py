@@ -436,7 +436,7 @@ class Controller(Generic[R]):
             with self._lock:
                 self._run = run
                 launches = [
-                    functools.partial(starts.start_by_hand, start, run.source_queue)
+                    functools.partial(starts.start_by_hand, start, run.source_queue, stays=True)
                     if self._is_by_hand
                     else starts.prepare(start, run.source_queue)
                     for start in self._sources

@@ -127,12 +127,14 @@ class SourceStarts(Generic[R]):
         else:
             self._set(start, _StartState.SYNCED)
 
-    def start_by_hand(self, start: SourceStart, queue: RequestQueue[R]) -> None:
+    def start_by_hand(
+        self, start: SourceStart, queue: RequestQueue[R], *, stays: bool = False
+    ) -> None:
         """Start a source in this thread, without waiting for its sync; for tests.
 
-        One whose start raises stays as a failed one.
+        One whose start raises is not registered, unless it ``stays`` as a failed one.
         """
-        self._start_here(start, self._register(start), queue, stays=True)
+        self._start_here(start, self._register(start), queue, stays=stays)
         self._set(start, _StartState.SYNCED)
 
     def wait(self) -> bool:
