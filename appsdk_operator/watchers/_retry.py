@@ -195,10 +195,19 @@ class TenacityRetry:
                 all, so two retries.
             wait: how long to wait; default: no wait.
             retry: which errors are retried; default: all.
+
+        Raises:
+            ValueError: ``stop`` looks at the time only, and there is no ``wait``: it would never
+                stop.
         """
         self._stop = stop
         self._wait = wait
         self._retry = retry
+        if stop is not None and wait is None and _looks_at_time_only(stop, self._state):
+            raise ValueError(
+                f"stop={stop!r} never stops, because the time is the sum of the waits, and there "
+                "are none: give wait=, such as tenacity.wait_fixed(1)"
+            )
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
         """Seconds until the retry; None when tenacity would stop or not retry."""
@@ -228,6 +237,16 @@ class TenacityRetry:
         state.outcome_timestamp = waited
         state.idle_for = waited
         return state
+
+
+def _looks_at_time_only(stop: Callable[[Any], bool], state: Callable[..., Any]) -> bool:
+    """Whether a ``stop`` of tenacity's stops after some time, and after no number of attempts."""
+    import tenacity
+
+    if not isinstance(stop, tenacity.stop.stop_base):
+        return False
+    error, attempt = ValueError(), 10**9
+    return stop(state(error, attempt, 1e15)) and not stop(state(error, attempt, 0.0))
 
 
 def _check_attempts(max_attempts: object) -> None:

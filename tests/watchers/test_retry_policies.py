@@ -128,6 +128,15 @@ def test_random_waits_stay_in_their_bounds():
     assert all(1 <= delay <= 7 for delay in asked(policy, 30))
 
 
+@pytest.mark.parametrize("stop", [t.stop_after_delay(60), t.stop_before_delay(60)])
+def test_a_stop_by_time_without_waits_would_never_stop_and_is_refused(stop):
+    with pytest.raises(ValueError, match="never stops, because the time is the sum of the waits"):
+        TenacityRetry(stop=stop)
+    either = TenacityRetry(stop=stop | t.stop_after_attempt(2))
+    assert asked(either, 3) == [0, None, None]
+    assert asked(TenacityRetry(stop=t.stop_never), 2) == [0, 0]
+
+
 def test_stop_after_delay_counts_the_waits_so_far():
     policy = TenacityRetry(stop=t.stop_after_delay(10), wait=t.wait_fixed(4))
     assert asked(policy, 5) == [4, 4, 4, None, None]
