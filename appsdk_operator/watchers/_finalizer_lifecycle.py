@@ -177,6 +177,8 @@ class FinalizerLifecycle:
             if obj.is_deleting:
                 return None  # the event of that leads to the clean-up
         if self.finalizer not in obj.finalizers:
+            if self._is_before_our_write(obj):
+                return None  # another event of it led to add, which has succeeded
             return self._on_new(obj, notify)[1]
         return self._on_known(obj, notify)
 
@@ -421,9 +423,9 @@ class FinalizerLifecycle:
             # holds it until the delete callback has succeeded.
             if done is not None and not self.names.isdisjoint(done.finalizers):
                 self._unprotected.discard(obj.uid)
-                if done.uid:
+                if done.uid and self.finalizer in done.finalizers:
                     self._finalizer_versions[done.uid] = done.resource_version
-        return done, outcome
+        return None if done is not None and done.is_deleting else done, outcome
 
     def _begun_with(self, obj: Object) -> tuple[str, ...]:
         """The in-progress finalizers of an earlier spelling or name that the object has."""
@@ -535,7 +537,8 @@ class FinalizerLifecycle:
             # Without the finalizer: another client removed it, and it is written again.
             if goes_back or (has_caught_up and self.finalizer in new.finalizers):
                 self._finalizer_versions.pop(new.uid, None)
-            if goes_back:
+            is_written = self.finalizer in new.finalizers
+            if goes_back or (is_written and self._write_pending.get(new.uid) is _CREATE):
                 self._write_pending.pop(new.uid, None)
 
     def _is_own_write(self, old: Object, new: Object) -> bool:

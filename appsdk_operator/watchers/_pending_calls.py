@@ -94,11 +94,19 @@ class PendingCall:
 
     @property
     def is_obsolete(self) -> bool:
-        """Whether it is a first call for an object that has left the store."""
-        if self.store is None:
+        """Whether nothing is left to do: the object of a first call has left the store, or another
+        call of an opinionated target has succeeded with its ``add``."""
+        if self.store is not None:
+            present = self.store.get(self.latest.name, self.latest.namespace)
+            return present is None or present.uid != self.latest.uid
+        if self.reason is not CallReason.RETRY or self.action is not ResourceAction.CREATE:
             return False
-        present = self.store.get(self.latest.name, self.latest.namespace)
-        return present is None or present.uid != self.latest.uid
+        lifecycle = self.target.finalizer_lifecycle
+        return (
+            lifecycle is not None
+            and lifecycle.finalizer in self.latest.finalizers
+            and not lifecycle.is_handled(self.seen)
+        )
 
     def replaces(self, other: PendingCall) -> bool:
         """Whether one of the two calls is enough."""
@@ -141,6 +149,9 @@ class PendingCall:
         if obj.is_deleting != seen.is_deleting or goes_back(event):
             return True
         if not obj.generation:
+            lifecycle = self.target.finalizer_lifecycle
+            if lifecycle is not None:
+                return lifecycle.differs(seen, obj)  # in more than our own finalizers
             return obj.resource_version != seen.resource_version
         return (obj.generation, obj.labels, obj.annotations) != (
             seen.generation,

@@ -198,7 +198,9 @@ class RegisteredTarget:
         mine, others = self.finalizer_lifecycle, other.finalizer_lifecycle
         if mine is None or others is None:
             return
-        if mine.kind == others.kind and not mine.names.isdisjoint(others.names):
+        # Nor must one take the other's for that of an earlier name of its operator.
+        is_shared = not mine.names.isdisjoint(others.all_names)
+        if mine.kind == others.kind and (is_shared or not others.names.isdisjoint(mine.all_names)):
             raise ValueError(
                 f"{self.handler!r} would share its finalizer with {other.handler!r}, and objects "
                 "would go when one of them has cleaned up: give one of them another finalizer with "

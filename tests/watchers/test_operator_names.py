@@ -668,6 +668,19 @@ def test_a_twin_is_refused_when_it_starts_and_welcome_when_the_first_one_has_end
         second.add_watcher(watcher(CLIENT), WIDGET)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_finalizer_that_another_watcher_takes_for_its_earlier_one_is_refused(is_first):
+    chosen = OpinionatedWatcher(
+        WIDGET, CLIENT, finalizer=lambda kind: "example.com/operator.v1.Widget"
+    )
+    both = (watcher(CLIENT), chosen) if is_first else (chosen, watcher(CLIENT))
+    made = InformerController(name="shop", metrics=Metrics())
+    made.add_watcher(both[0], WIDGET)
+    with pytest.raises(ValueError, match="would share its finalizer"):
+        made.add_watcher(both[1], WIDGET)
+    made.close()
+
+
 def test_a_refused_twin_leaves_the_cache_and_gets_no_more_events():
     cache = Cache(CLIENT, metrics=Metrics())
     first, second = controller(watcher(CLIENT)), controller(watcher(CLIENT))

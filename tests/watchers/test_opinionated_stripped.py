@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.client import Forbidden, JsonPatch
+from appsdk_operator.client import ConnectionLost, Forbidden, JsonPatch
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import Fault, ModelServer, Simulation
@@ -210,6 +210,25 @@ def test_a_clean_up_that_failed_is_tried_again_also_when_somebody_lets_the_objec
 
 
 # Only the write failed
+
+
+def test_a_write_whose_answer_was_lost_is_no_reason_to_skip_the_add_after_a_strip(world):
+    writes = []
+
+    def lose_the_second_answer():
+        writes.append(1)
+        if len(writes) == 2:
+            raise ConnectionLost("planned")
+
+    world.simulation.process.after_write = lose_the_second_answer
+    world.server.create("a")
+    world.step()
+    world.server.change("a", spec={"n": 1})  # drops the retry of the write, which took effect
+    world.simulation.settle()
+    assert world.finalizers() == (OURS,)
+    world.strip()
+    world.simulation.settle()
+    assert world.seen == ["add", "update", "add"]
 
 
 @pytest.mark.parametrize("change", [None, {"status": {"x": 1}}])

@@ -24,7 +24,10 @@ from appsdk_operator.watchers import (
     ConstantBackoff,
     OpinionatedReconciler,
     OpinionatedWatcher,
+    RetryDequeuePolicy,
     SimpleReconciler,
+    keep_all_retries,
+    opinionated_retry_dequeue_policy,
 )
 from tests.hypothesis_profiles import scaled
 
@@ -82,10 +85,14 @@ write_fates = st.lists(
     max_size=25,
 )
 # What befalls each callback, in turn.
-FAIL, DIE_WITHIN, AGAIN, STRIP_WITHIN = range(10, 14)
+FAIL, DIE_WITHIN, AGAIN, STRIP_WITHIN, CHANGE_WITHIN, DELETE_WITHIN = range(10, 16)
 callback_fates = st.lists(
-    st.sampled_from([OK, OK, AGAIN, FAIL, DIE_WITHIN, STRIP_WITHIN]), max_size=25
+    st.sampled_from(
+        [OK, OK, AGAIN, FAIL, FAIL, DIE_WITHIN, STRIP_WITHIN, CHANGE_WITHIN, DELETE_WITHIN]
+    ),
+    max_size=25,
 )
+policies = st.sampled_from([None, keep_all_retries, opinionated_retry_dequeue_policy])
 
 WATCHER, RECONCILER = "watcher", "reconciler"
 
@@ -135,8 +142,10 @@ class World:
         kind: Kind,
         form: str = WATCHER,
         releases: tuple[Release, ...] = (UNNAMED,),
+        policy: RetryDequeuePolicy | None = None,
     ) -> None:
         self._releases = releases
+        self.has_stripped = False
         self._form = form
         self.added: set[str] = set()
         self.begun: set[str] = set()
@@ -162,6 +171,7 @@ class World:
             kind,
             self._watchers,
             retry_policy=ConstantBackoff(2.0),
+            retry_dequeue_policy=policy,
             resync=30.0,
             **self.release.options,
         )
@@ -189,6 +199,10 @@ class World:
                 self.known.add(obj.uid)
                 self.told.append(f"{what} {obj.uid}")
                 assert (what, obj.uid) not in self.done, f"{what} of {obj.uid} is done again"
+                if self._form == WATCHER and what == "sync":
+                    assert ("add", obj.uid) not in self.done, f"sync of {obj.uid} after its add"
+                if what in ("sync", "update"):
+                    assert not obj.is_deleting, f"{what} of {obj.uid}, which is being deleted"
                 if what == "add":
                     self.begun.add(obj.uid)
                 fate = OK if self.is_calm else next(self._callback_fates, OK)
@@ -198,6 +212,8 @@ class World:
                     process.die()
                 if fate == STRIP_WITHIN:
                     self.strip(obj.name)
+                if fate in (CHANGE_WITHIN, DELETE_WITHIN):
+                    self.play(Step("spec" if fate == CHANGE_WITHIN else "delete", obj.name))
                 if fate == AGAIN and self._form == RECONCILER:
                     return Result(requeue_after=3.0)
                 if what in ("add", "delete"):
@@ -318,6 +334,7 @@ class World:
         obj = self.simulation.server.find(name)
         if obj is None or not ours(obj):
             return
+        self.has_stripped = True
         self.stripped.add(obj.uid)
         # What succeeded may be done again.
         self.done -= {("add", obj.uid)}
@@ -382,7 +399,10 @@ def ours(obj: Object) -> list[str]:
 @settings(
     max_examples=scaled(400),
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        *(HealthCheck.too_slow, HealthCheck.data_too_large),
+        HealthCheck.function_scoped_fixture,
+    ],
 )
 @pytest.mark.parametrize("form", [WATCHER, RECONCILER])
 @given(
@@ -390,6 +410,7 @@ def ours(obj: Object) -> list[str]:
     write_fates=write_fates,
     callback_fates=callback_fates,
     releases=st.sampled_from(UPGRADES),
+    policy=policies,
 )
 # The watch breaks before it shows the finalizer, and the object goes without it meanwhile.
 @example(
@@ -404,6 +425,38 @@ def ours(obj: Object) -> list[str]:
     write_fates=[],
     callback_fates=[],
     releases=UPGRADES[0],
+    policy=None,
+)
+# Its add fails, and a change that comes before the retry adds it, also with a policy that keeps
+# the retry; then its own write is seen before the retry, or after it.
+@example(
+    history=[Step("spec", "a"), Step("catch up"), Step("spec", "a"), Step("catch up")],
+    write_fates=[],
+    callback_fates=[FAIL],
+    releases=UPGRADES[0],
+    policy=opinionated_retry_dequeue_policy,
+)
+@example(
+    history=[
+        Step("spec", "a"),
+        Step("catch up"),
+        Step("spec", "a"),
+        Step("poll", "", Fault.NONE),
+        Step("handle"),
+        Step("advance", "", 40.0),
+    ],
+    write_fates=[],
+    callback_fates=[FAIL],
+    releases=UPGRADES[0],
+    policy=keep_all_retries,
+)
+# It is deleted while its add runs, which a change of its spec led to.
+@example(
+    history=[Step("spec", "a"), Step("catch up"), Step("spec", "a"), Step("catch up")],
+    write_fates=[],
+    callback_fates=[FAIL, DELETE_WITHIN],
+    releases=UPGRADES[0],
+    policy=None,
 )
 # What is deleted under the operator's earlier name fails to be cleaned up at first.
 @example(
@@ -417,6 +470,7 @@ def ours(obj: Object) -> list[str]:
     write_fates=[],
     callback_fates=[OK, FAIL],
     releases=UPGRADES[0],
+    policy=None,
 )
 # It is changed and deleted after it was listed under that name.
 @example(
@@ -432,6 +486,7 @@ def ours(obj: Object) -> list[str]:
     write_fates=[],
     callback_fates=[],
     releases=UPGRADES[0],
+    policy=None,
 )
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
     form: str,
@@ -439,14 +494,18 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
     write_fates: list[int],
     callback_fates: list[int],
     releases: tuple[Release, ...],
+    policy: RetryDequeuePolicy | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(write_fates, callback_fates, WIDGET, form, releases)
+    caplog.clear()
+    world = World(write_fates, callback_fates, WIDGET, form, releases, policy)
     with world.simulation as simulation:
         for step in history:
             world.play(step)
         world.end()
         note(simulation.story())
         note("\n".join(world.told))
+        assert world.has_stripped or "somebody took finalizer" not in caplog.text
         for obj in simulation.server.objects:
             if obj.is_deleting:
                 assert world.foreign[obj.uid], f"{obj} waits for nobody"

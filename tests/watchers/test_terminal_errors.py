@@ -7,19 +7,25 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.client import MergePatch
 from appsdk_operator.controllers import TerminalError
-from appsdk_operator.resource import Kind
-from appsdk_operator.testing import Simulation
+from appsdk_operator.resource import Kind, MutableObject, kinds
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import MemoryServer, Simulation, running
 from appsdk_operator.watchers import (
     ConstantBackoff,
+    InformerController,
+    KubernetesInformer,
     OpinionatedReconciler,
     OpinionatedWatcher,
     SimpleReconciler,
     SimpleWatcher,
     keep_all_retries,
 )
+from tests.cache.conftest import eventually
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
+CONFIG_MAP = kinds.core.v1.ConfigMap
 HOPELESS = TerminalError("no such color")
 
 
@@ -43,13 +49,13 @@ class Plan:
             "delete": lambda _: self.next("delete"),
         }
 
-    def make(self, how: str, process: Any) -> Any:
+    def make(self, how: str, process: Any, kind: Kind = WIDGET) -> Any:
         reconciler = SimpleReconciler(lambda request: self.next(request.action.name))
         return {
             "watcher": lambda: SimpleWatcher(**self.callbacks()),
             "reconciler": lambda: reconciler,
-            "opinionated watcher": lambda: OpinionatedWatcher(WIDGET, process, **self.callbacks()),
-            "opinionated reconciler": lambda: OpinionatedReconciler(reconciler, WIDGET, process),
+            "opinionated watcher": lambda: OpinionatedWatcher(kind, process, **self.callbacks()),
+            "opinionated reconciler": lambda: OpinionatedReconciler(reconciler, kind, process),
         }[how]()
 
 
@@ -221,3 +227,32 @@ def test_a_history_that_goes_back_is_told(rig, failed, widget):
     assert rig.work() == []
     rig.informer.update(newer, widget("x", 3, generation=1))
     assert rig.work() == ["w UPDATE 5->3 of x"]
+
+
+@pytest.mark.parametrize("how", ALL)
+def test_for_kinds_without_generations_any_change_of_others_counts_and_none_of_ours(how):
+    client = MemoryServer().client()
+    plan = Plan(HOPELESS, HOPELESS)
+    controller = InformerController(metrics=Metrics())
+    informer = KubernetesInformer(CONFIG_MAP, client, metrics=Metrics(), resync=0)
+    controller.add_informer(informer, CONFIG_MAP)
+    target = plan.make(how, client, CONFIG_MAP)
+    if hasattr(target, "reconcile"):
+        controller.add_reconciler(target, CONFIG_MAP)
+    else:
+        controller.add_watcher(target, CONFIG_MAP)
+
+    def has_caught_up(calls: int) -> bool:
+        stored = informer.store.get("a", "default")
+        there = client.get(CONFIG_MAP, "a", namespace="default")
+        is_seen = stored is not None and stored.resource_version == there.resource_version
+        return is_seen and len(plan.calls) >= calls and controller.wait_idle(1)
+
+    with running(controller):
+        client.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+        eventually(lambda: has_caught_up(1))
+        assert len(plan.calls) == 1, "its own finalizer is no change"
+        patch = MergePatch({"data": {"b": "c"}})
+        client.patch(CONFIG_MAP, "a", patch, namespace="default")
+        eventually(lambda: has_caught_up(2))
+        assert len(plan.calls) == 2
