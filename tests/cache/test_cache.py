@@ -543,6 +543,46 @@ def test_a_lazy_read_waits_no_longer_while_what_takes_over_is_listed_again(start
     assert Waiter(read).end()
 
 
+def test_a_lazy_read_of_a_kind_that_is_removed_meanwhile_is_one_after_the_removal(start):
+    server = Server(A)
+    server.errors[""] = c.error_from_status({"code": 503})
+    cache = start(server, lazy=True)
+    eventually(lambda: cache._stop is not None)
+    results = []
+    reader = threading.Thread(
+        target=lambda: results.append(cache.get(THING, "a", namespace="x")), daemon=True
+    )
+    reader.start()
+    with server.condition:
+        assert server.condition.wait_for(lambda: server.lists, PATIENCE)
+    del server.errors[""]
+    cache.remove(THING)
+    reader.join(PATIENCE)
+    assert results == [A]
+
+
+def test_a_lazy_read_that_a_stop_ends_says_so(start):
+    server = Server(A)
+    server.errors[""] = c.error_from_status({"code": 503})
+    cache = start(server, lazy=True)
+    eventually(lambda: cache._stop is not None)
+    errors = []
+
+    def read():
+        with pytest.raises(TimeoutError) as caught:
+            cache.list(THING)
+        errors.append(str(caught.value))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with server.condition:
+        assert server.condition.wait_for(lambda: server.lists, PATIENCE)
+    cache._stop.set()
+    reader.join(PATIENCE)
+    assert len(errors) == 1
+    assert "the cache does not run" in errors[0]
+
+
 def test_a_lazy_read_of_a_cache_that_does_not_run_says_so(start):
     with pytest.raises(TimeoutError, match="the cache does not run"):
         start(Server(), run=False, lazy=True).list(THING)

@@ -276,12 +276,17 @@ class NamespaceChanges(RuleBasedStateMachine):
             except NotCachedError:
                 continue
             assert {obj.namespace for obj in found} <= {space}
+            self.all_are_whole(found)
         try:
             found = self.cache.list(THING)
         except NotCachedError:
             return
         assert {obj.namespace for obj in found} <= self.target
         assert len({obj.key for obj in found}) == len(found)
+        self.all_are_whole(found)
+
+    def all_are_whole(self, found: list[Object]) -> None:
+        assert not (self.is_whole and any(obj.is_metadata_only for obj in found))
 
     def teardown(self) -> None:
         if not hasattr(self, "kind_cache"):

@@ -127,6 +127,22 @@ def test_transform_and_resync_are_inherited_too():
     assert (of_place.transform, of_place.resync) == (other, 0.0)
 
 
+def test_a_transform_need_not_be_hashable():
+    @attrs.define
+    class Drops:
+        field: str
+
+        def __call__(self, obj):
+            return obj
+
+    for options in ({"transform": Drops("a")}, {"namespaces": {"x": N(transform=Drops("a"))}}):
+        cache = Cache(ScriptedClient(), metrics=Metrics(), **options)
+        cache.add(THING)
+        before = cache.informers(THING)
+        cache.set_namespaces(options.get("namespaces", []))
+        assert cache.informers(THING) == before
+
+
 def test_options_by_kind_wait_for_the_kind_to_be_added():
     cache = Cache(
         ScriptedClient(), by_kind={THING: K(label_selector="a=1")}, lazy=True, metrics=Metrics()

@@ -638,16 +638,27 @@ class Cache:
         """
         if not check_kind(kind).is_namespaced and namespace:
             raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
-        deadline = self._clock.monotonic() + self._sync_timeout
-        while True:
+        targets = self._read_targets(kind, namespace)
+        if not (obstacle := _obstacle(targets)):
+            return targets
+        if not self._is_lazy:
+            raise _REMEDIES.not_synced(obstacle)
+
+        def is_ready() -> bool:
+            nonlocal targets, obstacle
             targets = self._read_targets(kind, namespace)
-            unsynced = [target for target in targets if not target.informer.has_synced]
-            if unsynced:
-                self._wait_for_sync_of(unsynced[0].informer, kind, namespace, deadline)
-            elif any(target.is_switching for target in targets):
-                self._wait_for_switchover(kind, namespace, deadline)
-            else:
-                return targets
+            obstacle = _obstacle(targets)
+            return not obstacle
+
+        for target in targets:
+            access_to(target.informer).check_process()
+        stop = self._stop
+        # Not at the informers: a switchover, or a removal of the kind, replaces them.
+        if stop is not None and self._changed.wait(is_ready, stop, self._sync_timeout):
+            return targets
+        if stop is None or stop.is_set():
+            raise TimeoutError(f"the cache does not run, so {kind} cannot be read: run it first")
+        raise TimeoutError(f"{obstacle}; waited {self._sync_timeout:g} s")
 
     def read_target(self, kind: Kind, namespace: str) -> ReadTarget | None:
         """The read target of ``namespace``, synced or not; None if it is not followed."""
@@ -729,46 +740,6 @@ class Cache:
             raise _REMEDIES.not_cached(f"{kind} has no informer in this cache (it keeps: {known})")
         return kind_cache
 
-    def _wait_for_sync_of(
-        self, informer: Informer, kind: Kind, namespace: str, deadline: float
-    ) -> None:
-        """Wait for the first list, which must not be read before it is complete."""
-        if not self._is_lazy:
-            raise _REMEDIES.not_synced(informer.health().text)
-        stop = self._stop
-        if stop is None:
-            raise TimeoutError(
-                f"the cache does not run, so {informer.kind} cannot be read: run it first"
-            )
-        left = max(0.0, deadline - self._clock.monotonic())
-        if informer.wait_for_sync(stop, left):
-            return
-
-        def is_replaced() -> bool:
-            return all(t.informer is not informer for t in self._read_targets(kind, namespace))
-
-        # One that a switchover has ended is read until others take over.
-        left = max(0.0, deadline - self._clock.monotonic())
-        is_ended = access_to(informer).is_frozen
-        if not (is_ended and self._changed.wait(is_replaced, stop, left)):
-            raise TimeoutError(f"{informer.health().text}; waited {self._sync_timeout:g} s")
-
-    def _wait_for_switchover(self, kind: Kind, namespace: str, deadline: float) -> None:
-        """Wait for a switchover, because the new informers may be behind earlier reads."""
-        what = f"{kind} is being handed over to other informers"
-        if not self._is_lazy:
-            raise _REMEDIES.not_synced(what)
-
-        def is_done() -> bool:
-            with self._lock:
-                targets = self._read_targets(kind, namespace)
-            return not any(target.is_switching for target in targets)
-
-        left = max(0.0, deadline - self._clock.monotonic())
-        self._changed.wait(lambda: self._stop is None or is_done(), timeout=left)
-        if not is_done():
-            raise TimeoutError(f"{what}; waited {self._sync_timeout:g} s")
-
     # Informers.
 
     def _make_informer(self, kind_cache: KindCache, selection: Selection) -> Informer:
@@ -820,6 +791,17 @@ class Cache:
     def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:
             return [r for kc in self._kind_caches.values() for r in kc.registrations]
+
+
+def _obstacle(targets: ReadTargets) -> str:
+    """Why the local copies cannot be read yet; empty if they can."""
+    for target in targets:
+        if not target.informer.has_synced:
+            return target.informer.health().text
+    for target in targets:
+        if target.is_switching:  # the new informers may be behind earlier reads
+            return f"{target.informer.kind} is being handed over to other informers"
+    return ""
 
 
 def _report_failures(informers: Sequence[Informer]) -> None:

@@ -29,7 +29,7 @@ class Selection:
     excluded: frozenset[str] = frozenset()
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = None
+    transform: Transform | None = attrs.field(default=None, hash=False)  # many cannot be hashed
     metadata_only: bool = False
 
     def covers(self, namespace: str) -> bool:
@@ -39,8 +39,8 @@ class Selection:
         return namespace not in self.excluded
 
     def covers_all_of(self, other: Selection) -> bool:
-        """Whether it contains all of ``other``, with the same selectors."""
-        if not self.selects_like(other):
+        """Whether it contains all of ``other``, with the same selectors, and no less of each."""
+        if not self.selects_like(other) or self.metadata_only > other.metadata_only:
             return False
         if other.namespace:
             return self.covers(other.namespace)
