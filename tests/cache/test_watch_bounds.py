@@ -74,7 +74,7 @@ REFUSALS: list[Answer] = [
 ENDS: list[Answer] = [
     ("nothing", opened()),
     ("cut", opened(error=LOST)),
-    ("silent", opened(error=SILENT)),
+    ("silent", opened(error=SILENT, lasts=90.0)),
     ("error event", opened(error_line(410, "Expired"))),
     ("garbage", opened(garbage=True)),
     ("same object", opened(line("ADDED", thing("a", 10)))),
@@ -132,6 +132,7 @@ def key(state: WatchState, now: float) -> tuple[Any, ...]:
         state._limit,
         state._restarts,
         state._short_watches,
+        state._silent_watches,
         state.resource_version,
         pages,
     )

@@ -253,6 +253,33 @@ def test_a_silent_watch_is_resumed_at_once():
     assert commands(state) == ["watch 10"]
 
 
+def test_a_second_silent_watch_leads_to_a_list_unless_one_has_brought_something():
+    """A proxy holds back what watches bring, or the server was restored to an older version."""
+    state = watching()
+    for began in (0.0, 90.0, 180.0):
+        state.watch_opened(began)
+        feed(state, bookmark(11))
+        state.watch_ended(began + 90.0, SILENT)
+        assert commands(state) == ["watch 11"]
+    state.watch_opened(270.0)
+    assert shown(state.watch_ended(360.0, SILENT)) == ["watch: WatchSilent"]
+    assert commands(state) == ["list 500"]
+
+
+def test_silent_watches_lead_to_a_list_each_second_time():
+    state = watching()
+    for number in range(1, 8):
+        state.watch_ended(90.0 * number, SILENT)
+        asked = commands(state)
+        if number % 2:
+            assert asked == ["watch 10"]
+        else:
+            assert asked == ["list 500"]
+            state.page(page(version=10), 90.0 * number)
+            assert commands(state) == ["watch 10"]
+        state.watch_opened(90.0 * number)
+
+
 def test_a_garbage_line_leads_to_a_list():
     state = watching()
     feed(state, line("ADDED", thing("a", 11)))

@@ -13,8 +13,8 @@ path is tested with scripted input.
                  LIST ---last page---+-----------------------------------+
 
 The rules are those of client-go's reflector with three exceptions: lists are consistent and paged,
-a garbage line or a version that goes back leads to a new list, and watches that end at once lead to
-backoff.
+a garbage line, a version that goes back or two silent watches in a row lead to a new list, and
+watches that end at once lead to backoff.
 
 Two bounds hold for any answers of a server; a test tries all short sequences of answers. First,
 when a server accepts requests again, a list (or a stream) begins or a watch continues within 5 s,
@@ -77,6 +77,7 @@ _LONG_WATCH = 30.0
 _MAX_RETRY_AFTER = 300.0
 _MAX_SHORT_WATCHES = 5
 _MAX_RESTARTS = 3
+_MAX_SILENT_WATCHES = 2
 
 
 @attrs.frozen
@@ -256,6 +257,8 @@ class WatchState:
         self._opened_version = ""
         self._is_placed = False
         self._short_watches = 0
+        self._silent_watches = 0
+        """How many watches in a row were silent to their end."""
 
     @property
     def is_following(self) -> bool:
@@ -396,6 +399,8 @@ class WatchState:
             # An event has ended this watch already, and decided what follows.
             return []
         self._note_lasting(now)
+        if self.has_delivered:
+            self._silent_watches = 0
         if self._phase is _Phase.STREAM:
             self._relist(now, error)
             return [Problem(error or ConnectionResetError("the stream ended early"), "watch")]
@@ -408,9 +413,12 @@ class WatchState:
             return []
         if error is None:
             return [Problem(self._short_watch(now), "watch")]
-        if not self.resource_version:
+        is_silent = isinstance(error, WatchSilent)
+        self._silent_watches += is_silent
+        if not self.resource_version or self._silent_watches >= _MAX_SILENT_WATCHES:
+            # A proxy may hold back what watches bring, or the server's history was replaced.
             self._relist(now, error)
-        elif not isinstance(error, WatchSilent):
+        elif not is_silent:
             # After a silent connection, which has cost minutes already, resume at once.
             self._wait(self._broken.delay(now, first=0.0), error)
         return [Problem(error, "watch")]
@@ -553,6 +561,7 @@ class WatchState:
             self._prefers_list = False
 
     def _begin_list(self) -> None:
+        self._silent_watches = 0
         self._continue = ""
         self._limit = self._page_size
         self._restarts = 0
