@@ -92,6 +92,11 @@ def test_an_observer_sees_each_attempt_and_its_headers_are_sent(serve, connect):
         def request_ended(self, request):
             self.requests.append(request)
 
+        def call_began(self, call):
+            raise AssertionError(call)
+
+        call_ended = call_began
+
     seen = Seen()
     server = serve(failure(503), answer(widget()), answer(widget()))
     client = connect(server)
