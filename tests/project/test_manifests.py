@@ -19,7 +19,7 @@ from appsdk_operator import kinds
 from appsdk_operator.app import App, Permission
 from appsdk_operator.cli._commands import run as run_command
 from appsdk_operator.manager import HealthServerOptions, MetricsServerOptions, TLSOptions
-from appsdk_operator.project import ManifestOptions, helm_chart, manifests
+from appsdk_operator.project import Grants, ManifestOptions, helm_chart, manifests
 from appsdk_operator.project._manifests.memory import memory_limit
 from appsdk_operator.project._manifests.tree import document
 from appsdk_operator.resource import load_yaml
@@ -193,6 +193,22 @@ def test_an_app_of_some_namespaces_has_roles_there_alone() -> None:
         assert ("RoleBinding", namespace, "small") in found
     (rule,) = found["ClusterRole", "", "small"]["rules"]
     assert rule["resources"] == ["nodes"]
+
+
+@pytest.mark.parametrize("release", ["red", "backups", "small", "other"])
+@pytest.mark.parametrize("namespaces", [[], ["red"], ["red", "small"]])
+def test_a_release_in_any_namespace_has_all_its_roles(release: str, namespaces: list[str]) -> None:
+    app = App("small", namespaces=namespaces, leader_election=True)
+    app.on_add(BUCKET)(nothing)
+    app.uses(kinds.core.v1.ConfigMap, verbs=["create"], namespace="backups")
+    texts = {
+        path: text.replace("{{ .Release.Namespace }}", release)
+        for path, text in helm_chart(app).items()
+        if path.endswith(("/role.yaml", "/role_binding.yaml"))
+    }
+    grants = Grants.of(objects(texts, "chart/templates/").values(), account="small")
+    assert grants.namespace == release
+    assert not grants.missing(app.permissions(), namespaces=namespaces)
 
 
 def test_what_tests_needed_is_in_the_roles() -> None:

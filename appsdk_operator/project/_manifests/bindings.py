@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from appsdk_operator.app import App, Permission
 from appsdk_operator.project._manifests.options import ManifestOptions
-from appsdk_operator.project._manifests.tree import Commented, Node
-from appsdk_operator.project._manifests.values import Deployed, Values
+from appsdk_operator.project._manifests.tree import Commented, Expression, Node
+from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Values
 from appsdk_operator.project._rbac.roles import roles
 from appsdk_operator.resource import Kind, kinds
 
@@ -38,10 +38,13 @@ def account(deployed: Deployed, values: Values) -> dict[str, Node]:
 
 def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
     """Roles, each with its binding; the reasons of each rule are comments."""
+    # The namespace of a chart's release may be one of those that the App names, or none of them.
+    is_chart = isinstance(values.namespace, Expression)
+    own = PLACEHOLDER if is_chart else deployed.namespace
     made = roles(
         [*deployed.app.permissions(), *_added(deployed)],
         name=deployed.name,
-        namespace=deployed.namespace,
+        namespace=own,
         namespaces=deployed.app.namespaces,
         recorded=deployed.options.recorded,
     )
@@ -51,10 +54,11 @@ def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
         if not permissions:
             continue
         kind = "ClusterRole" if place is None else "Role"
-        metadata: dict[str, Node] = {"name": deployed.name, "labels": deployed.labels}
+        is_extra = is_chart and place == own and len(made.by_namespace) > 1
+        name = f"{deployed.name}-own" if is_extra else deployed.name
+        metadata: dict[str, Node] = {"name": name, "labels": deployed.labels}
         if place is not None:
-            # The operator's own namespace is another one in each installation.
-            metadata["namespace"] = values.namespace if place == deployed.namespace else place
+            metadata["namespace"] = values.namespace if place == own else place
         found.append(
             {
                 "apiVersion": f"{_RBAC}/v1",
@@ -68,7 +72,7 @@ def role_objects(deployed: Deployed, values: Values) -> list[dict[str, Node]]:
                 "apiVersion": f"{_RBAC}/v1",
                 "kind": f"{kind}Binding",
                 "metadata": metadata,
-                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": deployed.name},
+                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
                 "subjects": [
                     {
                         "kind": "ServiceAccount",
