@@ -201,6 +201,22 @@ def test_more_connections_than_fit_are_closed(server: Any) -> None:
         connection.close()
 
 
+def test_a_path_may_be_a_whole_url_or_none(api: Any, server: Any) -> None:
+    api.map("a")
+    end = "Connection: close"
+    whole = exchange(server, request(f"http://x{api.maps}?limit=1", "GET", b"", end))
+    assert whole.startswith(b"HTTP/1.1 200") and b'"name":"a"' in whole
+    for method, path in (("OPTIONS", "*"), ("CONNECT", "x:80")):
+        assert exchange(server, request(path, method, b"", end)).startswith(b"HTTP/1.1 404")
+
+
+def test_a_body_is_read_as_it_is_whatever_its_encoding(api: Any) -> None:
+    named = {"metadata": {"name": "a"}}
+    assert api("POST", api.maps, named, Content_Encoding="gzip").status == 201
+    zipped = gzip.compress(json.dumps(named).encode())
+    assert api("POST", api.maps, zipped, Content_Encoding="gzip").status == 400
+
+
 # -- nonsense -------------------------------------------------------------------------------------
 
 
@@ -209,7 +225,9 @@ def words(text: str) -> list[str]:
 
 
 END = request("/readyz", "GET", b"", "Connection: close")
-METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "FOO", ""])
+METHODS = st.sampled_from(
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "FOO", ""]
+)
 WORDS = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=20)
 PATHS = st.lists(
     st.sampled_from(
@@ -220,7 +238,8 @@ PATHS = st.lists(
         )
     ),
     max_size=7,
-).map(lambda parts: "/" + "/".join(parts))
+).map("/".join)
+STARTS = st.sampled_from(["/", "/", "/", "http://x/", "x:80", "*", ""])
 HEADERS = st.lists(
     st.one_of(
         st.tuples(WORDS, WORDS).map(": ".join),
@@ -241,6 +260,7 @@ HEADERS = st.lists(
                 "Impersonate-Extra-%zz: a",
                 "Accept: ;;,;as=Table",
                 "Accept-Encoding: gzip;q=x",
+                "Content-Encoding: gzip",
                 "Content-Type: application/json;charset=\x00",
                 "If-None-Match: \"'",
                 " folded",
@@ -254,7 +274,7 @@ HEADERS = st.lists(
 @st.composite
 def nearly_http(draw: st.DrawFn) -> bytes:
     version = draw(st.sampled_from(["HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/9", "", "http/1.1"]))
-    lines = [f"{draw(METHODS)} {draw(PATHS)} {version}", *draw(HEADERS), "", ""]
+    lines = [f"{draw(METHODS)} {draw(STARTS)}{draw(PATHS)} {version}", *draw(HEADERS), "", ""]
     end = draw(st.sampled_from(["\r\n", "\n", "\r"]))
     body = draw(
         st.sampled_from([b"", b"{}", b"5\r\nhello\r\n0\r\n\r\n", b"ffffffffffffffffff\r\n"])

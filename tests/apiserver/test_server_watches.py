@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from appsdk_operator.apiserver import APIServer
+from appsdk_operator.apiserver._builtin.tables import tables
 from appsdk_operator.resource import kinds
 from appsdk_operator.testing import ControlPlane
 
@@ -88,6 +89,32 @@ def test_the_state_can_be_streamed_and_its_end_is_marked(api: Any) -> None:
     assert mark["metadata"]["annotations"] == {END: "true"}
     api.map("c")
     assert stream.events(1) == [("ADDED", "c")]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["initially", "later"])
+def test_a_watch_that_cannot_show_an_object_ends_and_no_other_does(
+    api: Any, server: Any, monkeypatch: Any, first: bool
+) -> None:
+    failing, accept = "application/json;as={};g=meta.k8s.io;v=v1", []
+    # A list of one object does not exist; and a form that breaks on an object, as by a bug.
+    monkeypatch.setattr(tables, "row", lambda *_: {}["bug"])
+    for form in ("PartialObjectMetadataList", "Table"):
+        accept.append(failing.format(form))
+    if first:
+        api.map("a")
+    failed = [api.watch(api.maps, Accept=each) for each in accept]
+    whole = api.watch(api.maps)
+    api.map("b")
+    assert whole.events(2 if first else 1)[-1] == ("ADDED", "b")
+    assert [stream.rest() for stream in failed] == [[], []]
+    api.map("c")
+    assert whole.events(1) == [("ADDED", "c")]
+    assert server.open_watches() == 1
+
+
+def test_a_head_is_no_watch(api: Any, server: Any) -> None:
+    assert api("HEAD", f"{api.widgets}?watch=1").status == 200
+    assert [each.verb for each in server.requests][-1:] == ["list"]
 
 
 def test_a_streamed_state_needs_its_match_and_a_server_that_can(api: Any, connect: Any) -> None:

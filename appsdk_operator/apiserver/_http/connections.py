@@ -62,6 +62,8 @@ class HttpServer(web.Server):
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
             lingering_time=1.0,
+            # As the real server, which reads the bytes as they are.
+            auto_decompress=False,
         )
 
     def __call__(self) -> web.RequestHandler:
@@ -95,6 +97,7 @@ class HttpServer(web.Server):
         for connection in self.connections:
             transport = connection.transport
             request = connection._current_request  # noqa: SLF001 - nowhere else to be had
-            watching = request is not None and "watch" in request.query
+            facts = request.facts if isinstance(request, HttpRequest) else None
+            watching = facts is not None and facts.verb == "watch"
             if transport is not None and (watching or not watches_only):
                 transport.abort()

@@ -133,7 +133,7 @@ class Frontend:
 
     async def _answer(self, request: HttpRequest) -> web.StreamResponse:
         route = parse_path(request.raw_path)
-        watching = request.method in ("GET", "HEAD") and bodies.flag(request.query, "watch")
+        watching = _is_watch(request)
         user = self._access.authorize(request, route, watch=watching)
         if not watching and request.query.get("timeout"):
             _check_timeout(request.query["timeout"])
@@ -251,6 +251,12 @@ class Frontend:
         timer = asyncio.get_running_loop().call_later(timeout, watch.end)
         try:
             await (watch.run() if faulty is None else faulty.run(watch))
+        except ConnectionError:
+            raise
+        except Exception as error:
+            # The answer has begun, so all that is left is to end it.
+            if not isinstance(error, StatusError):  # it has no form that the client accepts
+                log.exception("a watch of %s failed", watch.served.resource.qualified_name)
         finally:
             timer.cancel()
 
@@ -318,8 +324,12 @@ def _verb_and_namespace(request: HttpRequest) -> tuple[str, str]:
     route = parse_path(request.raw_path)
     if route is None:
         return "", ""
-    watches = request.method in ("GET", "HEAD") and request.query.get("watch") in ("1", "true")
-    return verb_of(request.method, route, watch=watches), route.namespace
+    return verb_of(request.method, route, watch=_is_watch(request)), route.namespace
+
+
+def _is_watch(request: HttpRequest) -> bool:
+    # A HEAD has no body to send events in.
+    return request.method == "GET" and bodies.flag(request.query, "watch")
 
 
 def _facts(

@@ -15,10 +15,10 @@ class PageNotFoundError(Exception):
 
 def unknown_path(catalog: Catalog, path: str) -> Exception:
     """The error for an unknown path."""
-    parts = path.split("/")
-    if len(parts) < (3 if parts[1] == "api" else 4):
+    root, *rest = path.split("/")[1:] or [""]
+    if len(rest) < (1 if root == "api" else 2):
         return PageNotFoundError()
-    return _unknown(catalog, "" if parts[1] == "api" else parts[2])
+    return _unknown(catalog, "" if root == "api" else rest[0])
 
 
 def _unknown(catalog: Catalog, group: str) -> Exception:

@@ -137,11 +137,12 @@ class _Channel:
     def flush(self) -> None:
         try:
             events = self.collection.since(self.position)
-        except HistoryGoneError:
+            body = self.render(events) if events else b""
+        except Exception:
+            # Each watch meets the error again as it reads alone, where it ends no other watch.
             for watch in list(self.watches):
                 watch.fall_behind()
             return
-        body = self.render(events) if events else b""
         self.position = self.storage.revision
         if body:
             chunk = framed(body)

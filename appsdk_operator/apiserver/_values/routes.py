@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import attrs
 
@@ -26,9 +26,11 @@ class Route:
 def parse_path(raw_path: str) -> Route | None:
     """Parse a path as it was sent; None if it is not the path of a resource.
 
-    As on the real server an encoded slash counts as a slash; names have none.
+    As on the real server an encoded slash counts as a slash; names have none. The path may be a
+    whole URL, as clients of proxies send it.
     """
-    parts = unquote(raw_path.split("?", 1)[0]).split("/")[1:]
+    path = raw_path.split("?", 1)[0] if raw_path.startswith("/") else urlsplit(raw_path).path
+    parts = unquote(path).split("/")[1:]
     if parts and not parts[-1]:
         parts.pop()
     if len(parts) >= 3 and parts[0] == "api":

@@ -82,7 +82,8 @@ def _columns(served: ServedVersion) -> tuple[Column, ...]:
 def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) -> dict[str, Any]:
     """The row of one object."""
     made: dict[str, Any] = {"cells": _cells(served, obj, now), "object": None}
-    ended = _ENDS.get(obj.get("status", {}).get("phase")) if obj.get("kind") == "Pod" else None
+    is_pod = served.resource.qualified_name == "pods"
+    ended = _ENDS.get(obj.get("status", {}).get("phase")) if is_pod else None
     if ended is not None:
         reason, message = ended
         made["conditions"] = [
