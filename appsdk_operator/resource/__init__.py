@@ -41,6 +41,7 @@ from appsdk_operator.resource._field_names import check_expression as check_expr
 from appsdk_operator.resource._field_names import wire_path as wire_path
 from appsdk_operator.resource._field_names import wire_steps as wire_steps
 from appsdk_operator.resource._field_values import FIELD_VALUES as FIELD_VALUES
+from appsdk_operator.resource._field_values import field_text as field_text
 from appsdk_operator.resource._field_values import selected_values as selected_values
 from appsdk_operator.resource._frozen import ReadOnlyError as ReadOnlyError
 from appsdk_operator.resource._frozen import explain_frozen as explain_frozen

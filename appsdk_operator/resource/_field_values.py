@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from appsdk_operator.resource._selectors import field_getter
 
-__all__ = ["FIELD_VALUES", "selected_values"]
+__all__ = ["FIELD_VALUES", "field_text", "selected_values"]
 
 _Object = Mapping[str, Any]
 _Value = Callable[[_Object], str]
 
 
-def _with_default(path: str, default: str) -> _Value:
+def field_text(path: str, default: str = "") -> _Value:
+    """The function from an object to the text at ``path``; ``default`` if there is none."""
     return lambda obj: field_getter(obj)(path) or default
 
 
@@ -24,15 +25,15 @@ def _source(event: _Object) -> str:
 
 FIELD_VALUES: Final[Mapping[str, Mapping[str, _Value]]] = {
     "pods": {
-        "spec.hostNetwork": _with_default("spec.hostNetwork", "false"),
+        "spec.hostNetwork": field_text("spec.hostNetwork", "false"),
         # The name of former versions.
-        "spec.host": _with_default("spec.nodeName", ""),
+        "spec.host": field_text("spec.nodeName"),
         # Accepted, but without a value.
         "status.podIPs": lambda _pod: "",
     },
-    "nodes": {"spec.unschedulable": _with_default("spec.unschedulable", "false")},
-    "replicationcontrollers": {"status.replicas": _with_default("status.replicas", "0")},
-    "jobs.batch": {"status.successful": _with_default("status.succeeded", "0")},
+    "nodes": {"spec.unschedulable": field_text("spec.unschedulable", "false")},
+    "replicationcontrollers": {"status.replicas": field_text("status.replicas", "0")},
+    "jobs.batch": {"status.successful": field_text("status.succeeded", "0")},
     "events": {"source": _source},
 }
 """By resource, the fields whose value is not the text at their path; a zero is absent in JSON."""

@@ -523,3 +523,26 @@ def test_the_objects_of_a_server_can_be_looked_at_in_every_version(things: Thing
     kind = Kind(group=GROUP, version="v2", kind="Thing")
     assert [obj["spec"] for obj in server.objects(kind)] == [{"size": 1}]
     assert [json.dumps(obj["spec"]) for _, _, obj in server.history(kind)] == ['{"size": 1}']
+
+
+def test_what_a_client_selects_and_what_a_table_shows_is_converted(things: Things) -> None:
+    api = things.api
+    crd = api.get(f"{CRDS}/things.{GROUP}").body
+    second = crd["spec"]["versions"][1]
+    second["selectableFields"] = [{"jsonPath": ".spec.remark"}]
+    second["additionalPrinterColumns"] = [
+        {"name": "Remark", "type": "string", "jsonPath": ".spec.remark"}
+    ]
+    assert api.update(f"{CRDS}/things.{GROUP}", crd).status == 200
+    wanted = "fieldSelector=spec.remark%3Dgood"
+    later = api.watch(TWO, f"resourceVersion={things.make(ONE, 'first', '1').version}&{wanted}")
+    table = api.watch(TWO, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert table.event()[1]["rows"][0]["cells"] == ["first", None]
+    body = thing(ONE, "a", "1")
+    for note in ("good", "bad"):
+        api.create(ONE, {**body, "metadata": {"name": note}, "spec": {"size": "1", "note": note}})
+        assert table.event()[1]["rows"][0]["cells"] == [note, note]
+    assert api.names(f"{TWO}?{wanted}") == api.names(f"{TWO}?{wanted}&limit=1") == ["good"]
+    assert api.watch(TWO, wanted).events(1) == [("ADDED", "good")]
+    api.patch(f"{TWO}/good", {"spec": {"remark": "worse"}})
+    assert later.events(2) == [("ADDED", "good"), ("DELETED", "good")]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.resource import Kind
 from tests.counting import calls_of
 from tests.definitions import widget_definition
+from tests.hypothesis_profiles import scaled
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = f"{DEFINITIONS}/widgets.example.com"
@@ -252,3 +255,118 @@ def test_the_work_for_alternatives_grows_with_their_number_not_with_their_depth(
     serve(1)
     none, once, twice = serve(0), serve(8), serve(16)
     assert twice - none < 2.3 * (once - none)
+
+
+NUMBERED = "/apis/example.com/v1/namespaces/default/numbers"
+STEPS = st.one_of(
+    st.tuples(st.just("default"), st.sampled_from([None, 7, 8])),
+    st.tuples(st.just("write"), st.sampled_from(["put", "patch", "status", "delete"])),
+)
+
+
+def numbered(default: int | None) -> dict[str, Any]:
+    """A definition whose objects have a size with this default."""
+
+    def version(name: str, **size: Any) -> dict[str, Any]:
+        spec = {"type": "object", "properties": {"size": {"type": "integer", **size}}}
+        status = {"type": "object", "properties": {"done": {"type": "boolean"}}}
+        schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+        return {
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": schema},
+            "selectableFields": [{"jsonPath": ".spec.size"}],
+        }
+
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "numbers.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "numbers", "singular": "number", "kind": "Number"},
+            "versions": [version("v1", default=default), version("v2")],
+        },
+    }
+
+
+@settings(
+    max_examples=scaled(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(steps=st.lists(STEPS, min_size=2, max_size=8))
+def test_all_views_agree_whenever_the_schema_changes(api: Any, steps: list[Any]) -> None:
+    """Reads show the present default of what is not stored, and any write stores what it read."""
+    try:
+        check_views(api, steps)
+    finally:
+        api.patch(f"{NUMBERED}/a", {"metadata": {"finalizers": None}})
+        api.delete(f"{DEFINITIONS}/numbers.example.com")
+        while api.get(f"{DEFINITIONS}/numbers.example.com").status == 200:
+            pass
+
+
+def check_views(api: Any, steps: list[Any]) -> None:
+    assert api.create(DEFINITIONS, numbered(None)).status == 201
+    made = api.create(
+        NUMBERED,
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Number",
+            "metadata": {"name": "a", "finalizers": ["example.com/x"]},
+            "spec": {},
+        },
+    )
+    assert made.status == 201, made.body
+    default, stored = None, None
+    for step, what in steps:
+        if step == "default":
+            default = what
+            crd = {**api.get(f"{DEFINITIONS}/numbers.example.com").body}
+            crd["spec"] = numbered(default)["spec"]
+            assert api.update(f"{DEFINITIONS}/numbers.example.com", crd).status == 200
+        else:
+            stored = stored or default
+            path = f"{NUMBERED}/a"
+            if what == "put":
+                assert api.update(path, api.get(path).body).status == 200
+            elif what == "patch":
+                assert api.patch(path, {"metadata": {"labels": {"a": "b"}}}).status == 200
+            elif what == "status":
+                assert api.patch(f"{path}/status", {"status": {"done": True}}).status == 200
+            else:
+                assert api.delete(path).status == 200
+        shown = stored or default
+        assert sizes(api) == {shown}, (stored, default)
+        [wanted] = api.get(f"{NUMBERED}?{selected(shown)}")["items"]
+        assert wanted["spec"].get("size") == shown
+    last = stored or default
+    selecting = api.watch(NUMBERED, f"{selected(last)}&resourceVersion={made.version}")
+    api.delete(f"{NUMBERED}/a")
+    api.patch(f"{NUMBERED}/a", {"metadata": {"finalizers": None}})
+    ends = api.watch(NUMBERED, f"resourceVersion={made.version}")
+    for stream in (ends, selecting):
+        kind, obj = "", {}
+        while kind != "DELETED":
+            kind, obj = stream.event()
+        assert obj["spec"].get("size") == last
+        stream.close()
+
+
+def selected(size: int | None) -> str:
+    return f"fieldSelector=spec.size%3D{size or ''}"
+
+
+def sizes(api: Any) -> set[int | None]:
+    """The sizes that the views of the only number show."""
+    found = [api.get(f"{NUMBERED}/a").body, *api.get(NUMBERED)["items"]]
+    other = NUMBERED.replace("v1", "v2")
+    found += [api.get(f"{other}/a").body, *api.get(other)["items"]]
+    stream = api.watch(NUMBERED)
+    found.append(stream.event()[1])
+    stream.close()
+    return {obj["spec"].get("size") for obj in found}

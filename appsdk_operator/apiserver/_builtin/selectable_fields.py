@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._storage.resources import SelectableFields, field_value
-from appsdk_operator.resource import FIELD_VALUES
+from appsdk_operator.apiserver._storage.resources import SelectableFields
+from appsdk_operator.resource import FIELD_VALUES, field_text
 
 __all__ = ["FIELDS"]
 
 _Object = Mapping[str, Any]
 
 
-def _with_default(path: str, default: str) -> Callable[[_Object], str]:
-    return lambda obj: field_value(obj, path) or default
-
-
 def _paths(*paths: str) -> dict[str, Callable[[_Object], str]]:
-    return {path: _with_default(path, "") for path in paths}
+    return {path: field_text(path) for path in paths}
 
 
 _NAME: Final = frozenset({"metadata.name"})
@@ -59,12 +55,9 @@ FIELDS: Final[dict[str, SelectableFields]] = {
     # They are stored as events of the core group.
     "events.events.k8s.io": SelectableFields(
         {
-            **{
-                f"regarding.{name}": _with_default(f"involvedObject.{name}", "")
-                for name in _REFERENCE
-            },
+            **{f"regarding.{name}": field_text(f"involvedObject.{name}") for name in _REFERENCE},
             **_paths("reason", "type"),
-            "reportingController": _with_default("reportingComponent", ""),
+            "reportingController": field_text("reportingComponent"),
         }
     ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, Final, final
@@ -25,13 +24,13 @@ from appsdk_operator.apiserver._storage.resources import (
     SelectableFields,
     ServedVersion,
     Strategy,
-    field_value,
     version_priority,
 )
 from appsdk_operator.apiserver._storage.storage import Event, Record, Storage
 from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.apiserver._values.status import FieldError
+from appsdk_operator.resource import field_text
 from appsdk_operator.runtime import Clock
 
 __all__ = ["CLEANUP", "CRDController", "crd_strategy"]
@@ -365,7 +364,7 @@ class CRDController:
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ]
         served.selectable = SelectableFields(
-            {path: functools.partial(field_value, path=path) for path in paths},
+            {path: field_text(path) for path in paths},
             refusal="field label not supported: {}",
         )
         return served

@@ -267,7 +267,7 @@ class TableRepresentation:
 
     def event_object(self, served: ServedVersion, record: Record) -> bytes:
         """A table without columns; only the first event of a watch has them."""
-        return self._headless(served, served.read(record.decode()))
+        return self._headless(served, served.decode(record))
 
     def bookmark(self, served: ServedVersion, metadata: dict[str, Any]) -> bytes:
         """The object of a bookmark."""

@@ -118,7 +118,7 @@ class ResourceHandler:
         query = stale_reads.stale_query(request.query, request.cache_revision)
         selection = bodies.selection(query, request.served, request.route.namespace)
         options = _list_options(query)
-        page = lists.list_page(self._core.storage, request.served, selection, options)
+        page = await lists.list_page(self._core.storage, request.served, selection, options)
         await conversion.convert_records(request.served, page.records)
         return ResourceResponse(
             200, request.representation.list(request.served, page.records, _list_metadata(page))
@@ -144,14 +144,12 @@ class ResourceHandler:
         initial: list[Record] | None = None
         # The initial state is the present one, which is at least as new as the requested version.
         if streaming or (not position and "sendInitialEvents" not in query):
-            wanted = selection.filter()
             at = storage.revision
             # A streaming list without a version asks for the newest state.
             if request.cache_revision is not None and (version or not streaming):
                 at = max(request.cache_revision, position)
             past = at if at < storage.revision else None
-            records = collection.scan(selection.prefix, at=past)
-            initial = list(records if wanted is None else filter(wanted, records))
+            initial = list(collection.scan(selection.prefix, at=past))
             position = at
         elif not position:
             position = storage.revision
@@ -301,7 +299,7 @@ class ResourceHandler:
             raise _no_such_method(request.served)
         options = attrs.evolve(self._delete_options(request), one_of_many=True)
         selection = bodies.selection(request.query, request.served, request.route.namespace)
-        page = lists.list_page(
+        page = await lists.list_page(
             self._core.storage, request.served, selection, _list_options(request.query)
         )
         for record in page.records:

@@ -278,4 +278,4 @@ def selection(query: Mapping[str, str], served: ServedVersion, namespace: str) -
     for path in fields.paths:
         if path not in selectable.metadata and path not in selectable.values:
             raise bad_request(selectable.refused(path))
-    return Selection(namespace, labels, fields, selectable.values)
+    return Selection(namespace, labels, fields)

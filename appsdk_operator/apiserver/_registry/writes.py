@@ -319,14 +319,12 @@ class Writer:
         _add_warnings(options, warnings)
         await admission.validate(attrs.evolve(attributes, obj=new))
         entries.discard_time_changes(new, old)
-        # The real server compares what it would store: an object of a former storage version is
-        # written anew, though nothing changed.
-        storage = resource.versions[resource.storage_version].api_version
-        changed = record.api_version != storage or not _identical(new, old)
-        stored = await conversion.to_storage_version(new, target.served) if changed else old
+        # As on the real server, what is stored decides: an object of a former storage version or
+        # without new defaults is written anew, though nothing changed.
+        stored = await conversion.to_storage_version(new, target.served)
         if resource.collection.records.get(target.key) is not record:
             return None
-        if not changed:
+        if _identical(stored, record.decode()):
             return WriteResult(old)
         if not options.dry_run:
             strategy.before_storage(new, target.key)
@@ -414,8 +412,7 @@ class Writer:
     ) -> WriteResult:
         target = attributes.target
         resource = target.served.resource
-        old = record.decode()
-        new = record.decode()
+        old, new = record.decode(), resource.stored(record)
         metadata = new["metadata"]
         if resource.strategy.graceful and deletion.is_pending(metadata, options.grace):
             return WriteResult(attributes.old, 200)

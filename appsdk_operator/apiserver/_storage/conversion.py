@@ -98,10 +98,10 @@ async def convert_records(served: ServedVersion, records: Iterable[Record]) -> N
     Raises:
         StatusError: 500, the conversion webhook failed.
     """
-    if served.resource.converter is not None:
-        await _convert_batch(
-            served, [record for record in records if served.needs_conversion(record)]
-        )
+    records = list(records)
+    # Again if the definition changed meanwhile.
+    while some := [record for record in records if served.needs_conversion(record)]:
+        await _convert_batch(served, some)
 
 
 async def reconvert_record(served: ServedVersion, record: Record) -> None:
@@ -152,7 +152,7 @@ async def _convert_batch(served: ServedVersion, records: list[Record]) -> None:
     for record in records:
         by_version.setdefault(record.api_version, []).append(record)
     for version, some in by_version.items():
-        objects = [record.decode() for record in some]
+        objects = [served.resource.stored(record) for record in some]
         found = await converter.convert(objects, version, served.api_version)
         for record, obj in zip(some, found, strict=True):
             _prune(obj, served)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._storage.resources import FieldValue, ServedVersion
+from appsdk_operator.apiserver._storage import conversion
+from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record, Storage
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
@@ -49,34 +50,38 @@ class Selection:
     namespace: str = ""
     labels: LabelSelector = attrs.field(factory=LabelSelector)
     fields: FieldSelector = attrs.field(factory=FieldSelector)
-    values: Mapping[str, FieldValue] = attrs.field(factory=dict, eq=False)
-    """Read the values of fields besides name and namespace."""
 
     @property
     def prefix(self) -> str:
         """The prefix of the keys of the selected objects."""
         return f"{self.namespace}/" if self.namespace else ""
 
-    def filter(self) -> Callable[[Record], bool] | None:
+    def reads_converted(self, served: ServedVersion) -> bool:
+        """Whether a webhook must convert objects before they can be selected."""
+        selected = set(self.fields.paths) - served.selectable.metadata
+        return served.resource.converter is not None and bool(selected)
+
+    def filter(self, served: ServedVersion) -> Callable[[Record], bool] | None:
         """The predicate for objects with the prefix; None if all are selected."""
         if self.labels.empty and self.fields.empty:
             return None
         labels = self.labels
         if self.fields.empty:
             return lambda record: labels.matches(record.labels)
-        return lambda record: labels.matches(record.labels) and self._has_fields(record)
+        return lambda record: labels.matches(record.labels) and self._has_fields(served, record)
 
-    def _has_fields(self, record: Record) -> bool:
+    def _has_fields(self, served: ServedVersion, record: Record) -> bool:
         found = {"metadata.name": record.name, "metadata.namespace": record.namespace}
         paths = self.fields.paths
         if not found.keys() >= set(paths):
-            obj = record.decode()
-            found |= {path: self.values[path](obj) for path in paths if path not in found}
+            custom, values = served.resource.strategy.custom, served.selectable.values
+            obj = served.decode(record) if custom else record.decode()
+            found |= {path: values[path](obj) for path in paths if path not in found}
         return self.fields.matches(found.__getitem__)
 
-    def includes(self) -> Callable[[Record], bool] | None:
+    def includes(self, served: ServedVersion) -> Callable[[Record], bool] | None:
         """The predicate for any object of the resource; None if all are selected."""
-        wanted = self.filter()
+        wanted = self.filter(served)
         if not self.namespace:
             return wanted
         namespace = self.namespace
@@ -107,14 +112,14 @@ class Page:
     remaining: int | None = None
 
 
-def list_page(
+async def list_page(
     storage: Storage, served: ServedVersion, selection: Selection, options: ListOptions
 ) -> Page:
     """The requested page of a list.
 
     Raises:
         StatusError: 400 or 422 for options that contradict each other, 410 for a version or token
-            that is too old, 504 for a version in the future.
+            that is too old, 504 for a version in the future, 500 for a conversion that fails.
     """
     at, after = _start(storage, options)
     if at is not None:
@@ -123,9 +128,13 @@ def list_page(
     revision = storage.revision if at is None else at
     # The present state needs no history.
     past = None if at is None or at == storage.revision else at
-    wanted = selection.filter()
+    wanted = selection.filter(served)
     try:
         found: Iterator[Record] = collection.scan(selection.prefix, after=after, at=past)
+        if selection.reads_converted(served):
+            scanned = list(found)
+            await conversion.convert_records(served, scanned)
+            found = iter(scanned)
         if wanted is not None:
             found = filter(wanted, found)
         # The real server answers version "0" from its watch cache, which has no pages.

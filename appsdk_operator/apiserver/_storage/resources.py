@@ -27,7 +27,6 @@ __all__ = [
     "ServedVersion",
     "Strategy",
     "SubresourceFields",
-    "field_value",
     "version_priority",
 ]
 
@@ -61,17 +60,8 @@ def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[Fiel
 
 
 FieldValue: TypeAlias = Callable[[Mapping[str, Any]], str]
-"""Reads the value of a selectable field from a stored object."""
-
-
-def field_value(obj: Mapping[str, Any], path: str) -> str:
-    """The value at ``path``, as selectors compare it; ``""`` for a missing one."""
-    value: Any = obj
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+"""Reads the value of a selectable field from an object: a built-in one as it is stored, a custom
+one in the version that serves the field."""
 
 
 @attrs.frozen
@@ -208,6 +198,16 @@ class Resource:
         """The storage key of an object."""
         return f"{namespace}/{name}" if self.namespaced else name
 
+    def stored(self, record: Record) -> dict[str, Any]:
+        """A copy of a stored object, pruned and defaulted if its schema changed since."""
+        obj = record.decode()
+        version = self.versions.get(record.api_version.rpartition("/")[2])
+        schema = version.structural_schema if version is not None else None
+        if version is not None and schema is not None and record.written <= version.schema_since:
+            with contextlib.suppress(CoercionError):
+                schema.prune_and_default(obj)
+        return obj
+
 
 @final
 @attrs.define(eq=False)
@@ -250,48 +250,29 @@ class ServedVersion:
 
     def read(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Convert a stored object to this version, in place where possible."""
-        storage_version = (
-            self if obj["apiVersion"] == self.api_version else self._storage_version(obj)
-        )
-        if (
-            storage_version is not None
-            and storage_version.structural_schema is not None
-            and storage_version.predates_schema(obj)
-        ):
-            with contextlib.suppress(CoercionError):
-                storage_version.structural_schema.prune_and_default(obj)
+        is_stored = obj["apiVersion"] == self.api_version
         if self.from_storage is not None:
             obj = self.from_storage(obj)
         obj["apiVersion"] = self.api_version
-        if storage_version is not self and self.structural_schema is not None:
+        if not is_stored and self.structural_schema is not None:
             self.structural_schema.prune(obj)
         return obj
 
-    def predates_schema(self, obj: dict[str, Any]) -> bool:
-        """Whether an object was stored before the last change of the schema."""
-        since = self.schema_since
-        return bool(since) and int(obj["metadata"].get("resourceVersion") or 0) <= since
-
-    def _storage_version(self, obj: dict[str, Any]) -> ServedVersion | None:
-        """The version that an object is stored in."""
-        return self.resource.versions.get(obj["apiVersion"].rpartition("/")[2])
-
     def needs_conversion(self, record: Record) -> bool:
         """Whether the webhook must convert the record before it can be read."""
-        converter = self.resource.converter
-        if converter is None or record.api_version == self.api_version:
+        if self.resource.converter is None or record.api_version == self.api_version:
             return False
-        return record.variant(f"{id(converter)}/{self.api_version}") is None
+        return record.variant(self._variant) is None
 
     def keep_converted(self, record: Record, obj: dict[str, Any]) -> None:
         """Cache the result of the webhook for a record."""
         obj["metadata"]["resourceVersion"] = str(record.revision)
-        record.keep_variant(f"{id(self.resource.converter)}/{self.api_version}", obj)
+        record.keep_variant(self._variant, obj)
 
     def decode(self, record: Record) -> dict[str, Any]:
         """A copy of a record's object in this version."""
         if self.resource.converter is None:
-            return self.read(record.decode())
+            return self.read(self.resource.stored(record))
         decoded: dict[str, Any] = msgspec.json.decode(self.data(record))
         return decoded
 
@@ -302,18 +283,16 @@ class ServedVersion:
             LookupError: the webhook has not converted the record.
         """
         same = record.api_version == self.api_version
-        if same and record.revision > self.schema_since:
+        if same and record.written > self.schema_since:
             return record.data
-        converter = self.resource.converter
-        if converter is not None and not same:
-            found = record.variant(f"{id(converter)}/{self.api_version}")
+        if self.resource.converter is not None and not same:
+            found = record.variant(self._variant)
             if found is None:
                 raise LookupError(f"{record.key} was not converted to {self.api_version}")
             return found
-        if self.structural_schema is None:
-            return record.data_as(self.api_version, self.read)
-        since = max(version.schema_since for version in self.resource.versions.values())
-        return record.data_as(f"{self.api_version}@{since}", self.read)
+        return record.encoded_as(
+            self._variant, lambda: msgspec.json.encode(self.read(self.resource.stored(record)))
+        )
 
     def item(self, record: Record) -> bytes:
         """The JSON of a record as an item of a list.
@@ -327,12 +306,19 @@ class ServedVersion:
         for prefix in self._prefixes:
             if data.startswith(prefix):
                 return b"{" + data[len(prefix) :]
-        return record.data_as(f"item/{self.api_version}", self._without_type)
+        return record.encoded_as(f"item/{self.api_version}", lambda: self._without_type(data))
 
-    def _without_type(self, obj: dict[str, Any]) -> dict[str, Any]:
-        obj = self.read(obj)
+    @staticmethod
+    def _without_type(data: bytes) -> bytes:
+        obj = msgspec.json.decode(data)
         del obj["apiVersion"], obj["kind"]
-        return obj
+        return msgspec.json.encode(obj)
+
+    @property
+    def _variant(self) -> str:
+        """The name of the variant of records in this version, by the present definition."""
+        since = max(version.schema_since for version in self.resource.versions.values())
+        return f"{id(self.resource.converter)}/{self.api_version}@{since}"
 
 
 @final

@@ -50,13 +50,22 @@ class Record:
         "owners",
         "revision",
         "uid",
+        "written",
     )
 
-    def __init__(self, key: str, revision: int, obj: dict[str, Any]) -> None:
-        """Serialise ``obj``, whose metadata must be final."""
+    def __init__(self, key: str, revision: int, obj: dict[str, Any], written: int = 0) -> None:
+        """Serialise ``obj``, whose metadata must be final.
+
+        Args:
+            key: of the object in its collection.
+            revision: of the object.
+            obj: the object.
+            written: the revision at which its content was written; default: ``revision``.
+        """
         metadata = obj["metadata"]
         self.key: str = key
         self.revision: int = revision
+        self.written: int = written or revision
         self.api_version: str = obj["apiVersion"]
         self.namespace: str = metadata.get("namespace") or ""
         self.name: str = metadata["name"]
@@ -70,14 +79,16 @@ class Record:
         self.data: bytes = _encode(obj)
         self._variants: dict[str, bytes] | None = None
 
+    def at(self, revision: int) -> Record:
+        """The same content with the revision of its deletion."""
+        obj = self.decode()
+        obj["metadata"]["resourceVersion"] = str(revision)
+        return Record(self.key, revision, obj, self.written)
+
     def decode(self) -> dict[str, Any]:
         """A new copy of the object, which the caller may change."""
         decoded: dict[str, Any] = _decode(self.data)
         return decoded
-
-    def data_as(self, variant: str, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
-        """The JSON of a variant of the object, converted once and cached under ``variant``."""
-        return self.encoded_as(variant, lambda: _encode(convert(self.decode())))
 
     def encoded_as(self, variant: str, encode: Callable[[], bytes]) -> bytes:
         """A variant of the object in any encoding, encoded once and cached under ``variant``."""
@@ -128,9 +139,7 @@ class Event:
         if self.type == "DELETED" or self.previous is None:
             return self.record
         if self._final_record is None:
-            obj = self.previous.decode()
-            obj["metadata"]["resourceVersion"] = str(self.revision)
-            self._final_record = Record(self.record.key, self.revision, obj)
+            self._final_record = self.previous.at(self.revision)
         return self._final_record
 
 
@@ -258,9 +267,7 @@ class Storage:
         """Delete an object; return its last state with the revision of the deletion."""
         previous = collection.records[key]
         self.revision += 1
-        obj = previous.decode()
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        record = Record(key, self.revision, obj)
+        record = previous.at(self.revision)
         self._emit(collection, Event("DELETED", self.revision, record, previous))
         return record
 

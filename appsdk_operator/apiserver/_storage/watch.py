@@ -14,7 +14,7 @@ Not thread-safe: everything runs on the server's event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias, final
 
 import attrs
@@ -113,7 +113,7 @@ class _Channel:
         self.users = 0
         self._served = served
         self._representation = representation
-        self._includes = selection.includes()
+        self._includes = selection.includes(served)
 
     def render(self, events: list[Event], *, first: bool = False) -> bytes:
         """The JSON lines of the selected events; ``first``: they are the first of the watch."""
@@ -221,7 +221,15 @@ class Watch:
             events = collection.since(self.position)
             if events:
                 events = events[: _batch_length([event.record for event in events[:_BATCH]])]
-                if not await self._convert(self._channel.seen(events)):
+                if not (
+                    await self._convert_to_select(
+                        record
+                        for event in events
+                        for record in (event.record, event.previous)
+                        if record is not None
+                    )
+                    and await self._convert(self._channel.seen(events))
+                ):
                     return
                 self.position = events[-1].revision
                 if body := self._channel.render(events, first=not self._started):
@@ -259,6 +267,11 @@ class Watch:
             batch = records[start : start + _BATCH]
             batch = batch[: _batch_length(batch)]
             start += len(batch)
+            if not await self._convert_to_select(batch):
+                return
+            batch = list(filter(self.selection.filter(self.served), batch))
+            if not batch:
+                continue
             if not await self._convert(batch):
                 return
             parts: list[bytes] = []
@@ -283,12 +296,17 @@ class Watch:
         begins = self.representation.has_head and not self._started
         return begins or self.served.resource.converter is not None
 
-    async def _convert(self, records: list[Record]) -> bool:
+    async def _convert_to_select(self, records: Iterable[Record]) -> bool:
+        """Convert the records if the selection reads converted fields; see :meth:`_convert`."""
+        return not self.selection.reads_converted(self.served) or await self._convert(records)
+
+    async def _convert(self, records: Iterable[Record]) -> bool:
         """Convert the records; retry while that fails, as the real server's watch cache does.
 
         Returns:
             False if the watch ended meanwhile.
         """
+        records = list(records)
         while not self._ended:
             try:
                 await conversion.convert_records(self.served, records)
