@@ -66,7 +66,7 @@ def command(
         raise click.ClickException(
             f"{folder} has a project already: use 'appsdk-operator add' and 'update' there"
         )
-    answers = checked(Answers, name, group)
+    answers = checked(Answers.new, name, group)
     if kind is not None and answers is not None:
         answers = checked(answers.added, kind, "kind", version, is_cluster_scoped=cluster_scoped)
     assert answers is not None

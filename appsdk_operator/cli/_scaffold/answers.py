@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import keyword
 import re
@@ -14,7 +15,7 @@ import attrs
 
 from appsdk_operator.cli._scaffold.kit import INDEX, is_source
 from appsdk_operator.project import write_below
-from appsdk_operator.resource import kinds
+from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.runtime import check_operator_name
 
 __all__ = ["PARTS", "Answers", "Part", "Resource"]
@@ -94,7 +95,8 @@ class Answers:
                 f"{self.name!r} gives the package {package!r}, which cannot be imported: give "
                 "another name, such as bucket-operator"
             )
-        if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", self.group) or "." not in self.group:
+        Kind(group=self.group, version="v1", kind="Any")
+        if "." not in self.group:
             raise ValueError(
                 f"group={self.group!r}: give a name of DNS with a dot, such as storage.example.com"
             )
@@ -102,6 +104,22 @@ class Answers:
             raise ValueError(f"kit={self.kit!r} is neither index, nor a URL, nor a wheel in wheels")
         for resource in self.resources:
             _check_kind(resource, package)
+
+    @classmethod
+    def new(cls, name: str, group: str) -> Self:
+        """Those of a new project.
+
+        Raises:
+            ValueError: as the class; or its package would hide one that is installed.
+        """
+        found = cls(name, group)
+        others = importlib.metadata.packages_distributions().get(found.package)
+        if others:
+            raise ValueError(
+                f"{name!r} gives the package {found.package!r}, which {others[0]} has here: give "
+                "another name, such as bucket-operator"
+            )
+        return found
 
     @property
     def package(self) -> str:
@@ -186,9 +204,10 @@ def _check_kind(resource: Resource, package: str) -> None:
         )
     if not re.fullmatch(r"v[1-9]\d*((alpha|beta)[1-9]\d*)?", resource.version):
         raise ValueError(f"version={resource.version!r}: give one such as v1alpha1, v1beta1 or v1")
-    if resource.module in ("app", package) or keyword.iskeyword(resource.module):
+    # The last is a constant of the modules of controllers.
+    if resource.module in ("app", package, "seen") or keyword.iskeyword(resource.module):
         raise ValueError(
-            f"kind={resource.kind!r}: its module would hide another; give another name"
+            f"kind={resource.kind!r}: its module or constant would hide another; give another name"
         )
 
 
