@@ -13,7 +13,8 @@ from appsdk_operator.cache import (
     NotCachedError,
     NotFollowedError,
 )
-from appsdk_operator.cache._client.overlay import Overlay, WrittenObject
+from appsdk_operator.cache._client.overlay import Overlay, WrittenObject, resolved
+from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
     Client,
     ClientConfig,
@@ -256,7 +257,7 @@ class Informer:
     """The part of an informer that the overlay uses."""
 
     def __init__(self):
-        self.has_synced, self.resource_version, self.rewinds = True, "10", 0
+        self.has_synced, self.resource_version, self.list_order = True, "10", 0
         self.objects = {}
         self.store = self
 
@@ -272,14 +273,12 @@ def informer():
     return Informer()
 
 
-def entry(informer, version, uid="u", *, deleted=False):
-    obj = None if deleted else thing("a", version, uid=uid)
+def entry(version, uid="u", *, deleted=False):
     return WrittenObject(
-        informer=informer,
-        rewinds=informer.rewinds,
+        uid=uid,
         version=str(version),
-        object=obj,
-        deleted_uids=(uid,) if deleted else (),
+        object=None if deleted else thing("a", version, uid=uid),
+        is_deleted=deleted,
         deleted_version=str(version) if deleted else "",
     )
 
@@ -302,40 +301,42 @@ def entry(informer, version, uid="u", *, deleted=False):
 def test_of_two_writes_whose_answers_come_in_any_order_the_newer_counts(informer, writes, counts):
     overlay = Overlay(10, lambda kind, namespace: informer)
     for version, uid, gone in writes:
-        overlay.add(THING, KEY, entry(informer, version, uid, deleted=gone))
-    found = overlay.get(THING, KEY)
+        overlay.add(THING, KEY, entry(version, uid, deleted=gone))
+    found = resolved(overlay.current(THING, KEY, informer), KEY, informer)
     version, uid, gone = counts
-    assert found.version == str(version)
-    assert (uid in found.deleted_uids) is gone
-    assert (found.object is None) is gone
+    assert found == (None if gone else thing("a", version, uid=uid))
 
 
 def test_of_a_deletion_and_a_write_whose_order_is_unknown_both_count(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
-    overlay.add(THING, KEY, entry(informer, 25, "v"))
-    unseen = entry(informer, "", "u", deleted=True)
-    overlay.add(THING, KEY, unseen)
-    found = overlay.get(THING, KEY)
-    assert found.resolved(KEY, informer).uid == "v"
+    overlay.add(THING, KEY, entry(25, "v"))
+    before = next_order()
+    overlay.add(THING, KEY, entry("", "u", deleted=True))
+    after = next_order()
+
+    def found():
+        return resolved(overlay.current(THING, KEY, informer), KEY, informer)
+
+    assert found().uid == "v"
     informer.objects["a"] = thing("a", 30, uid="u")
-    assert found.resolved(KEY, informer).uid == "v"
+    assert found().uid == "v"
     informer.resource_version = "30"
-    assert found.resolved(KEY, informer) is None
-    assert not found.is_outdated(KEY, informer)
+    assert found() is None
     # Another write that is under way when the deletion ends changes nothing; a later one does.
-    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 40), created_after=1)
-    assert overlay.get(THING, KEY).has_open_deletion
-    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 41), created_after=2)
-    assert not overlay.get(THING, KEY).is_outdated(KEY, informer)
+    overlay.add(THING, ObjectKey("x", "b"), entry(40), created_after=before)
+    (deletion,) = overlay.current(THING, KEY, informer)
+    assert deletion.is_open
+    overlay.add(THING, ObjectKey("x", "b"), entry(41), created_after=after)
+    assert found() is None
     informer.resource_version = "41"
-    assert not overlay.get(THING, KEY).is_outdated(KEY, informer)
+    assert found() is None
     del informer.objects["a"]
-    assert overlay.get(THING, KEY).is_outdated(KEY, informer)
+    assert not overlay.current(THING, KEY, informer)
 
 
 def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
     """The informer reaches the write between the look at its version and the read of its store."""
-    written = entry(informer, 25)
+    written = entry(25)
     newer = thing("a", 30, uid="v")
 
     def get(name, namespace):
@@ -344,14 +345,16 @@ def test_what_the_informer_applies_while_it_is_asked_is_seen(informer):
         return found
 
     informer.get = get
-    assert written.resolved(KEY, informer) is newer
+    assert resolved((written,), KEY, informer) is newer
 
 
 def test_deletions_of_one_name_are_remembered_but_not_for_ever(informer):
     overlay = Overlay(10, lambda kind, namespace: informer)
     for number in range(100):
-        overlay.add(THING, KEY, entry(informer, "", f"u{number}", deleted=True))
-    assert overlay.get(THING, KEY).deleted_uids == tuple(f"u{number}" for number in range(84, 100))
+        overlay.add(THING, KEY, entry("", f"u{number}", deleted=True))
+    uids = [each.uid for each in overlay.current(THING, KEY, informer)]
+    assert uids == [f"u{number}" for number in range(100 - len(uids), 100)]
+    assert 5 <= len(uids) <= 10
     assert overlay.counts() == {THING: 0}
 
 
@@ -359,36 +362,69 @@ def test_an_overlay_that_is_full_does_not_look_at_all_of_it_for_each_write(infor
     looks = []
     overlay = Overlay(1000, lambda kind, namespace: looks.append(kind) or informer)
     for number in range(3000):
-        overlay.add(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+        overlay.add(THING, ObjectKey("x", str(number)), entry(20 + number))
     assert len(looks) < 60_000
     assert overlay.counts()[THING] <= 1000
 
 
 def test_what_is_remembered_to_be_on_the_safe_side_goes_first(informer, caplog):
     overlay = Overlay(3, lambda kind, namespace: informer)
-    overlay.add(THING, KEY, entry(informer, 20))
+    overlay.add(THING, KEY, entry(20))
     for number in range(5):
-        open_deletion = entry(informer, "", f"u{number}", deleted=True)
+        open_deletion = entry("", f"u{number}", deleted=True)
         overlay.add(THING, ObjectKey("x", str(number)), open_deletion)
-    assert overlay.get(THING, KEY) is not None
+    assert overlay.current(THING, KEY, informer)
     assert overlay.dropped == 0
     assert not caplog.records
 
 
-def test_after_a_history_that_went_back_nothing_sticks(informer):
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_after_a_history_that_went_back_nothing_sticks(informer, is_replaced):
     overlay = Overlay(10, lambda kind, namespace: informer)
-    overlay.add(THING, KEY, entry(informer, 1000))
-    overlay.add(THING, ObjectKey("x", "b"), entry(informer, 1000, deleted=True))
-    informer.resource_version, informer.rewinds = "5", 1
-    overlay.add(THING, KEY, entry(informer, 6))
-    assert overlay.get(THING, KEY).version == "6"
+    overlay.add(THING, KEY, entry(1000))
+    overlay.add(THING, ObjectKey("x", "b"), entry(1000, deleted=True))
+    if is_replaced:
+        informer = Informer()
+    informer.resource_version, informer.list_order = "5", next_order()
+    overlay.add(THING, KEY, entry(6))
+    assert [each.version for each in overlay.current(THING, KEY, informer)] == ["6"]
     assert overlay.counts() == {THING: 1}
+
+
+def test_a_list_that_began_before_a_write_was_answered_ends_nothing(informer):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    informer.list_order = next_order()
+    overlay.add(THING, KEY, entry(1000))
+    assert overlay.current(THING, KEY, informer)
+
+
+def test_what_is_written_while_the_entry_before_is_forgotten_stays():
+    class Overtaken(Informer):
+        list_order = property(lambda self: writes.pop()() if writes else 0, lambda *_: None)
+
+    informer, writes = Overtaken(), []
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    overlay.add(THING, KEY, entry(20))
+    writes.append(lambda: overlay.add(THING, KEY, entry(21)) or next_order())
+    assert not overlay.current(THING, KEY, informer)
+    assert [each.version for each in overlay.current(THING, KEY, informer)] == ["21"]
+
+
+def test_the_oldest_writes_are_given_up_first_whatever_their_kind(informer):
+    overlay = Overlay(3, lambda kind, namespace: informer)
+    overlay.add(THING, KEY, entry(11))
+    informer.resource_version = "11"
+    for name in "abc":
+        overlay.add(ConfigMap, ObjectKey("x", name), entry(20))
+    overlay.add(THING, KEY, entry(21))
+    assert overlay.current(THING, KEY, informer)
+    assert list(overlay.keys(ConfigMap)) == [ObjectKey("x", name) for name in "bc"]
 
 
 def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
     overlay = Overlay(3, lambda kind, namespace: informer)
     for number in range(5):
-        overlay.add(THING, ObjectKey("x", str(number)), entry(informer, 20 + number))
+        overlay.add(THING, ObjectKey("x", str(number)), entry(20 + number))
     assert overlay.counts() == {THING: 3}
     assert overlay.dropped == 2
     assert caplog.text.count("no watch has brought back") == 1
@@ -397,7 +433,7 @@ def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
 
 def test_what_nobody_follows_any_more_is_swept_away(informer):
     overlay = Overlay(10, lambda kind, namespace: None)
-    overlay.add(THING, KEY, entry(informer, 20))
+    overlay.add(THING, KEY, entry(20))
     assert overlay.counts() == {THING: 0}
 
 

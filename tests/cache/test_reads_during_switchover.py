@@ -153,19 +153,6 @@ def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_
         machine.slow_registration.remove()
 
 
-def test_an_entry_that_was_replaced_meanwhile_is_not_dropped(changes: NamespaceChanges) -> None:
-    client = CachedClient(changes.model, changes.cache)  # type: ignore[arg-type]
-    changes.model.write("x", "a", deletes=False)
-    obj = changes.model.objects["x", "a"]
-    client.note(THING, obj, {})
-    before = client._overlay.get(THING, obj.key)
-    assert before is not None
-    changes.model.write("x", "a", deletes=False)
-    client.note(THING, changes.model.objects["x", "a"], {})
-    client._overlay.drop(THING, obj.key, before)
-    assert client._overlay.get(THING, obj.key) is not None
-
-
 def test_an_object_recreated_during_a_switchover_comes_as_a_deletion_and_an_addition(
     changes: NamespaceChanges,
 ) -> None:

@@ -11,8 +11,15 @@ from appsdk_operator.cache._cache.errors import NotCachedError, Remedies
 from appsdk_operator.cache._cache.kind_cache import ReadTarget
 from appsdk_operator.cache._cache.options import kind_tuple
 from appsdk_operator.cache._cache.query import Query, sorted_objects
-from appsdk_operator.cache._client.overlay import Overlay, WrittenObject
+from appsdk_operator.cache._client.overlay import (
+    Overlay,
+    Written,
+    WrittenObject,
+    hides,
+    resolved,
+)
 from appsdk_operator.cache._informer.informer import Informer, access_to
+from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
     ClientError,
     ClientLike,
@@ -240,13 +247,10 @@ class CachedClient(ClientWrapper):
     def _resolved(
         self, kind: Kind[SpecT, StatusT], key: ObjectKey, informer: Informer[SpecT, StatusT]
     ) -> Object[SpecT, StatusT] | None:
-        written = self._overlay.get(kind, key)
-        if written is None:
-            return informer.store.get(key.name, key.namespace)
-        if written.is_outdated(key, informer):
-            self._overlay.drop(kind, key, written)
-            return informer.store.get(key.name, key.namespace)
-        return written.resolved(key, informer)
+        written = self._overlay.current(kind, key, informer)
+        if written:
+            return resolved(written, key, informer)
+        return informer.store.get(key.name, key.namespace)
 
     def _found(
         self, kind: Kind[SpecT, StatusT], query: Query, namespace: str
@@ -263,27 +267,25 @@ class CachedClient(ClientWrapper):
     def _found_in(
         self, kind: Kind[SpecT, StatusT], query: Query, targets: ReadTargets
     ) -> Objects[SpecT, StatusT]:
-        overlaid: dict[ObjectKey, tuple[WrittenObject, Informer]] = {}
-        for key, written in self._overlay.of_kind(kind).items():
+        overlaid: dict[ObjectKey, tuple[Written, Informer]] = {}
+        for key in self._overlay.keys(kind):
             informer = self._informer_of(kind, key.namespace)
-            if informer is None or not any(
+            if informer is not None and any(
                 target.informer is informer and target.covers(key.namespace) for target in targets
             ):
-                continue
-            if written.is_outdated(key, informer):
-                self._overlay.drop(kind, key, written)
-            else:
-                overlaid[key] = written, informer
+                written = self._overlay.current(kind, key, informer)
+                if written:
+                    overlaid[key] = written, informer
         found: Objects = []
         for target in targets:
             for obj in query.objects_in(target):
-                if obj.key not in overlaid or not overlaid[obj.key][0].hides(obj):
+                if obj.key not in overlaid or not hides(overlaid[obj.key][0], obj):
                     found.append(obj)
                     overlaid.pop(obj.key, None)
         for key, (_, informer) in overlaid.items():
-            resolved = self._resolved(kind, key, informer)
-            if resolved is not None and query.matches(resolved, informer.store):
-                found.append(resolved)
+            obj = self._resolved(kind, key, informer)
+            if obj is not None and query.matches(obj, informer.store):
+                found.append(obj)
         return sorted_objects(found, kind, 0)
 
     # Writing.
@@ -292,7 +294,7 @@ class CachedClient(ClientWrapper):
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
         """As :meth:`Client.create`."""
-        before = self._overlay.mark()
+        before = next_order()
         answer = self.inner.create(obj, **options)
         return self.note(obj.kind, answer, options, created_after=before)
 
@@ -342,7 +344,7 @@ class CachedClient(ClientWrapper):
         known: Objects = []
         if informer is not None and self._is_noted(kind, options):
             keys = {obj.key for obj in informer.store.list(namespace=namespace or None)}
-            keys |= {k for k in self._overlay.of_kind(kind) if k.namespace == namespace}
+            keys |= {k for k in self._overlay.keys(kind) if k.namespace == namespace}
             known = [o for o in (self._known(kind, key) for key in keys) if o is not None]
         self.inner.delete_collection(kind, **options)
         if known:
@@ -422,9 +424,7 @@ class CachedClient(ClientWrapper):
         if self.cache.selects(kind, obj):
             next_informer = self.cache.next_informer_of(kind, obj.namespace) or informer
             stored = access_to(next_informer).transformed(obj)
-        written = WrittenObject(
-            informer=informer, rewinds=informer.rewinds, version=obj.resource_version, object=stored
-        )
+        written = WrittenObject(uid=obj.uid, version=obj.resource_version, object=stored)
         self._overlay.add(kind, obj.key, written, created_after=created_after)
 
     def _add_deletion(
@@ -443,10 +443,9 @@ class CachedClient(ClientWrapper):
         if informer is None or not uid or (version and not version.isdigit()):
             return
         written = WrittenObject(
-            informer=informer,
-            rewinds=informer.rewinds,
+            uid=uid,
             version=version,
-            deleted_uids=(uid,),
+            is_deleted=True,
             deleted_version=deleted_version or version,
         )
         self._overlay.add(kind, key, written)

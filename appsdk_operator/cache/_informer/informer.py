@@ -286,6 +286,8 @@ class Informer(Generic[SpecT, StatusT]):
         self._is_list_sent = False
         """Whether handlers were sent the end of the first list, a moment after the sync."""
         self._reached = ""
+        self.list_order: int = 0
+        """The :data:`next_order` before the first request of the last complete list."""
         self.rewinds: int = 0
         """How often a list was older than the one before, as after an etcd restore."""
         self._last_error: Exception | None = None
@@ -629,6 +631,7 @@ class Informer(Generic[SpecT, StatusT]):
         is_rewind = is_older_version(version, self._reached)
         # Before whatever readers take as the sign that the list is complete.
         self._reached = version
+        self.list_order = self._state.list_order
         if is_rewind:
             self.rewinds += 1
             self._waiters.wake()

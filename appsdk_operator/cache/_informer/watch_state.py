@@ -29,8 +29,9 @@ watch begins with the present objects, in any order, and a list follows when it 
 from __future__ import annotations
 
 import enum
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
 import attrs
@@ -70,6 +71,7 @@ __all__ = [
     "Watch",
     "WatchBackoff",
     "WatchState",
+    "next_order",
 ]
 
 _SHORT_WATCH = 1.0
@@ -78,6 +80,9 @@ _MAX_RETRY_AFTER = 300.0
 _MAX_SHORT_WATCHES = 5
 _MAX_RESTARTS = 3
 _MAX_SILENT_WATCHES = 2
+
+next_order: Callable[[], int] = itertools.count(1).__next__
+"""A greater number at each call: what came first, the request of a list or a write's answer."""
 
 
 @attrs.frozen
@@ -239,6 +244,8 @@ class WatchState:
         self._prefers_list = False
         """Whether a stream ended early, and no watch has lasted since."""
         self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
+        self.list_order = 0
+        """The :data:`next_order` before the first request of the latest list."""
         self._delay = 0.0
         self.resource_version = ""
         """The resource version at which the next watch begins."""
@@ -278,6 +285,7 @@ class WatchState:
             return Wait(delay)
         if self._phase is not _Phase.WATCH and not self._continue:
             self._has_waited = False
+            self.list_order = next_order()
         if self._phase is _Phase.LIST:
             return List(self._limit, self._continue)
         low, high = self._watch_timeout
