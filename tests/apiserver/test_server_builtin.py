@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -439,3 +440,55 @@ def test_any_text_may_be_in_an_annotation_that_the_server_reads(
     assert applied.status in (200, 422), applied.body
     assert api.patch(f"{path}/a", {"metadata": {"labels": {"x": "y"}}}).status in (200, 422)
     assert api.get(path).status == 200
+
+
+CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        ("*/5 * * * *", ""),
+        ("0 0 1,15 JAN-dec MON-FRI", ""),
+        ("1,, * ? * *", ""),
+        ("3/20 , * * *", ""),
+        ("*-9 * * * *", ""),
+        ("@daily", ""),
+        ("@every 1h30m", ""),
+        ("x * * * *", 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("*/-1 * * * *", "negative number (-1) not allowed: -1"),
+        ("*/x * * * *", "failed to parse int from x"),
+        ("*/1/1 * * * *", "too many slashes: */1/1"),
+        ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+        ("-1 * * * *", 'failed to parse int from : strconv.Atoi: parsing "": invalid syntax'),
+        ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+        ("60 * * * *", "end of range (60) above maximum (59): 60"),
+        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+        ("MON * * * *", "failed to parse int from MON"),
+        ("* * * * jan", "failed to parse int from jan"),
+        ("* * * *", "expected exactly 5 fields, found 4: [* * * *]"),
+        ("@often", "unrecognized descriptor: @often"),
+        ("@every 1x", "failed to parse duration @every 1x: time: "),
+        ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule"),
+    ],
+)
+def test_schedules_have_the_syntax_of_cron(api: Any, schedule: str, why: str) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"schedule": schedule, "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    made = api.create(f"{CRON_JOBS}?dryRun=All", {"metadata": {"name": "a"}, "spec": spec})
+    assert made.status == (422 if why else 201), made.body
+    assert why in made.body.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("plural", "field"), [("secrets", "data"), ("configmaps", "binaryData"), ("configmaps", "data")]
+)
+@pytest.mark.parametrize("spare", [-1, 0, 1, 2])
+def test_a_mebibyte_of_data_is_the_most(api: Any, plural: str, field: str, spare: int) -> None:
+    data = {"a": "x" * 1000, "b": "x" * ((1 << 20) - 1000 - spare)}
+    if (plural, field) != ("configmaps", "data"):
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
+    path = f"/api/v1/namespaces/default/{plural}?dryRun=All"
+    made = api.create(path, {"metadata": {"name": "a"}, field: data})
+    assert made.status == (422 if spare < 0 else 201), made.body

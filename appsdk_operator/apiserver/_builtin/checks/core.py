@@ -54,10 +54,14 @@ def config_map(new: _Object, old: _Object | None) -> list[FieldError]:
         size += len(value.encode())
     for name, value in binary.items():
         errors += checks.config_key(name, f"binaryData[{name}]")
-        size += len(value) * 3 // 4
+        size += _decoded_size(value)
     if size > _DATA_LIMIT:
         errors.append(_too_long("[]", _DATA_LIMIT))
     return errors
+
+
+def _decoded_size(encoded: str) -> int:
+    return len(encoded) * 3 // 4 - encoded.count("=")
 
 
 def _too_long(path: str, limit: int) -> FieldError:
@@ -82,7 +86,7 @@ def secret(new: _Object, old: _Object | None) -> list[FieldError]:
         errors += _immutable(new, old, "data")
     for name in data:
         errors += checks.config_key(name, f"data[{name}]")
-    if sum(len(value) * 3 // 4 for value in data.values()) > _DATA_LIMIT:
+    if sum(map(_decoded_size, data.values())) > _DATA_LIMIT:
         errors.append(_too_long("data", _DATA_LIMIT))
     if kind == "kubernetes.io/service-account-token":
         if not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):

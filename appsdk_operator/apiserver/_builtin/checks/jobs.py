@@ -11,6 +11,7 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
 from appsdk_operator.apiserver._values.go_text import go_quote, parse_integer
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+from appsdk_operator.apiserver._values.times import parse_duration
 
 __all__ = ["cron_job", "job"]
 
@@ -220,7 +221,10 @@ def _listed(names: Iterable[str]) -> str:
 # -- cron jobs -------------------------------------------------------------------------------
 
 _NAME_LIMIT: Final = 52
-_BOUNDS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_DAYS: Final = "sun mon tue wed thu fri sat"
+# The bounds of each field of a schedule, and the names of its values from the lower bound on.
+_FIELDS: Final = ((0, 59, ""), (0, 23, ""), (1, 31, ""), (1, 12, _MONTHS), (0, 6, _DAYS))
 _DESCRIPTORS: Final = (
     "@yearly",
     "@annually",
@@ -283,39 +287,70 @@ def _zone(zone: str, path: str) -> Errors:
 
 
 def _schedule(schedule: str, path: str) -> Errors:
+    """A schedule in the syntax of robfig/cron."""
+    detail = ""
     if "TZ" in schedule:
         detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+    else:
+        try:
+            _parse_schedule(schedule)
+        except ValueError as error:
+            detail = str(error)
+    if detail:
         yield FieldError.invalid(path, schedule, detail)
-        return
-    if schedule.startswith("@"):
-        if schedule not in _DESCRIPTORS and not schedule.startswith("@every "):
-            yield FieldError.invalid(path, schedule, f"unrecognized descriptor: {schedule}")
-        return
-    fields = schedule.split()
-    if len(fields) != len(_BOUNDS):
-        detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield FieldError.invalid(path, schedule, detail)
-        return
-    for field, (least, most) in zip(fields, _BOUNDS, strict=True):
-        for part in field.split(","):
-            limits, _, step = part.partition("/")
-            if step and parse_integer(step) is None:
-                detail = f"failed to parse int from {step}: strconv.Atoi: parsing "
-                detail += f'"{step}": invalid syntax'
-                yield FieldError.invalid(path, schedule, detail)
-                return
-            found = [parse_integer(text) for text in limits.split("-")]
-            numbers = [number for number in found if number is not None]
-            if numbers and numbers[0] < least:
-                detail = f"beginning of range ({numbers[0]}) below minimum ({least}): {part}"
-                yield FieldError.invalid(path, schedule, detail)
-                return
-            if numbers and numbers[-1] > most:
-                detail = f"end of range ({numbers[-1]}) above maximum ({most}): {part}"
-                yield FieldError.invalid(path, schedule, detail)
-                return
-            if not numbers and not re.fullmatch(r"[*?]|[A-Za-z]{3}(-[A-Za-z]{3})?", limits):
-                detail = f"failed to parse int from {limits}: strconv.Atoi: parsing "
-                detail += f'"{limits}": invalid syntax'
-                yield FieldError.invalid(path, schedule, detail)
-                return
+
+
+def _parse_schedule(schedule: str) -> None:
+    if schedule.startswith("@every "):
+        duration = schedule.removeprefix("@every ")
+        try:
+            parse_duration(duration)
+        except ValueError as error:
+            raise ValueError(f"failed to parse duration {schedule}: {error}") from None
+    elif schedule.startswith("@"):
+        if schedule not in _DESCRIPTORS:
+            raise ValueError(f"unrecognized descriptor: {schedule}")
+    else:
+        fields = schedule.split()
+        if len(fields) != len(_FIELDS):
+            found = f"found {len(fields)}: [{' '.join(fields)}]"
+            raise ValueError(f"expected exactly {len(_FIELDS)} fields, {found}")
+        for field, bounds in zip(fields, _FIELDS, strict=True):
+            for part in filter(None, field.split(",")):
+                _parse_range(part, *bounds)
+
+
+def _parse_range(part: str, least: int, most: int, names: str) -> None:
+    numbers = {name: number for number, name in enumerate(names.split(), least)}
+    limits, *steps = part.split("/")
+    first, *rest = limits.split("-")
+    start, end = least, most
+    if first not in ("*", "?"):
+        start = end = _number(first, numbers)
+        if rest:
+            end = _number(rest[0], numbers)
+        elif steps:
+            end = most
+        if len(rest) > 1:
+            raise ValueError(f"too many hyphens: {part}")
+    step = _number(steps[0], {}) if len(steps) == 1 else 1
+    if len(steps) > 1:
+        raise ValueError(f"too many slashes: {part}")
+    if start < least:
+        raise ValueError(f"beginning of range ({start}) below minimum ({least}): {part}")
+    if end > most:
+        raise ValueError(f"end of range ({end}) above maximum ({most}): {part}")
+    if start > end:
+        raise ValueError(f"beginning of range ({start}) beyond end of range ({end}): {part}")
+    if step == 0:
+        raise ValueError(f"step of range should be a positive number: {part}")
+
+
+def _number(text: str, names: Mapping[str, int]) -> int:
+    number = names.get(text.lower(), parse_integer(text))
+    if number is None:
+        why = f'strconv.Atoi: parsing "{text}": invalid syntax'
+        raise ValueError(f"failed to parse int from {text}: {why}")
+    if number < 0:
+        raise ValueError(f"negative number ({number}) not allowed: {text}")
+    return number
