@@ -66,12 +66,25 @@ def _schemas(app: App, _: str) -> Iterator[str]:
 
 
 def _manifests(_: App, target: str) -> Iterator[str]:
-    """Whether ``manifests`` would change what it has made."""
+    """Whether ``manifests`` would change what it has made, and kustomize finds all of it."""
+    from appsdk_operator.resource import load_yaml
+
     made = Path(_DEPLOY, ".appsdk-operator/manifests/Dockerfile.base")
     # The files have the target that they were made for, which names the same App in other words.
     found = _TARGET.search(made.read_text(encoding="utf-8")) if made.is_file() else None
     target = found[1] if found is not None else target
     yield from _by_command(_DEPLOY, "manifests", ["manifests", target, "--check"])
+    for path in sorted(Path(_DEPLOY).rglob("kustomization.yaml")):
+        try:
+            (found,) = load_yaml(path.read_text(encoding="utf-8"))
+            named = [*map(str, found.get("resources") or ())]
+        except (AttributeError, TypeError, ValueError) as error:
+            yield f"{path} cannot be read: {error}"
+            continue
+        for each in named:
+            is_file = each.endswith((".yaml", ".yml")) and "://" not in each
+            if is_file and not (path.parent / each).exists():
+                yield f"{path} names {each}, which does not exist: delete the line, or make it"
 
 
 def _crds(_: App, target: str) -> Iterator[str]:

@@ -97,6 +97,25 @@ def test_generated_files_that_are_not_current_are_found(
     assert "FAILED   crds" in said
 
 
+def test_a_kustomization_that_names_a_missing_file_is_found(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "checked_six.py").write_text(APP + "app.own(KIND)\n")
+    assert cli.main(["manifests", "checked_six:app"]) == 0
+    base = folder / "deploy/base"
+    (base / "network_policy.yaml").unlink()
+    assert cli.main(["manifests", "checked_six:app"]) == 0
+    assert cli.main(["check", "checked_six:app"]) == 1
+    assert "kustomization.yaml names network_policy.yaml" in capsys.readouterr().out
+    path = base / "kustomization.yaml"
+    remote = "- https://example.com/more.yaml\n"
+    path.write_text(path.read_text().replace("- network_policy.yaml\n", remote))
+    assert cli.main(["check", "checked_six:app"]) == 0
+    path.write_text("resources: 5\n")
+    assert cli.main(["check", "checked_six:app"]) == 1
+    assert "kustomization.yaml cannot be read" in capsys.readouterr().out
+
+
 def test_what_the_tests_needed_and_the_roles_lack_is_found(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ def command(target: str) -> int:
     \b
     declarations  what the App declares fits together
     schemas       an API server takes its CRDs; needs the extra 'testing'
-    deploy        'manifests' would change nothing in deploy
+    deploy        'manifests' would change nothing in deploy, and kustomize finds its files
     crds          'crds' would change nothing in deploy/crds
     roles         the roles in deploy allow what is declared, and what rbac-record.yaml has
 
