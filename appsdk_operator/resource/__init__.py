@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from appsdk_operator.resource._strategic import MergeKeyError as MergeKeyError
     from appsdk_operator.resource._strategic import MergeRule as MergeRule
     from appsdk_operator.resource._strategic import MergeRules as MergeRules
+    from appsdk_operator.resource._strategic import OrderError as OrderError
     from appsdk_operator.resource._strategic import (
         apply_strategic_merge_patch as apply_strategic_merge_patch,
     )
@@ -144,6 +145,7 @@ _MODULES = {
         "MergeKeyError",
         "MergeRule",
         "MergeRules",
+        "OrderError",
         "apply_strategic_merge_patch",
     ),
     "resource._yaml": ("dump_yaml", "load_first", "load_yaml"),

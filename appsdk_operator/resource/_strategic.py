@@ -6,7 +6,7 @@ of the OpenAPI documents of Kubernetes' built-in kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import attrs
@@ -20,6 +20,7 @@ __all__ = [
     "MergeKeys",
     "MergeRule",
     "MergeRules",
+    "OrderError",
     "apply_strategic_merge_patch",
 ]
 
@@ -58,6 +59,16 @@ class MergeKeyError(PatchError):
         super().__init__(text)
         self.element = element
         self.key = key
+
+
+class OrderError(PatchError):
+    """A list of a patch that is not in the order that the patch has for it."""
+
+    def __init__(self, text: str, listed: Any, order: Any) -> None:
+        """An error with this text."""
+        super().__init__(text)
+        self.listed = listed
+        self.order = order
 
 
 class MergeRules(Protocol):
@@ -156,7 +167,8 @@ def apply_strategic_merge_patch(
         merge_keys: the merge rules.
 
     Raises:
-        PatchError: an invalid directive, or a list element without its merge key.
+        PatchError: an invalid directive, a list element without its merge key, or one that is not
+            in the order of the patch.
 
     >>> pod = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
     >>> apply_strategic_merge_patch(
@@ -244,7 +256,7 @@ def _merge_list(
         return [_without_directives(item) for item in patch]
     if not rule.key:
         added = [item for item in patch if item not in present]
-        return _ordered([*present, *added], present, _order_of(order, patch), lambda item: item)
+        return _ordered([*present, *added], present, patch, order, path, "")
     key = rule.key
     if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in patch):
         # One such element replaces the whole list.
@@ -252,13 +264,7 @@ def _merge_list(
     merged: list[Any] = list(present)
     for item in patch:
         _merge_element(merged, item, key, path, keys)
-    # An order lists elements by their key alone.
-    return _ordered(
-        merged,
-        present,
-        _order_of(order, patch),
-        lambda item: item.get(key) if isinstance(item, Mapping) else item,
-    )
+    return _ordered(merged, present, patch, order, path, key)
 
 
 def _merge_element(
@@ -275,7 +281,7 @@ def _merge_element(
         for index, other in enumerate(merged)
         if isinstance(other, Mapping) and other.get(key) == item[key]
     ]
-    if item.get(_DIRECTIVE) == "delete":
+    if _is_deletion(item):
         for index in reversed(places):
             del merged[index]
     elif places:
@@ -285,14 +291,34 @@ def _merge_element(
 
 
 def _ordered(
-    items: list[Any], before: list[Any], order: list[Any], identity: Callable[[Any], Any]
+    items: list[Any],
+    before: list[Any],
+    patch: list[Any],
+    order: Any,
+    path: tuple[str, ...],
+    key: str,
 ) -> list[Any]:
-    """``items`` in the given ``order``.
+    """``items`` in the patch's ``order``, by default that of its own elements.
 
-    Elements that ``order`` does not list keep their position relative to the others: each comes
+    Elements that the order does not list keep their position relative to the others: each comes
     before the first listed element that it preceded in ``before``.
     """
-    wanted = [identity(item) for item in order]
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if isinstance(item, Mapping) else item
+
+    listed = [identity(item) for item in patch if not _is_deletion(item)]
+    if order is not None and not isinstance(order, list):
+        raise PatchError(f"{_ORDER}{path[-1]} at {_shown(path[:-1])} is no list of elements")
+    wanted = listed if order is None else [identity(item) for item in order]
+    rest = iter(wanted)
+    if wanted and not all(item in rest for item in listed):
+        raise OrderError(
+            f"the elements of {_shown(path)} are not in the order of {_ORDER}{path[-1]}: list "
+            "there all that the patch sets, in the same order",
+            patch,
+            order,
+        )
     places = [identity(item) for item in before]
     named = sorted(
         (item for item in items if identity(item) in wanted),
@@ -305,11 +331,6 @@ def _ordered(
         ahead = mine in places and places.index(other) < places.index(mine)
         merged.append(others.pop(0) if ahead else named.pop(0))
     return [*merged, *named, *others]
-
-
-def _order_of(order: Any, patch: list[Any]) -> list[Any]:
-    """The order in the patch; by default that of its own elements."""
-    return order if isinstance(order, list) else patch
 
 
 def _keyed(item: Any, key: str) -> bool:
@@ -329,12 +350,12 @@ def _without_directives(value: Any) -> Any:
             if not _is_directive(name)
         }
     if isinstance(value, list):
-        return [
-            _without_directives(item)
-            for item in value
-            if not (isinstance(item, Mapping) and item.get(_DIRECTIVE) == "delete")
-        ]
+        return [_without_directives(item) for item in value if not _is_deletion(item)]
     return value
+
+
+def _is_deletion(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get(_DIRECTIVE) == "delete"
 
 
 def _is_directive(name: str) -> bool:

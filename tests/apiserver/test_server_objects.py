@@ -279,6 +279,13 @@ def test_a_strategic_patch_merges_lists_of_built_in_kinds_only(api: Any) -> None
     patch = {"spec": {"containers": [{"name": "b", "image": "z"}]}}
     patched = api.patch(f"{pods}/p", patch, STRATEGIC)
     assert [c["image"] for c in patched["spec"]["containers"]] == ["x", "z"]
+    unordered = {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}
+    refused = api.patch(f"{pods}/p", {"spec": unordered}, STRATEGIC)
+    assert refused.status == 500
+    assert refused["message"] == (
+        "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n"
+        "[map[name:b]]\n"
+    )
     api.widget("a")
     refused = api.patch(f"{api.widgets}/a", {"spec": {"size": 2}}, STRATEGIC)
     assert (refused.status, refused["reason"]) == (415, "UnsupportedMediaType")

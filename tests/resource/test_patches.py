@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -297,12 +298,51 @@ def test_a_strategic_patch_merges_what_belongs_together(
         ({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "nfs": {}}]}}, "nfs"),
         ({"spec": {"volumes": [{"name": "v", "$retainKeys": 5}]}}, "no list of names"),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": 5}}, "is no list"),
+        ({"metadata": {"$setElementOrder/finalizers": 5}}, "is no list"),
+        (
+            {"metadata": {"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]}},
+            "metadata.finalizers are not in the order of $setElementOrder/finalizers",
+        ),
+        (
+            {
+                "spec": {
+                    "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
+                    "containers": [{"name": "b"}, {"name": "a"}],
+                }
+            },
+            "spec.containers are not in the order",
+        ),
     ],
 )
 def test_a_strategic_patch_that_makes_no_sense_is_refused(patch: Any, text: str) -> None:
     with pytest.raises(PatchError) as refused:
         apply_strategic_merge_patch(POD, patch)
     assert text in str(refused.value)
+
+
+@given(st.permutations("abcd"), st.permutations("abcd"), *[st.integers(0, 4)] * 2, st.booleans())
+def test_an_order_is_obeyed_or_the_patch_is_refused(
+    order: list[str], added: list[str], ordered: int, listed: int, is_keyed: bool
+) -> None:
+    order, added = order[:ordered], added[:listed]
+
+    def items(names: Iterable[str]) -> list[Any]:
+        return [{"uid": name} if is_keyed else name for name in names]
+
+    field = "ownerReferences" if is_keyed else "finalizers"
+    patch = {"$setElementOrder/" + field: items(order), field: items(added)}
+    try:
+        found = apply_strategic_merge_patch(
+            {"metadata": {field: items("ab")}}, {"metadata": patch}
+        )["metadata"][field]
+    except PatchError:
+        assert order
+        assert [name for name in order if name in added] != added
+        return
+    assert [one for one in found if one in items(order)] == [
+        one for one in items(order) if one in found
+    ]
+    assert all(one in found for one in items([*"ab", *added]))
 
 
 def test_a_service_is_merged_by_port_and_its_neighbours_are_not() -> None:

@@ -24,6 +24,7 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.resource import (
     DirectiveError,
     MergeKeyError,
+    OrderError,
     PatchError,
     apply_json_patch,
     apply_merge_patch,
@@ -64,6 +65,11 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
             raise _failed("list element types are not identical") from None
         shown = _printed(error.element)
         raise _failed(f"map: {shown} does not contain declared merge key: {error.key}") from None
+    except OrderError as error:
+        listed, order = _printed(error.listed), _printed(error.order)
+        raise _failed(
+            f"The order in patch list:\n{listed}\n doesn't match $setElementOrder list:\n{order}\n"
+        ) from None
     except PatchError:
         raise StatusError(
             422, "the server rejected our request due to an error in our request", details={}
