@@ -13,6 +13,8 @@ from appsdk_operator.client import (
     Client,
     ClientConfig,
     Conflict,
+    Hooks,
+    InterceptedClient,
     NotFound,
     ObjectStore,
     SpecStore,
@@ -51,6 +53,21 @@ def gear(size: int = 1, **metadata: Any) -> MutableObject:
     new = MutableObject.new(WIDGET, KEY.name, namespace=KEY.namespace, spec=WidgetSpec(size=size))
     new.metadata.update(metadata)
     return new
+
+
+class Contended:
+    """A client on which somebody else always writes first."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.tries = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def update(self, obj: Any) -> Any:
+        self.tries += 1
+        raise Conflict("changed meanwhile", status=409)
 
 
 def test_objects_are_added_read_replaced_listed_and_deleted(client: Client) -> None:
@@ -94,6 +111,38 @@ def test_a_spec_is_written_and_all_else_stays(client: Client) -> None:
     assert specs.upsert(KEY, WidgetSpec(size=4)) == WidgetSpec(size=4)
 
 
+def test_what_others_create_or_delete_in_between_is_no_hindrance_to_an_upsert(
+    client: Client,
+) -> None:
+    def get(inner: Any, kind: Any, name: str, *, namespace: str = "") -> Any:
+        reads.append(name)
+        if len(reads) == 3:
+            inner.delete(kind, name, namespace=namespace)
+        try:
+            return inner.get(kind, name, namespace=namespace)
+        except NotFound:
+            if len(reads) in (1, 3):
+                inner.create(gear())
+            raise
+
+    reads: list[str] = []
+    specs = SpecStore(InterceptedClient(client, Hooks(get=get)), WIDGET)
+    assert specs.upsert(KEY, WidgetSpec(size=2)) == WidgetSpec(size=2)
+    assert specs.upsert(KEY, WidgetSpec(size=3)) == WidgetSpec(size=3)
+    assert len(reads) == 4
+
+    class Taken(Contended):
+        def create(self, obj: Any) -> Any:
+            self.tries += 1
+            raise AlreadyExists("taken", status=409)
+
+    specs.delete(KEY)
+    taken = Taken(client)
+    with pytest.raises(AlreadyExists):
+        SpecStore(taken, WIDGET).upsert(KEY, WidgetSpec(size=2))
+    assert taken.tries == 5
+
+
 def test_a_status_is_written_through_its_subresource(client: Client) -> None:
     statuses = SpecStore(client, WIDGET, part="status")
     with pytest.raises(ValueError, match="create the object"):
@@ -108,21 +157,6 @@ def test_a_status_is_written_through_its_subresource(client: Client) -> None:
 def test_only_spec_and_status_are_parts(client: Client) -> None:
     with pytest.raises(ValueError, match="'spec' or 'status'"):
         SpecStore(client, WIDGET, part="metadata")  # type: ignore[arg-type]
-
-
-class Contended:
-    """A client on which somebody else always writes first."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.tries = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def update(self, obj: Any) -> Any:
-        self.tries += 1
-        raise Conflict("changed meanwhile", status=409)
 
 
 def test_who_is_always_second_gives_up_with_the_conflict(client: Client) -> None:

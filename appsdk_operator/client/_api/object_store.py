@@ -104,7 +104,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         """Create it, or replace the present object of any version.
 
         Raises:
-            Conflict: other writers were faster in five attempts.
+            Conflict, NotFound, AlreadyExists: other writers were faster in five attempts.
         """
         draft = obj.mutable_copy() if isinstance(obj, Object) else obj
         metadata = draft.metadata
@@ -229,12 +229,20 @@ class SpecStore(Generic[_ValueT]):
         """Replace the part, or create the object with it.
 
         Raises:
-            Conflict: other writers were faster in five attempts.
+            Conflict, AlreadyExists: other writers were faster in five attempts.
+            ValueError: it is a store of statuses, and there is no such object.
         """
-        try:
-            return self.update(key, value)
-        except NotFound:
-            return self.add(key, value)
+        failure: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                return self.update(key, value)
+            except NotFound:
+                pass
+            try:
+                return self.add(key, value)
+            except AlreadyExists as error:
+                failure = error
+        raise failure or AssertionError
 
     def delete(self, key: ObjectKey) -> None:
         """Delete the object, if it exists."""
