@@ -340,6 +340,18 @@ def test_an_answer_that_is_no_list_of_resources_is_an_error_that_says_so(discove
     assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
 
 
+def test_a_resource_whose_name_no_kind_has_hides_no_other(discovery, server):
+    server.answers["/apis/broken.io/v1"] = {
+        "resources": [
+            entry("s0-rabbitmq_Queue", "ExternalMetricValueList"),
+            entry("goods", "Good"),
+            entry("bads", "-"),
+        ]
+    }
+    assert str(discovery.kind_for("goods")) == "goods.v1.broken.io"
+    assert [str(one.kind) for one in discovery.resources("broken.io/v1")] == ["goods.v1.broken.io"]
+
+
 def test_a_group_without_versions_is_passed_over(discovery, server):
     server.answers["/apis"]["groups"].insert(0, {"name": "empty.io", "versions": []})
     assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"

@@ -113,7 +113,7 @@ class Discovery:
         ]
 
     def resources(self, api_version: str) -> tuple[APIResource, ...]:
-        """The resources of one ``group/version``.
+        """The resources of one ``group/version``, without those whose names no :class:`Kind` has.
 
         Raises:
             NotFound: it is not served.
@@ -277,20 +277,27 @@ def _resources(api_version: str, answer: dict[str, Any]) -> tuple[APIResource, .
         parent, _, part = entry["name"].partition("/")
         if part:
             subresources.setdefault(parent, set()).add(part)
-    return tuple(
-        APIResource(
-            kind=Kind(
+    found: list[APIResource] = []
+    for entry in answer.get("resources") or ():
+        if "/" in entry["name"]:
+            continue
+        try:
+            kind = Kind(
                 group=entry.get("group") or group,
                 version=entry.get("version") or version,
                 kind=entry["kind"],
                 plural=entry["name"],
                 scope=Scope.NAMESPACED if entry["namespaced"] else Scope.CLUSTER,
-            ),
-            verbs=frozenset(entry.get("verbs") or ()),
-            singular=entry.get("singularName") or "",
-            short_names=tuple(entry.get("shortNames") or ()),
-            subresources=frozenset(subresources.get(entry["name"], ())),
+            )
+        except ValueError:  # metrics adapters list the names of their metrics
+            continue
+        found.append(
+            APIResource(
+                kind=kind,
+                verbs=frozenset(entry.get("verbs") or ()),
+                singular=entry.get("singularName") or "",
+                short_names=tuple(entry.get("shortNames") or ()),
+                subresources=frozenset(subresources.get(entry["name"], ())),
+            )
         )
-        for entry in answer.get("resources") or ()
-        if "/" not in entry["name"]
-    )
+    return tuple(found)
