@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from typing import Any, final
 
@@ -267,9 +268,26 @@ def _json(value: Any, path: str, budget: list[int]) -> Any:
     if budget[0] < 0:
         raise ValueError("the YAML holds too many values: its aliases multiply")
     if isinstance(value, dict):
-        return {key: _json(item, f"{path}.{key}", budget) for key, item in value.items()}
+        return {
+            _text(key, path): _json(item, f"{path}.{key}", budget) for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_json(item, f"{path}[{index}]", budget) for index, item in enumerate(value)]
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, str):
+        return _text(value, path)
+    if value is None or isinstance(value, int):
         return value
-    raise ValueError(f"{path} is a {type(value).__name__}, which JSON has not: quote it as text")
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    what = value if isinstance(value, float) else f"a {type(value).__name__}"
+    raise ValueError(f"{path} is {what}, which JSON has not: quote it as text")
+
+
+def _text(text: str, path: str) -> str:
+    """A text in which two escaped surrogates are one character, as they are in JSON."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} has a surrogate without its other half: remove it") from None
