@@ -150,8 +150,14 @@ class FrozenList(list[Any]):
         reverse = sort = raise_read_only
 
     def __getitem__(self, index: Any) -> Any:
-        _freeze_children(self)
-        return super().__getitem__(index)
+        if isinstance(index, slice):
+            _freeze_children(self)
+            return super().__getitem__(index)
+        value = super().__getitem__(index)
+        if type(value) is dict or type(value) is list:
+            value = freeze(value)
+            list.__setitem__(self, index, value)
+        return value
 
     def __iter__(self) -> Iterator[Any]:
         _freeze_children(self)

@@ -100,6 +100,13 @@ def test_it_equals_encodes_copies_and_prints_like_what_it_is_made_of(frozen, loo
         again["a"]["b"]["c"] = 5
 
 
+def test_an_item_is_read_without_a_look_at_its_neighbours(frozen):
+    items = frozen["l"]
+    assert items[0]["d"] == [2]
+    assert items[-2] is items[0]
+    assert type(next(list.__reversed__(items))) is list, "the other one is as it was"
+
+
 def test_a_pattern_matches_it(frozen):
     match frozen:
         case {"a": {"b": {"c": number}}, "l": [{"d": [*_]}, [other]]}:
