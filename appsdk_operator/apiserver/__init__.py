@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver._fault_rules import FaultRule as FaultRule
     from appsdk_operator.apiserver._fault_rules import FaultSchedule as FaultSchedule
     from appsdk_operator.apiserver._fault_rules import RequestFacts as RequestFacts
+    from appsdk_operator.apiserver._fault_rules import combined as combined
     from appsdk_operator.apiserver._http.fault_effects import ConnectionCut as ConnectionCut
     from appsdk_operator.apiserver._http.fault_effects import FaultyWire as FaultyWire
+    from appsdk_operator.apiserver._http.fault_effects import apply_first as apply_first
     from appsdk_operator.apiserver._http.fault_effects import object_name_in as object_name_in
     from appsdk_operator.apiserver._http.fault_effects import send_paced as send_paced
     from appsdk_operator.apiserver._http.fault_effects import wait_for_release as wait_for_release
     from appsdk_operator.apiserver._http.fault_effects import watch_rules as watch_rules
     from appsdk_operator.apiserver._http.faults import Faults as Faults
     from appsdk_operator.apiserver._http.faults import LoggedRequest as LoggedRequest
-    from appsdk_operator.apiserver._http.faults import fault_error as fault_error
     from appsdk_operator.apiserver._http.frontend import Frontend as Frontend
     from appsdk_operator.apiserver._http.http_request import HttpRequest as HttpRequest
     from appsdk_operator.apiserver._http.listeners import close_listeners as close_listeners
@@ -57,10 +58,12 @@ _MODULES = {
         "FaultRule",
         "FaultSchedule",
         "RequestFacts",
+        "combined",
     ),
     "apiserver._http.fault_effects": (
         "ConnectionCut",
         "FaultyWire",
+        "apply_first",
         "object_name_in",
         "send_paced",
         "wait_for_release",
@@ -69,7 +72,6 @@ _MODULES = {
     "apiserver._http.faults": (
         "Faults",
         "LoggedRequest",
-        "fault_error",
     ),
     "apiserver._http.frontend": ("Frontend",),
     "apiserver._http.http_request": ("HttpRequest",),

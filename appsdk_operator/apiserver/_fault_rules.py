@@ -16,7 +16,15 @@ import attrs
 
 from appsdk_operator.resource import Kind
 
-__all__ = ["VERBS", "ActiveFaults", "FaultRule", "FaultSchedule", "RequestFacts", "When"]
+__all__ = [
+    "VERBS",
+    "ActiveFaults",
+    "FaultRule",
+    "FaultSchedule",
+    "RequestFacts",
+    "When",
+    "combined",
+]
 
 VERBS: Final = (
     "get",
@@ -78,8 +86,8 @@ class FaultRule:
     Args:
         verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` or
             ``deletecollection``; default: any.
-        kind: a kind, or its name (``"Widget"``), its plural (``"widgets"``) or its plural and its
-            group (``"widgets.example.com"``); default: any.
+        kind: a kind, or in any case its name (``"Widget"``) or plural (``"widgets"``), or its
+            plural and its group (``"widgets.example.com"``); default: any.
         namespace: of the object, with the wildcards ``*`` and ``?``; default: any.
         name: of the object, with the same wildcards; default: any.
         user_agent: a part of the client's User-Agent; default: any.
@@ -276,6 +284,20 @@ class FaultRule:
         return f"FaultRule.{self.action}({', '.join(given)})"
 
 
+def combined(rules: Iterable[FaultRule]) -> dict[str, FaultRule]:
+    """The rules of one request by action; those that only slow it down add up."""
+    found: dict[str, FaultRule] = {}
+    for rule in rules:
+        other = found.get(rule.action)
+        if other is not None and rule.seconds and other.seconds:
+            rule = attrs.evolve(rule, seconds=rule.seconds + other.seconds)
+        elif other is not None and rule.bytes_per_second and other.bytes_per_second:
+            rate = 1 / (1 / rule.bytes_per_second + 1 / other.bytes_per_second)
+            rule = attrs.evolve(rule, bytes_per_second=rate)
+        found[rule.action] = rule
+    return found
+
+
 _FIRST: Final = {
     "answer": "status",
     "cut": "after",
@@ -301,10 +323,10 @@ def _is_kind(wanted: str, facts: RequestFacts) -> bool:
     plural, dot, group = wanted.partition(".")
     if dot:
         return (plural, group) == (facts.plural, facts.group)
-    if facts.kind:
-        return wanted in (facts.kind, facts.plural)
+    name = wanted.lower()
     # A proxy sees only paths: guess the plural by the rules of the Go tools.
-    return wanted == facts.plural or facts.plural in _plurals(wanted.lower())
+    is_named = name == facts.kind.lower() if facts.kind else facts.plural in _plurals(name)
+    return is_named or name == facts.plural
 
 
 def _plurals(singular: str) -> tuple[str, ...]:

@@ -107,6 +107,16 @@ def test_a_cache_that_lags_has_objects_that_are_gone_and_lacks_new_ones(
     assert api.get(f"{api.maps}/b?resourceVersion={version}").status == 200
 
 
+def test_a_slow_answer_is_the_same_answer(api: Any, server: Any) -> None:
+    server.inject([FaultRule.slow(1e6)])
+    found = api.get(api.maps, Accept="application/yaml", Audit_Id="mine")
+    assert found.body.startswith("kind: ConfigMapList")
+    assert found.headers["Audit-Id"] == "mine"
+    # On one connection: what follows a HEAD is the next answer.
+    assert api("HEAD", api.widgets).status == 200
+    assert api.get(api.widgets).status == 200
+
+
 def test_connections_can_be_cut(api: Any, server: Any) -> None:
     stream = api.watch(api.maps)
     api.map("a")

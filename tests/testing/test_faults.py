@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.apiserver import RequestFacts
-from appsdk_operator.apiserver._fault_rules import ActiveFaults
+from appsdk_operator.apiserver._fault_rules import ActiveFaults, RequestFacts, combined
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.testing import FaultRule, FaultSchedule
 
@@ -106,7 +105,10 @@ def test_a_rule_is_for_what_it_names(rule: FaultRule, is_meant: bool) -> None:
     [("ingresses", "Ingress"), ("policies", "Policy"), ("gateways", "Gateway"), ("pods", "Pod")],
 )
 def test_a_kinds_name_is_found_where_only_the_path_is_known(plural: str, kind: str) -> None:
-    assert FaultRule.drop(kind=kind).matches(RequestFacts(verb="get", plural=plural))
+    for name in (kind, kind.lower(), plural):
+        rule = FaultRule.drop(kind=name)
+        assert rule.matches(RequestFacts(verb="get", plural=plural))
+        assert rule.matches(RequestFacts(verb="get", plural=plural, kind=kind))
 
 
 def test_what_only_slows_down_adds_up_and_one_of_the_others_decides() -> None:
@@ -120,6 +122,8 @@ def test_what_only_slows_down_adds_up_and_one_of_the_others_decides() -> None:
     assert state.take(facts()) == (slow, always, delay)
     state.clear()
     assert state.take(facts()) == ()
+    taken = combined([slow, delay, slow, FaultRule.delay(0.5), once])
+    assert taken == {"slow": FaultRule.slow(5.0), "delay": FaultRule.delay(1.5), "answer": once}
 
 
 def test_the_mishaps_of_watches_and_of_other_requests_are_told_apart() -> None:

@@ -18,6 +18,7 @@ from appsdk_operator.client import (
     ClientConfig,
     Conflict,
     Expired,
+    NotFound,
     ReadTimeout,
     TooManyRequests,
     TransportError,
@@ -92,6 +93,12 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 def create(client: Client, name: str, **data: str) -> Object:
     return client.create(MutableObject.new(CONFIG_MAP, name, namespace="default", data=data))
+
+
+def create_at(server: APIServer, name: str) -> None:
+    """Create an object, not through a proxy."""
+    with Client(server.client_config()) as direct:
+        create(direct, name)
 
 
 def names(client: Client) -> list[str]:
@@ -182,6 +189,45 @@ def test_an_answer_is_sent_slowly_and_is_whole(place: Place, client: Client) -> 
     assert found.to_dict()["data"] == {"text": "x" * 1000}
     assert clock.monotonic() - began >= SHORT
     assert place.requests()[-1].status == 200
+
+
+@pytest.mark.parametrize("rule", [FaultRule.delay(SHORT), FaultRule.hold(SHORT)], ids=repr)
+def test_rules_that_slow_down_add_up(place: Place, client: Client, rule: FaultRule) -> None:
+    place.inject([rule, rule])
+    with pytest.raises(NotFound):
+        client.get(CONFIG_MAP, "none", namespace="default")
+    assert place.requests()[-1].duration >= 2 * SHORT
+
+
+def test_an_error_is_cut_in_the_middle_as_any_answer(place: Place, client: Client) -> None:
+    place.inject([FaultRule.cut(5)])
+    with pytest.raises(TransportError):
+        client.get(CONFIG_MAP, "none", namespace="default")
+    assert place.requests()[-1].status == 0
+
+
+def test_a_slow_answer_is_sent_at_once_when_the_faults_are_cleared(
+    place: Place, client: Client
+) -> None:
+    found: list[str] = []
+    place.inject([FaultRule.slow(1.0, verb="list")])
+    thread = threading.Thread(target=lambda: found.extend(names(client)))
+    create_at(place.server, "a")
+    thread.start()
+    thread.join(SHORT)
+    place.clear()
+    thread.join(20)
+    assert found == ["a"]
+
+
+def test_a_watch_goes_on_when_the_faults_are_cleared(place: Place, client: Client) -> None:
+    place.inject([FaultRule.end_watch(410, after=1), FaultRule.delay(30.0, verb="watch")])
+    create_at(place.server, "a")
+    with client.watch(CONFIG_MAP, namespace="default", resource_version="0") as watch:
+        place.clear()
+        create_at(place.server, "b")
+        events = watch.events()
+        assert [next(events).object.name for _ in range(2)] == ["a", "b"]
 
 
 def test_a_stalled_request_goes_on_when_the_faults_are_cleared(

@@ -179,6 +179,22 @@ def test_requests_keep_their_credentials_or_get_the_config_s() -> None:
             list(client.list(CONFIG_MAP, namespace="default"))
 
 
+def test_a_request_is_duplicated_though_its_connection_ends_with_it() -> None:
+    with APIServer() as server, FaultProxy(server.client_config()) as proxy:
+        proxy.inject([FaultRule.duplicate()])
+        assert asked(proxy, GET).startswith(b"HTTP/1.1 200")
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("rule", [FaultRule.answer(503), FaultRule.slow(1e6)], ids=repr)
+def test_the_answer_to_a_head_has_no_body(rule: FaultRule) -> None:
+    head = b"HEAD /api/v1/none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with APIServer() as server, FaultProxy(server.client_config(), faults=[rule]) as proxy:
+        answer = asked(proxy, head)
+    assert answer.endswith(b"\r\n\r\n")
+    assert answer.lower().count(b"content-length: 0\r\n") == 0
+
+
 def test_network_faults_and_request_faults_apply_together() -> None:
     with APIServer() as server, FaultProxy(server.client_config()) as proxy:
         proxy.inject([FaultRule.answer(409, name="a*", times=1)])

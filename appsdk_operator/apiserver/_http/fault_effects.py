@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, final
 
 import msgspec
 from aiohttp import web
 
-from appsdk_operator.apiserver._fault_rules import FaultRule
+from appsdk_operator.apiserver._fault_rules import FaultRule, combined
 from appsdk_operator.apiserver._http.faults import fault_error
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._storage.watch import Wire, error_event
@@ -19,6 +19,7 @@ from appsdk_operator.apiserver._storage.watch import Wire, error_event
 __all__ = [
     "ConnectionCut",
     "FaultyWire",
+    "apply_first",
     "apply_rules",
     "object_name_in",
     "send_paced",
@@ -53,6 +54,7 @@ async def apply_rules(
     released: asyncio.Event,
     request: HttpRequest,
     proceed: Callable[[], Awaitable[web.StreamResponse]],
+    encode: Callable[[web.StreamResponse], None],
 ) -> web.StreamResponse:
     """Carry out a request with ``proceed``, and apply the fault rules to it.
 
@@ -60,37 +62,53 @@ async def apply_rules(
         rules: the rules.
         released: set when they are cleared, which ends every wait.
         request: the request.
-        proceed: carries it out.
+        proceed: carries it out; an error is a response, too.
+        encode: encodes the body of a response that is sent here.
 
     Raises:
         StatusError: a rule answers with an error.
         ConnectionCut: a rule cuts the connection.
     """
     is_watch = request.facts is not None and request.facts.verb == "watch"
-    for rule in rules:
-        match rule.action:
-            case "delay" if not is_watch:
-                await wait_for_release(released, rule.seconds)
-            case "stall" if not is_watch:
-                await wait_for_release(released, rule.seconds)
-            case "answer":
-                raise fault_error(rule)
-            case "drop":
-                raise ConnectionCut
-    actions = {rule.action: rule for rule in rules}
-    try:
-        if "duplicate" in actions:
-            await proceed()
-        response = await proceed()
-    finally:
-        # After an error, too.
-        if "lose" in actions:
-            raise ConnectionCut
+    actions = combined(rules)
+
+    async def wait(seconds: float | None) -> None:
+        await wait_for_release(released, seconds)
+
+    await apply_first(actions, wait, is_watch=is_watch)
+    if "duplicate" in actions:
+        await proceed()
+    response = await proceed()
+    if "lose" in actions:
+        raise ConnectionCut
     if "hold" in actions:
-        await wait_for_release(released, actions["hold"].seconds)
-    if not is_watch and actions.keys() & {"cut", "slow"}:
-        return await _send_with_faults(request, response, actions.get("cut"), actions.get("slow"))
-    return response
+        await wait(actions["hold"].seconds)
+    cut, slow = actions.get("cut"), actions.get("slow")
+    if is_watch or not (cut or slow):
+        return response
+    encode(response)
+    return await _send_with_faults(request, response, cut, slow, released)
+
+
+async def apply_first(
+    actions: Mapping[str, FaultRule],
+    wait: Callable[[float | None], Awaitable[None]],
+    *,
+    is_watch: bool,
+) -> None:
+    """Apply the rules that take effect before a request is carried out.
+
+    Raises:
+        StatusError: a rule answers with an error.
+        ConnectionCut: a rule cuts the connection.
+    """
+    for name in ("delay", "stall"):
+        if name in actions and not is_watch:
+            await wait(actions[name].seconds)
+    if "answer" in actions:
+        raise fault_error(actions["answer"])
+    if "drop" in actions:
+        raise ConnectionCut
 
 
 async def wait_for_release(released: asyncio.Event, seconds: float | None) -> None:
@@ -101,16 +119,21 @@ async def wait_for_release(released: asyncio.Event, seconds: float | None) -> No
 
 
 async def send_paced(
-    send: Callable[[bytes], Awaitable[None]], body: bytes, slow: FaultRule | None
+    send: Callable[[bytes], Awaitable[None]],
+    body: bytes,
+    slow: FaultRule | None,
+    released: asyncio.Event,
 ) -> None:
-    """Send a body piece by piece at the rate of a ``slow`` rule; without a rule at once."""
+    """Send a body at the rate of a ``slow`` rule; without a rule, or when released, at once."""
     rate = slow.bytes_per_second if slow is not None else None
-    size = len(body) if rate is None else max(1, int(rate * _STEP))
-    for start in range(0, len(body), size or 1):
-        piece = body[start : start + size]
-        if rate is not None:
-            await asyncio.sleep(len(piece) / rate)
+    start = 0
+    while rate is not None and start < len(body) and not released.is_set():
+        piece = body[start : start + max(1, int(rate * _STEP))]
+        await wait_for_release(released, len(piece) / rate)
         await send(piece)
+        start += len(piece)
+    if start < len(body):
+        await send(body[start:])
 
 
 async def _send_with_faults(
@@ -118,13 +141,16 @@ async def _send_with_faults(
     response: web.StreamResponse,
     cut: FaultRule | None,
     slow: FaultRule | None,
+    released: asyncio.Event,
 ) -> web.StreamResponse:
     """Send a response, cut off or slowed down by the rules."""
     body = bytes(getattr(response, "body", None) or b"")
     badly = web.StreamResponse(status=response.status, headers=response.headers)
     badly.content_length = len(body)
     await badly.prepare(request)
-    await send_paced(badly.write, body if cut is None else body[: cut.after], slow)
+    if request.method != "HEAD":
+        part = body if cut is None else body[: cut.after]
+        await send_paced(badly.write, part, slow, released)
     if cut is not None:
         raise ConnectionCut
     await badly.write_eof()
@@ -151,7 +177,7 @@ class FaultyWire:
             abort: cuts the connection.
         """
         self._wire = wire
-        self._rules = {rule.action: rule for rule in rules}
+        self._rules = combined(rules)
         self._released = released
         self._abort = abort
         self._pieces: deque[tuple[float, bytes]] = deque()
@@ -218,30 +244,36 @@ class FaultyWire:
             async with self._changed:
                 self._changed.notify_all()
 
+    def _rule(self, action: str) -> FaultRule | None:
+        return None if self._released.is_set() else self._rules.get(action)
+
     async def _wait_for_delay(self, since: float) -> None:
-        delay = self._rules.get("delay")
+        delay = self._rule("delay")
         if delay is not None and delay.seconds is not None:
             left = since + delay.seconds - asyncio.get_running_loop().time()
             if left > 0:
                 await wait_for_release(self._released, left)
 
     async def _send_line(self, line: bytes) -> None:
-        cut = self._rules.get("cut")
+        cut = self._rule("cut")
         room = cut.after - self._bytes if cut is not None else len(line)
         part = line[: max(0, room)]
-        await send_paced(self._wire.send, part, self._rules.get("slow"))
+        await send_paced(self._wire.send, part, self._rule("slow"), self._released)
         self._bytes += len(part)
+        if len(part) < len(line):
+            self._abort()
+            raise ConnectionError("cut in the middle of an event")
 
     async def _check_events(self, watch: Source) -> bool:
         """Apply the rules that count events; False when the watch ends."""
-        stall, end = self._rules.get("stall"), self._rules.get("end_watch")
-        cut = self._rules.get("cut")
+        stall, cut = self._rule("stall"), self._rule("cut")
         if cut is not None and self._bytes >= cut.after:
             self._abort()
             return False
         if stall is not None and self._events >= stall.after:
             await wait_for_release(self._released, stall.seconds)
             del self._rules["stall"]
+        end = self._rule("end_watch")
         if end is not None and self._events >= end.after:
             if end.status is not None:
                 await self._wire.send(error_event(fault_error(end)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
+from functools import partial
 from random import uniform
 from typing import Final, final
 
@@ -89,29 +91,37 @@ class Frontend:
         """Answer one request."""
         assert isinstance(request, HttpRequest)
         try:
-            response = await self._answer(request)
-        except StatusError as error:
-            response = status_response(error)
-        except routing_errors.PageNotFoundError:
-            response = page_not_found()
+            response = await self._respond(request, self._answer(request))
         except ConnectionCut:
             self._log_request(request, 0)
             if request.transport is not None:
                 request.transport.abort()
             raise asyncio.CancelledError from None
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except RecursionError:
-            # Writes change the state as their last step, so nothing was written.
-            response = status_response(StatusError(400, "the object is nested too deeply"))
-        except Exception as error:  # a bug of the server must not look like a network error
-            log.exception("%s %s failed", request.method, request.path)
-            response = status_response(StatusError(500, f"Internal error occurred: {error!r}"))
         if not response.prepared:
             self._response_writer.encode_body(request, response)
         if not request.is_logged:
             self._log_request(request, response.status)
         return response
+
+    @staticmethod
+    async def _respond(
+        request: HttpRequest, answer: Awaitable[web.StreamResponse]
+    ) -> web.StreamResponse:
+        """The answer, or the response for the error that it ends with."""
+        try:
+            return await answer
+        except StatusError as error:
+            return status_response(error)
+        except routing_errors.PageNotFoundError:
+            return page_not_found()
+        except (ConnectionCut, ConnectionError):
+            raise
+        except RecursionError:
+            # Writes change the state as their last step, so nothing was written.
+            return status_response(StatusError(400, "the object is nested too deeply"))
+        except Exception as error:  # a bug of the server must not look like a network error
+            log.exception("%s %s failed", request.method, request.path)
+            return status_response(StatusError(500, f"Internal error occurred: {error!r}"))
 
     def _log_request(self, request: HttpRequest, status: int) -> None:
         request.is_logged = True
@@ -161,7 +171,8 @@ class Frontend:
             rules,
             released,
             request,
-            lambda: self._proceed(request, user, verb, route, served, body),
+            lambda: self._respond(request, self._proceed(request, user, verb, route, served, body)),
+            partial(self._response_writer.encode_body, request),
         )
 
     async def _proceed(

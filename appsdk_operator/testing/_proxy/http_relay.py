@@ -7,6 +7,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar, final
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,8 +21,9 @@ from appsdk_operator.apiserver import (
     LoggedRequest,
     RequestFacts,
     StatusError,
+    apply_first,
     close_listeners,
-    fault_error,
+    combined,
     object_name_in,
     parse_path,
     selected_name,
@@ -179,7 +181,7 @@ class _RelayedConnection:
             await self._apply_faults(rules, released, facts, head, body, log_status)
         except StatusError as error:
             log_status(error.code)
-            await self._send_status(error)
+            await self._send_status(error, head)
         finally:
             if not statuses:
                 log_status(0)
@@ -207,18 +209,11 @@ class _RelayedConnection:
         log_status: Callable[[int], None],
     ) -> None:
         """Forward a request and its answer with the faults of ``rules``, and log the status."""
-        actions = {rule.action: rule for rule in rules}
+        actions = combined(rules)
         is_watch = facts is not None and facts.verb == "watch"
-        if not is_watch:
-            for name in ("delay", "stall"):
-                if name in actions:
-                    await self._wait(released, actions[name].seconds)
-        if "answer" in actions:
-            raise fault_error(actions["answer"])
-        if "drop" in actions:
-            raise ConnectionCut
+        await apply_first(actions, partial(self._wait, released), is_watch=is_watch)
         if "duplicate" in actions:
-            server, _ = await self._forward(head, body)
+            server, _ = await self._forward(head.replace(Connection="keep-alive"), body)
             async for _ in server.body():
                 pass
         server, answer = await self._forward(head, body)
@@ -292,14 +287,15 @@ class _RelayedConnection:
             await self._wait(released, actions["hold"].seconds)
         cut, slow = actions.get("cut"), actions.get("slow")
         log_status(int(answer.start[1]) if cut is None else 0)
-        whole = answer.replace(Transfer_Encoding=None, Content_Length=str(len(body)))
-        self._writer.write(whole.encode())
+        if not answer.has_length:
+            answer = answer.replace(Transfer_Encoding=None, Content_Length=str(len(body)))
+        self._writer.write(answer.encode())
 
         async def send(part: bytes) -> None:
             self._writer.write(part)
             await self._writer.drain()
 
-        await send_paced(send, body if cut is None else body[: cut.after], slow)
+        await send_paced(send, body if cut is None else body[: cut.after], slow, released)
         if cut is not None:
             await self._flush()
             raise ConnectionCut
@@ -328,13 +324,13 @@ class _RelayedConnection:
         with contextlib.suppress(OSError):
             await self._writer.drain()
 
-    async def _send_status(self, error: StatusError) -> None:
+    async def _send_status(self, error: StatusError, request: MessageHead) -> None:
         body = json.dumps(error.body()).encode()
         fields = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if error.retry_after is not None:
             fields.append(("Retry-After", str(error.retry_after)))
         head = MessageHead(("HTTP/1.1", str(error.code), error.reason or "Error"), tuple(fields))
-        self._writer.write(head.encode() + body)
+        self._writer.write(head.encode() + (b"" if request.start[0] == "HEAD" else body))
         await self._writer.drain()
 
     async def _tunnel(self, server: MessageStream, answer: MessageHead) -> None:
