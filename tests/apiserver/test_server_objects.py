@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 JSON_PATCH = "application/json-patch+json"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
 STRATEGIC = "application/strategic-merge-patch+json"
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -267,6 +268,73 @@ def test_a_json_patch_is_all_or_nothing(api: Any) -> None:
     assert api.get(path).version == created.version
     patch = [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/x"]}]
     assert api.patch(path, patch, JSON_PATCH)["metadata"]["finalizers"] == ["example.com/x"]
+
+
+def add(path: str, *value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, **({"value": value[0]} if value else {})}
+
+
+LISTED = add("/metadata/finalizers", ["example.com/x", "example.com/y"])
+BIG = [add("/data/big", "x" * 300_000)]
+COPY = {"op": "copy", "from": "/data/big", "path": "/data/copy"}
+LENIENT_PATCHES: list[tuple[list[Any], Any]] = [
+    ([{"op": "test", "path": "/data/none", "value": None}], {"a": "1"}),
+    ([{"op": "test", "path": "/nope/none", "value": None}], None),
+    ([{"op": "replace", "path": "/data/none", "value": "v"}], {"a": "1", "none": "v"}),
+    ([{"op": "copy", "from": "/data/none", "path": "/data/b"}], {"a": "1", "b": ""}),
+    ([{"op": "copy", "from": "/data/a", "path": "/data/b"}], {"a": "1", "b": "1"}),
+    ([{"op": "copy", "from": "", "path": "/data/b"}], None),
+    ([add("/data/z")], {"a": "1", "z": ""}),
+    ([add("data/z", "v")], {"a": "1"}),
+    ([add("", {"apiVersion": "v1", "kind": "ConfigMap"})], None),
+    ([LISTED, {"op": "remove", "path": "/metadata/finalizers/-1"}], ["example.com/x"]),
+    ([LISTED, {"op": "remove", "path": "/metadata/finalizers/01"}], ["example.com/x"]),
+    (
+        [LISTED, add("/metadata/finalizers/-1", "example.com/z")],
+        ["example.com/x", "example.com/y", "example.com/z"],
+    ),
+    ([*BIG, *[COPY] * 10, add("/data", {})], {}),
+    ([*BIG, *[COPY] * 11, add("/data", {})], None),
+]
+
+
+def json_patches_are_applied_as_go_does(api: Any) -> None:
+    for operations, wanted in LENIENT_PATCHES:
+        assert api.create(api.maps, {"metadata": {"name": "j"}, "data": {"a": "1"}}).status == 201
+        answer = api.patch(f"{api.maps}/j", operations, JSON_PATCH)
+        shown = operations[-1]
+        if wanted is None:
+            assert answer.status == 422, shown
+            assert "rejected our request due to an error" in answer["message"], shown
+        elif isinstance(wanted, list):
+            assert answer["metadata"]["finalizers"] == wanted, shown
+        else:
+            assert answer.body.get("data", {}) == wanted, shown
+        api.patch(f"{api.maps}/j", {"metadata": {"finalizers": None}})
+        api.delete(f"{api.maps}/j")
+
+
+def test_a_json_patch_is_applied_as_go_does(api: Any) -> None:
+    json_patches_are_applied_as_go_does(api)
+
+
+@pytest.mark.real
+def test_the_real_server_applies_json_patches_the_same(real_api: Any) -> None:
+    json_patches_are_applied_as_go_does(real_api)
+
+
+def test_copies_of_a_value_share_nothing(api: Any, widget_crd: Any) -> None:
+    spec = widget_crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    text = {"type": "string"}
+    spec["properties"]["one"] = {"type": "object", "properties": {"x": text, "y": text}}
+    spec["properties"]["two"] = {"type": "object", "properties": {"x": text}}
+    assert api.patch(CRD, {"spec": widget_crd["spec"]}).status == 200
+    api.widget("a", one={"x": "1", "y": "2"})
+    copied = api.patch(
+        f"{api.widgets}/a", [{"op": "copy", "from": "/spec/one", "path": "/spec/two"}], JSON_PATCH
+    )
+    assert copied["spec"]["one"] == {"x": "1", "y": "2"}
+    assert copied["spec"]["two"] == {"x": "1"}
 
 
 def test_a_strategic_patch_merges_lists_of_built_in_kinds_only(api: Any) -> None:

@@ -22,8 +22,8 @@ from appsdk_operator.apiserver._admission.reviews import (
     new_review,
     read_response,
 )
-from appsdk_operator.apiserver._admission.webhook_patches import apply_webhook_patch
 from appsdk_operator.apiserver._admission.webhooks import Webhook, is_exempt, webhooks_of
+from appsdk_operator.apiserver._registry.json_patches import apply_as_go
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import ServedVersion
@@ -284,7 +284,7 @@ class _Mutation:
         if elsewhere:
             [before] = await conversion.convert([before], reviewed.served, invocation.version)
         try:
-            after = apply_webhook_patch(before, found.patch)
+            after = apply_as_go(before, found.patch)
         except PatchError as error:
             raise internal_error(str(error)) from None
         if not isinstance(after, dict):

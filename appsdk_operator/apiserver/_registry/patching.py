@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._builtin.types import DecodeError
+from appsdk_operator.apiserver._registry.json_patches import apply_as_go
 from appsdk_operator.apiserver._registry.preparation import coerce
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._schema.metadata_decoding import MetadataError, decode_metadata
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values import go_json
-from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
@@ -26,7 +26,6 @@ from appsdk_operator.resource import (
     MergeKeyError,
     OrderError,
     PatchError,
-    apply_json_patch,
     apply_merge_patch,
     apply_strategic_merge_patch,
 )
@@ -49,9 +48,7 @@ def apply(content_type: str, body: bytes, old: dict[str, Any], served: ServedVer
     patch = _decoded(content_type, body)
     try:
         if content_type == JSON_PATCH:
-            for operation in patch:
-                old = apply_json_patch(old, [_as_go_applies(old, operation)])
-            return old
+            return apply_as_go(old, patch)
         if content_type == MERGE_PATCH:
             return apply_merge_patch(old, patch)
         resource = served.resource
@@ -173,37 +170,6 @@ def _operation_warnings(body: bytes) -> list[str]:
         if name not in _OPERATION
     ]
     return [f"json patch {warning}" for warning in decoding.warnings_of(body, unknown)]
-
-
-def _as_go_applies(old: Any, operation: dict[str, Any]) -> dict[str, Any]:
-    """The operation as the real server's JSON patch library carries it out.
-
-    ``replace`` adds a missing key, and ``copy`` of a missing key copies null.
-    """
-    kind, path = operation.get("op"), operation.get("path")
-    if kind == "replace" and isinstance(path, str) and _is_missing_member(old, path):
-        return {**operation, "op": "add"}
-    source = operation.get("from")
-    if kind == "copy" and isinstance(source, str) and _is_missing_member(old, source):
-        return {"op": "add", "path": path, "value": None}
-    return operation
-
-
-def _is_missing_member(obj: Any, path: str) -> bool:
-    if "/" not in path:
-        return False
-    *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
-    for step in steps:
-        if isinstance(obj, list):
-            index = parse_integer(step)
-            if index is None or not 0 <= index < len(obj):
-                return False
-            obj = obj[index]
-        elif isinstance(obj, dict):
-            obj = obj.get(step)
-        else:
-            return False
-    return isinstance(obj, dict) and last not in obj
 
 
 def _decoded(content_type: str, body: bytes) -> Any:
