@@ -9,6 +9,7 @@ from typing import Any
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.tracing._log_fields import TraceFields
 from appsdk_operator.tracing._packages import opentelemetry
+from appsdk_operator.tracing._program import PROGRAM, ProgramProvider
 from appsdk_operator.tracing._tracing import Tracing
 
 __all__ = ["otlp_tracing"]
@@ -19,11 +20,12 @@ def otlp_tracing(service_name: str) -> Iterator[Tracing]:
     """Within the block, send spans to a collector by OTLP over HTTP; log records name their spans.
 
     Where the program has a tracer provider already, that is used, and nothing is set up. Otherwise
-    the standard variables say where and what, among them ``OTEL_EXPORTER_OTLP_ENDPOINT`` (default:
-    port 4318 of the own host), ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_TRACES_SAMPLER``,
-    ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME``. Spans are sent in batches by a thread;
-    what is left is sent at the end of the block, for at most as long as
-    ``OTEL_EXPORTER_OTLP_TIMEOUT`` says.
+    all spans of the program go there, those that its own functions make as well; of two blocks at a
+    time, those go to the later one. The standard variables say where and what, among them
+    ``OTEL_EXPORTER_OTLP_ENDPOINT`` (default: port 4318 of the own host),
+    ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_TRACES_SAMPLER``, ``OTEL_RESOURCE_ATTRIBUTES`` and
+    ``OTEL_SERVICE_NAME``. Spans are sent in batches by a thread; what is left is sent at the end of
+    the block, for at most as long as ``OTEL_EXPORTER_OTLP_TIMEOUT`` says.
 
     Args:
         service_name: the ``service.name`` of the spans, unless the environment has one.
@@ -34,6 +36,9 @@ def otlp_tracing(service_name: str) -> Iterator[Tracing]:
     provider: Any = None
     if not _has_provider():
         provider = _new_provider(service_name)
+        PROGRAM.entered = (*PROGRAM.entered, provider)
+        if opentelemetry.trace.get_tracer_provider() is not PROGRAM:
+            opentelemetry.trace.set_tracer_provider(PROGRAM)
     tracing = Tracing(provider)
     fields = TraceFields()
     handlers = list(get_logger("").logger.handlers)
@@ -45,13 +50,15 @@ def otlp_tracing(service_name: str) -> Iterator[Tracing]:
         for handler in handlers:
             handler.removeFilter(fields)
         if provider is not None:
+            PROGRAM.entered = tuple(each for each in PROGRAM.entered if each is not provider)
             provider.shutdown()
 
 
 def _has_provider() -> bool:
     # The API's own is a proxy until one is set.
     return not isinstance(
-        opentelemetry.trace.get_tracer_provider(), opentelemetry.trace.ProxyTracerProvider
+        opentelemetry.trace.get_tracer_provider(),
+        (opentelemetry.trace.ProxyTracerProvider, ProgramProvider),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 import logging
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -92,6 +95,43 @@ def test_what_was_recorded_has_arrived_at_the_end(collector):
         assert request.headers["traceparent"]
     assert collector.names == ["get pods"]
     assert collector.services == {"tracing-operator"}
+
+
+_EARLY = trace.get_tracer("imported before")
+
+
+@_EARLY.start_as_current_span("early")
+def early() -> None: ...
+
+
+@pytest.mark.parametrize("run", ["first", "second"])
+def test_spans_of_the_programs_own_functions_arrive_in_each_block(collector, run):
+    with otlp_tracing(run):
+        tracer = trace.get_tracer("mine")
+
+        @tracer.start_as_current_span("sync")
+        def plain() -> None:
+            tracer.start_span("within").end()
+
+        @tracer.start_as_current_span("async")
+        async def coroutine() -> bool:
+            return trace.get_current_span().is_recording()
+
+        early()
+        plain()
+        assert asyncio.run(coroutine())
+    early()
+    assert collector.names == ["early", "within", "sync", "async"]
+    assert collector.services == {run}
+
+
+def test_of_two_blocks_at_a_time_the_later_one_gets_the_programs_spans(collector):
+    with contextlib.ExitStack() as first:
+        first.enter_context(otlp_tracing("first"))
+        with otlp_tracing("second"):
+            first.close()
+            early()
+        assert collector.services == {"second"}
 
 
 def test_the_environment_may_name_the_service(collector, monkeypatch):
