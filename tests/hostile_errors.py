@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from appsdk_operator.controllers import RetryAfter
+
 __all__ = ["HOSTILE_ERRORS"]
 
 
@@ -55,6 +57,19 @@ class AnAttributeError(AttributeError):
     __str__ = __repr__ = _refuse
 
 
+class HidesItsErrors(ExceptionGroup[Exception]):
+    """A group whose errors cannot be read."""
+
+    exceptions = property(_refuse)  # type: ignore[assignment]
+
+
+class NoSeconds(RetryAfter):
+    """Does not call the ``__init__`` of its base."""
+
+    def __init__(self) -> None:
+        pass
+
+
 def _in_a_circle() -> Exception:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
@@ -83,6 +98,8 @@ HOSTILE_ERRORS: dict[str, Callable[[], BaseException]] = {
     "a format": lambda: ValueError("%s %d %(name)s {0} {name}"),
     "a group of hostile ones": lambda: ExceptionGroup("many", [RaisesAtText(), Frozen()]),
     "a group of one": lambda: ExceptionGroup("one", [RaisesAtAttributes()]),
+    "a group that hides its errors": lambda: HidesItsErrors("many", [RaisesAtText()]),
+    "a retry without a time": NoSeconds,
     "a group of what is no Exception": lambda: BaseExceptionGroup("exits", [SystemExit(3)]),
     "an exit": lambda: SystemExit("3"),
     "an end of a generator": GeneratorExit,

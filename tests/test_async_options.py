@@ -9,18 +9,31 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator import ClientConfig, LeaderElection, Manager, StopSignal
+from appsdk_operator import (
+    ClientConfig,
+    InformerController,
+    KubernetesInformer,
+    LeaderElection,
+    Manager,
+    MergePatch,
+    MutableObject,
+    OpinionatedWatcher,
+    SimpleWatcher,
+    StopSignal,
+    kinds,
+)
 from appsdk_operator.controllers import (
     Controller,
     ControllerOptions,
     Predicate,
-    map_objects,
     until,
 )
 from appsdk_operator.manager import CacheSetup, Elector, Operator, Shards
 from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import MemoryServer, running
 from tests.cache.conftest import eventually
 
+ConfigMap = kinds.core.v1.ConfigMap
 NOWHERE = ClientConfig(server="http://127.0.0.1:1")
 ELECTION = LeaderElection(id="x", namespace="default", identity="me")
 
@@ -49,7 +62,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "rate_limiter": lambda: ControllerOptions(rate_limiter=function),
     "source": lambda: Controller("a-1", print, metrics=Metrics()).watch(Source()),
     "predicate": lambda: Predicate(function),
-    "map function": lambda: map_objects(function),
     "until.matches": lambda: until.matches(function),
     "on_error": lambda: Operator(on_error=function),
     "new_client": lambda: Manager(NOWHERE, new_client=function),
@@ -79,6 +91,42 @@ REFUSED: dict[str, Callable[[], object]] = {
 def test_what_is_used_at_once_is_refused_when_given(give: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match="async"):
         give()
+
+
+@pytest.mark.parametrize("opinionated", [False, True])
+@pytest.mark.parametrize(
+    "option", ["error_handler", "retry_policy", "retry_dequeue_policy", "concerns"]
+)
+def test_a_lambda_around_an_async_function_is_refused_at_its_call(
+    option: str, opinionated: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, called = MemoryServer().client(), []
+    client.create(MutableObject.new(ConfigMap, "a", namespace="default"))
+
+    def fail(*_: Any) -> None:
+        called.append(1)
+        if option != "concerns":
+            raise ConnectionError
+
+    class Selective(SimpleWatcher):
+        """Asks the function."""
+
+        concerns = staticmethod(lambda old, new: function())
+
+    given: dict[str, Any] = {option: lambda *_: function()}
+    watcher: Any = SimpleWatcher(add=fail, update=fail)
+    if option == "concerns":
+        watcher, given = Selective(add=fail, update=fail), {}
+    if opinionated:
+        watcher = OpinionatedWatcher.wrap(watcher, ConfigMap, client)
+    controller = InformerController(metrics=Metrics(), **given)
+    controller.add_informer(KubernetesInformer(ConfigMap, client), ConfigMap)
+    controller.add_watcher(watcher, ConfigMap)
+    with running(controller):
+        eventually(lambda: bool(called))
+        client.patch(ConfigMap, "a", MergePatch({"data": {"a": "b"}}), namespace="default")
+        eventually(lambda: len(called) > 1)
+    assert f"{option} returned coroutine: make it a plain function" in caplog.text
 
 
 def test_callbacks_of_a_stop_signal_are_awaited() -> None:

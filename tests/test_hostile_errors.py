@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -27,9 +28,19 @@ from appsdk_operator import (
 )
 from appsdk_operator.cache import Informer
 from appsdk_operator.controllers import ControllerOptions, TerminalError, map_objects
+from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.runtime import ItemExponential, Metrics
+from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.testing import MemoryServer, running
-from appsdk_operator.webhooks import Admission, AdmissionRequest, AdmissionResponse
+from appsdk_operator.webhooks import (
+    Admission,
+    AdmissionRequest,
+    AdmissionResponse,
+    ConversionWebhook,
+    TokenReviewRequest,
+    TokenReviewResponse,
+    TokenReviewWebhook,
+)
 from tests.cache.conftest import eventually
 from tests.hostile_errors import HOSTILE_ERRORS
 from tests.webhooks.admission_parts import answer, review
@@ -292,15 +303,53 @@ def test_the_functions_of_an_app(client: Any) -> None:
         eventually(add.has_gone_through_all)
 
 
+def in_a_thread(function: Callable[[], Any]) -> Any:
+    """What ``function`` returns, not in the main thread, for which exits are meant."""
+    returned: list[Any] = []
+    thread = threading.Thread(target=lambda: returned.append(function()))
+    thread.start()
+    thread.join()
+    return returned[0]
+
+
 @pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
 def test_a_handler_of_a_webhook(make: Any) -> None:
     def refuse(request: AdmissionRequest) -> AdmissionResponse:
         raise make()
 
-    refused: list[Any] = []
-    # Not in the main thread, for which exits are meant.
-    thread = threading.Thread(target=lambda: refused.append(answer(Admission(refuse), review())))
-    thread.start()
-    thread.join()
-    assert not refused[0]["allowed"]
-    assert refused[0]["status"]["code"] == 500
+    refused = in_a_thread(lambda: answer(Admission(refuse), review()))
+    assert not refused["allowed"]
+    assert refused["status"]["code"] == 500
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_handler_of_tokens(make: Any) -> None:
+    def refuse(request: TokenReviewRequest) -> TokenReviewResponse:
+        raise make()
+
+    asked = HTTPRequest(
+        method="POST",
+        path="/",
+        body=b'{"spec":{"token":"secret"}}',
+        headers={"Content-Type": "application/json"},
+    )
+    answered = in_a_thread(lambda: TokenReviewWebhook(refuse)(asked))
+    status = json.loads(answered.body)["status"]
+    assert not status.get("authenticated")
+    assert status["error"]
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_converter(make: Any) -> None:
+    def fail(old: Any, new: Any) -> None:
+        raise make()
+
+    kind, older = (Kind(group="example.com", version=v, kind="Widget") for v in ("v1", "v1beta1"))
+    webhook = ConversionWebhook(Versions(kind).older(older, up=fail, down=fail))
+    obj = {"apiVersion": older.api_version, "kind": "Widget", "metadata": {"name": "a"}}
+    request = {"uid": "u", "desiredAPIVersion": kind.api_version, "objects": [obj]}
+    asked = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    body = json.dumps({**asked, "request": request}).encode()
+    status, answered = in_a_thread(lambda: webhook.review(body))
+    assert status == 200
+    assert json.loads(answered)["response"]["result"]["status"] == "Failure"

@@ -12,9 +12,11 @@ from appsdk_operator.controllers import (
     Result,
     RetryAfter,
     TerminalError,
+    retry_after_seconds,
     sole_error,
 )
 from appsdk_operator.runtime import callback_name, get_logger, safe_text, settle
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RetryPolicy
 
 __all__ = ["AppTimer"]
@@ -55,8 +57,9 @@ class AppTimer:
             settle(self._function())
         except Exception as error:
             sole = sole_error(error)
-            if isinstance(sole, RetryAfter):
-                if sole.seconds <= self._interval:
+            asked = retry_after_seconds(sole)
+            if asked is not None:
+                if asked <= self._interval:
                     raise
                 raise RetryAfter(self._interval, safe_text(sole)) from error
             if isinstance(sole, TerminalError):
@@ -74,6 +77,7 @@ class AppTimer:
     def _retry_delay(self, error: Exception) -> float | None:
         try:
             delay = self._policy(error, self._attempt)
+            no_awaitable("retry_policy", delay)
             return delay if delay is not None and 0 <= delay < math.inf else None
         except Exception:
             _log.exception(

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from appsdk_operator.controllers._engine.context import ReconcileContext as ReconcileContext
     from appsdk_operator.controllers._engine.context import reconcile_context as reconcile_context
     from appsdk_operator.controllers._engine.controller import Controller as Controller
+    from appsdk_operator.controllers._engine.failures import (
+        retry_after_seconds as retry_after_seconds,
+    )
     from appsdk_operator.controllers._engine.failures import sole_error as sole_error
     from appsdk_operator.controllers._engine.hot_loops import HotLoops as HotLoops
     from appsdk_operator.controllers._field_paths import FieldPath as FieldPath
@@ -322,7 +325,7 @@ _MODULES = {
 # Not part of the public surface.
 _FOR_OTHER_ROOMS = {
     "controllers._builder": ("Draft",),
-    "controllers._engine.failures": ("sole_error",),
+    "controllers._engine.failures": ("retry_after_seconds", "sole_error"),
     "controllers._engine.hot_loops": ("HotLoops",),
     "controllers._field_paths": ("FieldPath", "is_same_json"),
     "controllers._predicates": ("as_predicates",),

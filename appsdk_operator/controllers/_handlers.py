@@ -15,11 +15,10 @@ from appsdk_operator.controllers._user_functions import (
     check_function,
     check_sync_function,
     name_of,
-    no_awaitable,
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
 from appsdk_operator.runtime import get_logger
-from appsdk_operator.runtime.validation import check_flag
+from appsdk_operator.runtime.validation import check_flag, no_awaitable
 
 __all__ = [
     "EventQueue",

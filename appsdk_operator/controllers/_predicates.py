@@ -20,9 +20,9 @@ from appsdk_operator.controllers._protocols import EventFilter
 from appsdk_operator.controllers._user_functions import (
     check_sync_function,
     name_of,
-    no_awaitable,
 )
 from appsdk_operator.resource import LabelSelection, Object, label_selector_of
+from appsdk_operator.runtime.validation import no_awaitable
 
 __all__ = [
     "Predicate",

@@ -8,7 +8,7 @@ from typing import Any
 
 from appsdk_operator.runtime.validation import check_callable, check_plain
 
-__all__ = ["check_sync_function", "name_of", "no_awaitable"]
+__all__ = ["check_sync_function", "name_of"]
 
 
 def name_of(function: Any) -> str:
@@ -48,15 +48,3 @@ def check_sync_function(what: str, function: Any, *arguments: str) -> None:
         "but it is called for every event and must only look at the event and at what is in "
         "memory, such as a cache (work is for the reconciler, or an async handler)",
     )
-
-
-def no_awaitable(what: str, value: Any) -> None:
-    """Refuse an awaitable result, as of a lambda that calls an async function.
-
-    Raises:
-        TypeError: it is awaitable.
-    """
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()  # an unawaited coroutine causes a warning
-        raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")

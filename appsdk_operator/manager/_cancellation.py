@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appsdk_operator.runtime import is_cancelled
+from appsdk_operator.runtime import group_members, is_cancelled
 
 __all__ = ["is_cancellation"]
 
@@ -12,6 +12,6 @@ def is_cancellation(error: BaseException) -> bool:
     # Imported here: an Operator alone needs no client.
     from appsdk_operator.client import RequestStopped
 
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_cancellation(one) for one in error.exceptions)
+    if members := group_members(error):
+        return all(map(is_cancellation, members))
     return isinstance(error, RequestStopped) or is_cancelled(error)

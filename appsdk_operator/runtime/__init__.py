@@ -88,6 +88,7 @@ from appsdk_operator.runtime._tracebacks import current_frames as current_frames
 from appsdk_operator.runtime._tracebacks import error_text as error_text
 from appsdk_operator.runtime._tracebacks import failed_function as failed_function
 from appsdk_operator.runtime._tracebacks import forget_frames as forget_frames
+from appsdk_operator.runtime._tracebacks import group_members as group_members
 from appsdk_operator.runtime._tracebacks import has_user_frames as has_user_frames
 from appsdk_operator.runtime._tracebacks import present_place as present_place
 from appsdk_operator.runtime._tracebacks import traceback_of as traceback_of

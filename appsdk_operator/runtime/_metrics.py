@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 import attrs
 
 from appsdk_operator.runtime._fork import fork_safe
+from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._weak import weak_method
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "default_metrics",
 ]
 
+_log = get_logger("appsdk_operator.runtime")
 _M = TypeVar("_M")
 
 
@@ -251,14 +253,14 @@ class Metrics:
         # Outside the lock: a source takes its owner's lock, which the owner may hold while it adds
         # a source.
         for source in sources:
-            _add(totals, source())
+            _add(totals, _samples_of(source))
         return totals
 
     def _retire(self, key: int) -> None:
         source = self._sources.get(key)
         if source is None:
             return
-        samples = [sample for sample in source() if sample.family.type != "gauge"]
+        samples = [each for each in _samples_of(source) if each.family.type != "gauge"]
         # Under one lock, or a scrape in between would see a counter decrease.
         with self._lock:
             if self._sources.pop(key, None) is not None:
@@ -308,6 +310,15 @@ def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
         return () if bound is None else bound()
 
     return samples
+
+
+def _samples_of(source: Source) -> Sequence[Sample]:
+    """The samples of a source; none if it fails, which must not hide those of the others."""
+    try:
+        return list(source())
+    except Exception:
+        _log.exception("a source of metrics failed: its series are left out")
+        return ()
 
 
 class _Collector:

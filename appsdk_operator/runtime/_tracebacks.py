@@ -69,8 +69,16 @@ def forget_frames(error: BaseException) -> None:
             seen.add(id(each))
             _TRACEBACK.__set__(each, None)
             left += (_CAUSE.__get__(each), _CONTEXT.__get__(each))
-            if isinstance(each, BaseExceptionGroup):
-                left += BaseExceptionGroup.exceptions.__get__(each)
+            left += group_members(each)
+
+
+def group_members(error: BaseException) -> tuple[BaseException, ...]:
+    """The errors in a group, none if ``error`` is no group; never raises."""
+    if not isinstance(error, BaseExceptionGroup):
+        return ()
+    # Not through the attribute, which a user's class may replace.
+    members: tuple[BaseException, ...] = BaseExceptionGroup.exceptions.__get__(error)
+    return members
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final, Protocol, final
 
 from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._threads import LoopThread
+from appsdk_operator.runtime._tracebacks import group_members
 
 __all__ = ["StillRunning", "Workers", "is_cancelled", "left_behind"]
 
@@ -38,11 +39,7 @@ def left_behind(error: BaseException) -> list[StillRunning]:
     """The errors in ``error``, a group or one alone, that say that calls still run."""
     if isinstance(error, StillRunning):
         return [error]
-    if isinstance(error, BaseExceptionGroup):
-        # Not through the attribute, which a user's class may replace.
-        members: tuple[BaseException, ...] = BaseExceptionGroup.exceptions.__get__(error)
-        return [one for member in members for one in left_behind(member)]
-    return []
+    return [one for member in group_members(error) for one in left_behind(member)]
 
 
 def is_cancelled(error: BaseException) -> bool:

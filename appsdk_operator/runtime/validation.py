@@ -25,6 +25,7 @@ __all__ = [
     "check_wait",
     "checked_seconds",
     "checked_texts",
+    "no_awaitable",
 ]
 
 
@@ -107,6 +108,18 @@ def check_plain(name: str, function: Any, hint: str = "but its result is used at
         for each in (function, getattr(function, "__call__", None))  # noqa: B004 - to inspect it
     ):
         raise TypeError(f"{name} is async, {hint}: make it a plain function")
+
+
+def no_awaitable(what: str, value: Any) -> None:
+    """Refuse an awaitable result, as of a lambda that calls an async function.
+
+    Raises:
+        TypeError: it is awaitable.
+    """
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # an unawaited coroutine causes a warning
+        raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")
 
 
 def check_number(name: str, seconds: object, *, example: bool = True) -> None:

@@ -26,6 +26,7 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role, RunningCall
 from appsdk_operator.watchers._failures import Failures, RetryPlan, retry_action
 from appsdk_operator.watchers._list_map import ListMap
@@ -124,20 +125,23 @@ class Dispatcher:
         return keys
 
     def is_known(self, key: DeliveryKey, event: Event) -> bool:
-        """Whether a late target has got the object of an event from a store, or soon will.
+        """Whether a waiting event must not be merged with later ones.
 
+        So are the creation of an object that a late target has got from a store, or soon will, or
+        that was handled before this process; and an update that takes a finalizer off.
         Without the lock, which :meth:`add` holds for long.
         """
-        uid = event.object.uid
-        return (
+        uid, targets = event.object.uid, self._registered.items(key.source.kind)
+        if any(target.must_see(event) for target in targets):
+            return True
+        return event.action is _CREATE and (
             self._is_adding
             or any(
                 call.is_first and call.latest.uid == uid
                 for call in self._pending.get(_id_of(key), ())
             )
             or any(
-                target.delivered.get(key.source, {}).get(key, ("",))[0] == uid
-                for target in self._registered.items(key.source.kind)
+                target.delivered.get(key.source, {}).get(key, ("",))[0] == uid for target in targets
             )
         )
 
@@ -424,7 +428,11 @@ class Dispatcher:
         drop = True
         if policy is not None and call.error is not None:
             try:
-                drop = bool(policy(event.action, event.object, call.action, call.seen, call.error))
+                answer: object = policy(
+                    event.action, event.object, call.action, call.seen, call.error
+                )
+                no_awaitable("retry_dequeue_policy", answer)
+                drop = bool(answer)
             except BaseException as error:
                 self._failures.log.failed(
                     error,

@@ -9,7 +9,12 @@ from typing import NamedTuple, TypeAlias, final
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ClientError
-from appsdk_operator.controllers import FinalizerError, RetryAfter, TerminalError, sole_error
+from appsdk_operator.controllers import (
+    FinalizerError,
+    TerminalError,
+    retry_after_seconds,
+    sole_error,
+)
 from appsdk_operator.resource import explain_frozen
 from appsdk_operator.runtime import (
     Clock,
@@ -22,6 +27,7 @@ from appsdk_operator.runtime import (
     has_user_frames,
     is_cancelled,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._pending_calls import WatcherCall
 from appsdk_operator.watchers._retry import RetryPolicy
@@ -46,7 +52,7 @@ def retry_action(action: ResourceAction, role: Role) -> ResourceAction:
 
 def _counts_as_attempt(error: Exception) -> bool:
     """Whether the failure increases the attempt number that the retry policy gets."""
-    return not isinstance(sole_error(error), RetryAfter)
+    return retry_after_seconds(sole_error(error)) is None
 
 
 class RetryPlan(NamedTuple):
@@ -108,7 +114,7 @@ class Failures:
         explain_frozen(sole_error(error))
         if self._error_handler is not None:
             try:
-                self._error_handler(error, call)
+                no_awaitable("error_handler", self._error_handler(error, call))
             except BaseException as raised:
                 self._log_failure_of(
                     raised, "error handler", "the error handler of controller %s failed"
@@ -143,10 +149,13 @@ class Failures:
         sole = sole_error(error)
         if isinstance(sole, TerminalError):
             return None
-        if isinstance(sole, RetryAfter):
-            return sole.seconds
+        asked = retry_after_seconds(sole)
+        if asked is not None:
+            return asked
         try:
-            return _checked_delay(self._retry_policy(error, attempt))
+            delay = self._retry_policy(error, attempt)
+            no_awaitable("retry_policy", delay)
+            return _checked_delay(delay)
         except BaseException as raised:
             self._log_failure_of(
                 raised,

@@ -21,7 +21,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.resource import Kind, Object, is_older_version
 from appsdk_operator.runtime import get_logger
-from appsdk_operator.runtime.validation import check_client
+from appsdk_operator.runtime.validation import check_client, no_awaitable
 from appsdk_operator.watchers._finalizer_names import (
     FinalizerSupplier,
     Spellings,
@@ -199,7 +199,7 @@ class FinalizerLifecycle:
         """Handle a change of the object."""
         self._check_object(old, "update")
         self._check_object(new, "update")
-        is_news, is_stripped = self._is_news(old, new), self._is_stripped(old, new)
+        is_news, is_stripped = self._is_news(old, new), self.is_stripped(old, new)
         if is_stripped:
             self._note_stripped(new)
         if new.is_deleting:
@@ -248,7 +248,7 @@ class FinalizerLifecycle:
         Changes of the status, labels, annotations or our own finalizers alone need none. Otherwise
         our own write of the in-progress finalizer would end the retries of a failing first call.
         """
-        if self._is_stripped(old, new):
+        if self.is_stripped(old, new):
             return True
         if not self._is_news(old, new):
             return False
@@ -286,14 +286,16 @@ class FinalizerLifecycle:
         if self._concerns is None:
             return True
         try:
-            return self._concerns(old.viewed_as(self.kind), new.viewed_as(self.kind))
+            wanted = self._concerns(old.viewed_as(self.kind), new.viewed_as(self.kind))
+            no_awaitable("concerns", wanted)
+            return wanted
         except BaseException:
             _log.exception(
                 "concerns() of the watcher of %s failed: the event is delivered", self.kind
             )
             return True
 
-    def _is_stripped(self, old: Object, new: Object) -> bool:
+    def is_stripped(self, old: Object, new: Object) -> bool:
         """Whether another client removed our finalizer between the two states."""
         if self.finalizer in new.finalizers or old.is_deleting:
             return False  # the clean-up handles it

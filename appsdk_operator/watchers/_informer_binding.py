@@ -17,9 +17,22 @@ from appsdk_operator.cache import (
     Registration,
 )
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, StopSignal, Waiters, as_exception, present_clock
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    StopSignal,
+    Waiters,
+    as_exception,
+    error_text,
+    get_logger,
+    present_clock,
+    safe_repr,
+    system_clock,
+)
 
 __all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
+
+_log = get_logger("appsdk_operator.watchers")
 
 _POLL = 0.1
 """Seconds between looks at an informer that can tell whether it has synced, but not when."""
@@ -84,6 +97,7 @@ class OwnedInformer(InformerBinding):
         self.informer = informer
         self.registration: Registration | None = None
         self.stop: StopSignal | None = None
+        self._failures = FailureLog(_log, system_clock)
         # This package's informers signal the end of the list to their source.
         self._says_when_listed = not isinstance(informer, Informer) and (
             hasattr(informer, "has_synced") or hasattr(informer, "wait_for_sync")
@@ -98,8 +112,14 @@ class OwnedInformer(InformerBinding):
         health: Any = getattr(self.informer, "health", None)
         if not callable(health):
             return ()
-        found: Any = health()
-        return (found,)
+        try:
+            found: Any = health()
+            if isinstance(found, Health):
+                return (found,)
+            problem = f"its health() returned {safe_repr(found)}"
+        except Exception as error:
+            problem = f"its health() failed: {error_text(error)}"
+        return (Health(False, f"the informer of {self.kind}: {problem}"),)
 
     @property
     def has_synced(self) -> bool:
@@ -120,11 +140,16 @@ class OwnedInformer(InformerBinding):
         if not self._says_when_listed:
             return True
         informer: Any = self.informer
-        if hasattr(informer, "has_synced"):
-            synced = informer.has_synced
-            has_listed = bool(synced() if callable(synced) else synced)
-        else:
-            has_listed = bool(informer.wait_for_sync(StopSignal(), 0.0))
+        try:
+            if hasattr(informer, "has_synced"):
+                synced = informer.has_synced
+                has_listed = bool(synced() if callable(synced) else synced)
+            else:
+                has_listed = bool(informer.wait_for_sync(StopSignal(), 0.0))
+        except Exception as error:
+            whose = f"the informer of {self.kind}"
+            self._failures.failed(error, whose, "%s cannot tell whether it has synced", whose)
+            return False
         if has_listed and not self.source.is_initial_ended:
             self.source.on_initial_list_end()
         return has_listed

@@ -566,6 +566,8 @@ class InformerController:
             if not own.is_set():
                 self._warn_of_unmatched_kinds()
             self._held_workers().watch(own)
+        except Exception as error:  # a thread cannot be started, for example
+            self._fail(error)
         finally:
             own.set()
             with self._lock:

@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     settle,
     system_clock,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
 from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
@@ -207,12 +208,23 @@ class RegisteredTarget:
                 "finalizer="
             )
 
+    def must_see(self, event: Event) -> bool:
+        """Whether a deletion means nothing to the handler without this event before it."""
+        lifecycle = self.finalizer_lifecycle
+        if lifecycle is None:
+            return False
+        if event.action is _CREATE:
+            return lifecycle.is_handled(event.object)
+        return event.old is not None and lifecycle.is_stripped(event.old, event.object)
+
     def is_unconcerned_by(self, event: Event) -> bool:
         """Whether the handler's ``concerns`` filters ``event`` out."""
         if self.selective is None or event.action is not _UPDATE or event.old is None:
             return False
         try:
-            return not self.selective.concerns(event.old, event.object)
+            is_concerned: object = self.selective.concerns(event.old, event.object)
+            no_awaitable("concerns", is_concerned)
+            return not is_concerned
         except BaseException as error:
             self.failures.failed(
                 error,

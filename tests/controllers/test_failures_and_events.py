@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appsdk_operator.client import TooManyRequests
 from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
 from appsdk_operator.resource import Kind, Object
 from tests.controllers.controller_tools import Rig, Tap
@@ -273,6 +274,21 @@ def test_a_state_that_cannot_be_read_leaves_the_plan_as_it_is(make: Any) -> None
     rig.add(KEY)
     rig.work()
     assert rig.attempts == [0, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("seconds", ["soon", None, float("nan"), -1.0, [], 2**1024])
+def test_a_retry_after_that_is_no_number_counts_for_nothing(make: Any, seconds: Any) -> None:
+    busy = TooManyRequests("busy", status=429, retry_after=1.0)
+    asks = RetryAfter(5.0)
+    busy.retry_after = asks.seconds = seconds
+    rig = make(busy, asks, TerminalError("no"))
+    rig.add(KEY)
+    rig.work()
+    assert rig.due_in == 1.0
+    rig.after(1.0)
+    assert rig.due_in == 2.0
+    rig.after(2.0)
+    assert rig.attempts == [0, 1, 2]
 
 
 def test_requests_of_another_type_have_no_generation_and_keep_their_plan(make: Any) -> None:

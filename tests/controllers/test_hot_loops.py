@@ -39,6 +39,17 @@ def test_a_hundred_times_in_a_second_is_too_often(loops, caplog):
     assert record.message.endswith("with a filter")
 
 
+def test_a_request_without_a_text_is_warned_of_too(loops, caplog):
+    class Key(str):
+        __slots__ = ()
+        __str__ = property()
+
+    for _ in range(100):
+        loops.note(Key("a"), 0.0)
+    (record,) = warnings(caplog)
+    assert "widgets <Key whose text failed: " in record.message
+
+
 def test_a_hundred_times_in_a_longer_time_is_not(loops, caplog):
     for number in range(1000):
         loops.note("a", number / 90)

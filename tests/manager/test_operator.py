@@ -157,6 +157,23 @@ def test_an_error_and_a_stuck_controller_are_both_told(run):
     assert [type(error) for error in raised.exceptions] == [ValueError, StillRunning]
 
 
+def test_a_thread_that_cannot_start_hides_no_stuck_controller(run, monkeypatch):
+    go_on = threading.Event()
+    stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
+    start = threading.Thread.start
+
+    def start_others(thread):
+        if thread.name == "operator/1-late":
+            assert stuck.is_running.wait(10)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+    (raised,) = run(stuck, Scripted("late"), stop_timeout=0.05).join()
+    go_on.set()
+    assert [type(error) for error in raised.exceptions] == [RuntimeError, StillRunning]
+
+
 def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog, eventually):
     other = Scripted("other")
     early = Scripted("early", ends_by_itself=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -136,6 +137,25 @@ def test_what_no_part_keeps_is_counted_at_once_and_added_to_what_parts_tell() ->
     assert metrics.value("demo_sizes_count", kind="a") == 2
     assert metrics.value("demo_sizes_sum", kind="a") == 55
     assert 'demo_sizes_count{kind="a"} 1.0' in before
+
+
+def test_a_source_that_fails_hides_no_other_and_ends_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+
+    def samples() -> Iterator[Sample]:
+        yield Sample(SIZE, (), 5)
+        raise ZeroDivisionError
+
+    part = Part(metrics)
+    part.events = 3
+    retire = metrics.add_source(samples)
+    assert metrics.value("demo_events_total", kind="a") == 3
+    assert metrics.value("demo_size") == 1
+    assert "a source of metrics failed" in caplog.text
+    retire()
+    assert metrics.value("demo_events_total", kind="a") == 3
 
 
 def test_many_threads_count_without_losing_one() -> None:

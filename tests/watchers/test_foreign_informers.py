@@ -134,6 +134,41 @@ def test_what_an_informer_says_of_itself_is_believed(how):
     controller.close()
 
 
+class Raising(Foreign):
+    has_synced = False
+    error = ZeroDivisionError("a bug")
+
+    def health(self):
+        raise self.error
+
+
+class RaisingWait(Raising):
+    has_synced = property()
+
+    def wait_for_sync(self, stop, timeout):
+        raise self.error
+
+
+@pytest.mark.parametrize("how", ["method", "wait", "no health"])
+def test_an_informer_that_fails_when_asked_is_not_ready_and_ends_nothing(how, caplog):
+    foreign = Raising() if how != "wait" else RaisingWait()
+    if how == "method":
+        foreign.has_synced = foreign.health
+    elif how == "no health":
+        foreign.health = lambda: True
+    controller, told = controlled(foreign)
+    foreign.handler.on_add(widget("1"))
+    work(controller)
+    assert told == ["add u"]
+    assert not controller.has_synced
+    assert not controller.wait_for_sync(StopSignal(), 0.0)
+    assert not controller.health().is_ready
+    expected = "its health() returned True" if how == "no health" else "its health() failed: "
+    assert f"the informer of widgets: {expected}" in controller.health().text
+    assert ("cannot tell whether it has synced" in caplog.text) is (how != "no health")
+    controller.close()
+
+
 def test_an_informer_that_says_nothing_counts_as_synced():
     foreign = Foreign()
     controller, _ = controlled(foreign)

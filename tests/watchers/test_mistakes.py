@@ -11,7 +11,7 @@ import pytest
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, kinds
-from appsdk_operator.runtime import Metrics, system_clock
+from appsdk_operator.runtime import Metrics, StillRunning, StopSignal, system_clock
 from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -296,6 +296,33 @@ def added(obj):
 def test_a_watcher_says_what_its_functions_are_called(make, text):
     with pytest.raises(TypeError, match=text):
         make()
+
+
+def test_a_thread_that_cannot_start_hides_no_informer_that_does_not_return(monkeypatch):
+    controller = InformerController(name="c", metrics=Metrics(), stop_timeout=0.05)
+    go_on, runs, start = threading.Event(), threading.Event(), threading.Thread.start
+
+    class Stuck:
+        def add_event_handler(self, handler):
+            pass
+
+        def run(self, stop):
+            runs.set()
+            go_on.wait(10)
+
+    def start_others(thread):
+        if thread.name == "c/informer/late":
+            assert runs.wait(10)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+    controller.add_informer(Stuck(), "stuck")
+    controller.add_informer(Stuck(), "late")
+    with pytest.raises(ExceptionGroup) as raised:
+        controller.run(StopSignal())
+    go_on.set()
+    assert [type(error) for error in raised.value.exceptions] == [RuntimeError, StillRunning]
 
 
 @pytest.mark.parametrize(

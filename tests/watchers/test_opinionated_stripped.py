@@ -80,9 +80,10 @@ class World:
         return None if obj is None else obj.finalizers
 
 
-@pytest.fixture(params=[WATCHER, RECONCILER])
+@pytest.fixture(params=[(form, bound) for form in (WATCHER, RECONCILER) for bound in (10_000, 1)])
 def world(request):
-    made = World(request.param, resync=0.0)
+    form, max_pending = request.param
+    made = World(form, resync=0.0, max_pending=max_pending)
     yield made
     made.simulation.close()
 
@@ -165,6 +166,18 @@ def test_so_is_one_of_which_the_strip_and_the_deletion_came_in_one(world):
     world.server.compact()
     world.simulation.settle()
     assert world.seen == ["add", "delete"]
+
+
+def test_so_is_one_that_was_stripped_while_no_process_ran(world):
+    world.server.create("a")
+    world.server.create("b")
+    world.simulation.settle()
+    world.simulation.restart()
+    world.simulation.poll()
+    world.strip()
+    world.server.delete("a")
+    world.simulation.settle()
+    assert sorted(world.seen) == ["add", "add", "delete", "sync", "sync"]
 
 
 def test_a_clean_up_without_a_finalizer_is_tried_until_it_succeeds(world):

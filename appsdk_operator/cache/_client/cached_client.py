@@ -283,9 +283,9 @@ class CachedClient(ClientWrapper):
                     found.append(obj)
                     overlaid.pop(obj.key, None)
         for key, (_, informer) in overlaid.items():
-            obj = self._resolved(kind, key, informer)
-            if obj is not None and query.matches(obj, informer.store):
-                found.append(obj)
+            shown = self._resolved(kind, key, informer)
+            if shown is not None and query.matches(shown, informer.store):
+                found.append(shown)
         return sorted_objects(found, kind, 0)
 
     # Writing.

@@ -55,8 +55,9 @@ class CoalescingBuffer(Generic[K]):
             bound: how many events it holds before merging begins.
             on_dropped: called with each event that will never be delivered, because it was merged
                 into another one or cancelled out.
-            is_known: whether a handler knows the object of a creation already, from elsewhere, and
-                will ignore it. It is not merged then, or the handler would miss the later event.
+            is_known: whether a waiting event must not be merged: the creation of an object that a
+                handler knows already, which ignores it and would miss the later event, or an update
+                that a handler must see before the deletion.
             merges_resyncs: whether a resync says nothing beside another event of its object.
         """
         self._merges_resyncs = merges_resyncs
@@ -120,7 +121,7 @@ class CoalescingBuffer(Generic[K]):
         ticket, before = waiting[-1]
         if before.object.uid != event.object.uid or before.action is _DELETE:
             return False
-        if before.action is _CREATE and self._is_known(key, before):
+        if (before.action is _CREATE or event.action is _DELETE) and self._is_known(key, before):
             return False
         both = coalesced(before, event)
         self.merged_count += 1

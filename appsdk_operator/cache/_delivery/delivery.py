@@ -246,8 +246,9 @@ class Delivery:
             worker_context: a context that each worker enters for its whole life.
             handle_event: a faster form of ``handle`` that computes the key only when it needs it;
                 called for events that come from the batch queue.
-            is_known: whether the handler knows the object of a waiting creation already, which is
-                then merged with no later event. Called with a lock held.
+            is_known: whether a waiting event is merged with no later one: a creation whose object
+                the handler knows already, or an update that it must see before the deletion.
+                Called with a lock held.
             merges_resyncs: whether a resync is left out while another event of its object is
                 pending, which is as new where informers put them; default: it is.
             on_failure: called with what ``handle`` raises in spite of its contract, and with

@@ -31,7 +31,7 @@ from appsdk_operator.runtime import (
     safe_repr,
     traceback_of,
 )
-from appsdk_operator.runtime.validation import check_count, checked_seconds
+from appsdk_operator.runtime.validation import check_count, checked_seconds, no_awaitable
 
 if TYPE_CHECKING:
     import asyncio
@@ -214,7 +214,7 @@ def report_problem(
 def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:
     """Call ``on_error``, and log what it raises."""
     try:
-        on_error(error)
+        no_awaitable("on_error", on_error(error))  # type: ignore[func-returns-value]
     except BaseException as raised:
         _log.error(
             "on_error failed when told of %s of %s",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, final
+from typing import Final, final
 
 from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ApiError
 from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
 from appsdk_operator.resource import Object, ObjectKey
+from appsdk_operator.runtime import group_members
 
 __all__ = [
     "FailureSeries",
@@ -19,6 +21,7 @@ __all__ = [
     "object_state",
     "requested_delay",
     "retry_after_of",
+    "retry_after_seconds",
     "sole_error",
 ]
 
@@ -102,8 +105,8 @@ def sole_error(error: BaseException) -> BaseException:
     >>> sole_error(ExceptionGroup("tasks", [ValueError("no")]))
     ValueError('no')
     """
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while len(members := group_members(error)) == 1:
+        error = members[0]
     return error
 
 
@@ -113,8 +116,8 @@ def is_bug(error: BaseException) -> bool:
     >>> is_bug(KeyError("spec")), is_bug(SystemExit()), is_bug(ConnectionError("reset"))
     (True, True, False)
     """
-    if isinstance(error, BaseExceptionGroup):
-        return any(is_bug(inner) for inner in error.exceptions)
+    if members := group_members(error):
+        return any(map(is_bug, members))
     if not isinstance(error, Exception):
         return True
     return isinstance(error, _BUGS) and not isinstance(error, NotCachedError)
@@ -126,10 +129,26 @@ _MAX_RETRY_AFTER: Final = 300.0
 
 def retry_after_of(error: BaseException) -> float:
     """The seconds of the API server's Retry-After, at most five minutes; 0 without one."""
-    seconds: Any = error.retry_after if isinstance(error, ApiError) else None
-    if seconds is None or not seconds > 0:
-        return 0.0
-    return float(min(seconds, _MAX_RETRY_AFTER))
+    seconds = _seconds(error, "retry_after") if isinstance(error, ApiError) else None
+    return min(seconds or 0.0, _MAX_RETRY_AFTER)
+
+
+def retry_after_seconds(error: BaseException) -> float | None:
+    """The delay of a :class:`RetryAfter`; None for other errors, and for one that has none.
+
+    A subclass may not call its ``__init__``: then it is a failure like any other.
+    """
+    seconds = _seconds(error, "seconds") if isinstance(error, RetryAfter) else None
+    return None if seconds == math.inf else seconds
+
+
+def _seconds(error: BaseException, name: str) -> float | None:
+    """A number of an error that users may subclass; None if it is no number from 0 on."""
+    try:
+        seconds = float(getattr(error, name))
+    except Exception:
+        return None
+    return seconds if seconds >= 0 else None
 
 
 def requested_delay(error: BaseException) -> float | None:
@@ -138,9 +157,7 @@ def requested_delay(error: BaseException) -> float | None:
     The caches of a namespace that was just added sync one after another. A reconcile that has to
     wait for one is no failure, and backoff would only prolong the wait.
     """
-    if isinstance(error, RetryAfter):
-        return error.seconds
-    return _SYNC_DELAY if isinstance(error, NotSyncedError) else None
+    return _SYNC_DELAY if isinstance(error, NotSyncedError) else retry_after_seconds(error)
 
 
 def is_unfollowed(error: BaseException, request: object, kind: str) -> bool:

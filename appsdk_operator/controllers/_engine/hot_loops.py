@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, final
 
-from appsdk_operator.runtime import SafeLogger
+from appsdk_operator.runtime import SafeLogger, safe_text
 
 __all__ = ["HotLoops"]
 
@@ -55,7 +55,7 @@ class HotLoops:
             "status away with %s",
             self._controller,
             self._kind,
-            key,
+            safe_text(key),
             _THRESHOLD,
             self._filter_hint,
             extra={"controller": self._controller, "kind": self._kind},

@@ -281,6 +281,9 @@ class Operator:
                 is_main = threading.current_thread() is threading.main_thread()
                 while not own.wait(SLICE if is_main else None):
                     pass
+            except Exception as error:  # a thread cannot be started
+                with self._lock:
+                    failures.append(error)
             finally:
                 own.set()
                 if says is not None:

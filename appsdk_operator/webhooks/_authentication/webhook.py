@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, final
 
-from appsdk_operator.runtime import get_logger, settle
+from appsdk_operator.runtime import as_exception, get_logger, settle
 from appsdk_operator.runtime.validation import check_callable
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 from appsdk_operator.webhooks._authentication.reviews import (
@@ -89,13 +89,11 @@ class TokenReviewWebhook:
         """Ask the handler; an error of it is logged and becomes an answer with an error text."""
         try:
             verdict = settle(self._handler(request))
-        except Exception:
-            _log.exception(
-                "the authentication webhook %s failed", self.name, extra={"uid": request.uid}
-            )
-            return TokenReviewResponse.errored(
-                f"the authentication webhook {self.name} failed: see its log"
-            )
+        except BaseException as error:  # SystemExit and the like would end the thread silently
+            as_exception(self.name, error)
+            text = f"the authentication webhook {self.name} failed"
+            _log.exception("%s", text, extra={"uid": request.uid})
+            return TokenReviewResponse.errored(f"{text}: see its log")
         if verdict is None:
             return TokenReviewResponse.unauthenticated()
         if isinstance(verdict, UserInfo):

@@ -16,7 +16,14 @@ from appsdk_operator.resource import (
     decode_json,
     members,
 )
-from appsdk_operator.runtime import FailureLog, Family, Sample, get_logger, system_clock
+from appsdk_operator.runtime import (
+    FailureLog,
+    Family,
+    Sample,
+    as_exception,
+    get_logger,
+    system_clock,
+)
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._answers import note_failure
@@ -174,11 +181,12 @@ class ConversionWebhook:
             raise
         except (DecodeError, EncodeError) as error:
             raise ConversionError(f"{_name(obj)}: {error}") from error
-        except Exception as error:
+        except BaseException as raised:  # SystemExit and the like would end the thread silently
+            failure = as_exception(f"the conversion of {_name(obj)}", raised)
             with self._lock:
                 self._panics += 1
             self._failure_log.failed(
-                error,
+                failure,
                 f"conversion from {obj.kind} to {target}",
                 "conversion of %s from %s to %s failed",
                 _name(obj),
@@ -190,7 +198,7 @@ class ConversionWebhook:
             raise _FunctionFailedError(
                 f"{_name(obj)} from {obj.kind.version} to {target.version}: internal error "
                 "occurred during conversion"
-            ) from error
+            ) from failure
 
     def _decoded(
         self, text: bytes, place: int, wanted: str
