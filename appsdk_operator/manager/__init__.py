@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from appsdk_operator.manager._servers.auth_filter import AuthFilter as AuthFilter
     from appsdk_operator.manager._servers.checks import HealthCheck as HealthCheck
     from appsdk_operator.manager._servers.checks import HealthChecks as HealthChecks
+    from appsdk_operator.manager._servers.endpoint_server import HTTPFilter as HTTPFilter
     from appsdk_operator.manager._servers.health import HealthServer as HealthServer
     from appsdk_operator.manager._servers.health import HealthServerOptions as HealthServerOptions
-    from appsdk_operator.manager._servers.metrics import HTTPFilter as HTTPFilter
     from appsdk_operator.manager._servers.metrics import MetricsServer as MetricsServer
     from appsdk_operator.manager._servers.metrics import (
         MetricsServerOptions as MetricsServerOptions,
@@ -98,13 +98,14 @@ _MODULES = {
     "manager._events.failures": ("FailureEvents",),
     "manager._election.fence": ("Fence", "FencedClient"),
     "manager._servers.checks": ("HealthCheck", "HealthChecks"),
+    "manager._servers.endpoint_server": ("HTTPFilter",),
     "manager._servers.health": ("HealthServer", "HealthServerOptions"),
     "manager._election.client": ("LeaseClient",),
     "manager._election.options": ("LeaderElection", "LeadershipLost", "elector_config"),
     "manager._core.lifecycle": ("Elected", "ElectorLike"),
     "manager._core.manager": ("Manager",),
     "manager._core.options": ("ManagerOptions",),
-    "manager._servers.metrics": ("HTTPFilter", "MetricsServer", "MetricsServerOptions"),
+    "manager._servers.metrics": ("MetricsServer", "MetricsServerOptions"),
     "manager._core.operator": ("Operator", "OperatorController"),
     "manager._servers.profile": ("ProfileServer", "ProfileServerOptions"),
     "manager._core.runnable": (

@@ -206,6 +206,9 @@ def test_a_filter_stands_before_every_handler_and_is_closed_with_the_server(serv
     assert (doors[0].client, doors[0].is_closed) == (client, True)
     with pytest.raises(ValueError, match="needs a client of the cluster: give client="):
         make(filter_provider=provider)
+    with pytest.raises(TypeError):  # of a server that cannot be made as well
+        make(client=client, filter_provider=provider, extra_handlers={"/extra": 5})
+    assert doors[1].is_closed
 
 
 def test_a_source_that_fails_is_an_error_of_the_scrape_and_not_of_the_server(serve: Any) -> None:

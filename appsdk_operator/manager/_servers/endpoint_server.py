@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from typing import ClassVar
+from collections.abc import Callable, Collection
+from typing import ClassVar, TypeAlias
 
 import attrs
 
+from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
-from appsdk_operator.serving import Certificates, HTTPLimits, HTTPServer, TLSOptions, is_off
+from appsdk_operator.serving import (
+    Certificates,
+    HTTPHandler,
+    HTTPLimits,
+    HTTPServer,
+    TLSOptions,
+    is_off,
+)
 
-__all__ = ["EndpointOptions", "EndpointServer"]
+__all__ = ["EndpointOptions", "EndpointServer", "HTTPFilter"]
+
+HTTPFilter: TypeAlias = Callable[[HTTPHandler], HTTPHandler]
+"""Wraps a handler, for example with authentication."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,15 +60,20 @@ class EndpointServer(ABC):
         hosts: Collection[str] | None = None,
         clock: Clock,
         metrics: Metrics | None = None,
+        filter_provider: Callable[[ClientLike], HTTPFilter] | None = None,
+        client: ClientLike | None = None,
     ) -> None:
         """Bind the port and add the routes; see :class:`HTTPServer` for the options.
 
         Raises:
             OSError: the address cannot be bound.
-            ValueError: the options switch the server off.
+            ValueError: the options switch the server off, or need a client and there is none.
         """
         if not options.is_enabled:
             raise ValueError(f"address={options.address!r} means no server: do not make one")
+        if filter_provider is not None and client is None:
+            raise ValueError("filter_provider needs a client of the cluster: give client=")
+        self._filter: HTTPFilter = lambda handler: handler
         self._server = HTTPServer(
             options.address,
             name=self.name,
@@ -70,14 +86,16 @@ class EndpointServer(ABC):
             metrics=metrics,
         )
         try:
+            if filter_provider is not None and client is not None:
+                self._filter = filter_provider(client)
             self._add_routes(self._server)
         except BaseException:
-            self._server.close()
+            self.close()
             raise
 
     @abstractmethod
     def _add_routes(self, server: HTTPServer) -> None:
-        """Add the handlers to ``server``."""
+        """Add the handlers to ``server``, behind the filter if there is one."""
 
     @property
     def address(self) -> str:
@@ -109,8 +127,17 @@ class EndpointServer(ABC):
 
     def run(self, stop: StopSignal, /) -> None:
         """Serve until ``stop`` is set; errors as :meth:`HTTPServer.run`."""
-        self._server.run(stop)
+        try:
+            self._server.run(stop)
+        finally:
+            self._close_filter()
 
     def close(self) -> None:
         """Close the port of a server that will not run. Harmless after a run, and twice."""
         self._server.close()
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        close = getattr(self._filter, "close", None)
+        if close is not None:
+            close()

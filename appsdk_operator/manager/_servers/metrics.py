@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import attrs
 
 from appsdk_operator.client import ClientLike
-from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, default_metrics, system_clock
+from appsdk_operator.manager._servers.endpoint_server import (
+    EndpointOptions,
+    EndpointServer,
+    HTTPFilter,
+)
+from appsdk_operator.runtime import Clock, Metrics, default_metrics, system_clock
 from appsdk_operator.serving import (
-    Certificates,
     HTTPHandler,
     HTTPLimits,
     HTTPRequest,
@@ -26,14 +29,11 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["HTTPFilter", "MetricsServer", "MetricsServerOptions"]
+__all__ = ["MetricsServer", "MetricsServerOptions"]
 
 _PATH: Final = "/metrics"
 _GZIP_LEVEL: Final = 1
 _GZIP_FROM: Final = 1024
-
-HTTPFilter = Callable[[HTTPHandler], HTTPHandler]
-"""Wraps a handler, for example with authentication."""
 
 
 def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> None:
@@ -119,13 +119,9 @@ class MetricsServer(EndpointServer):
         """
         options = options or MetricsServerOptions()
         self._options = options
-        if options.is_enabled and options.filter_provider is not None and client is None:
-            raise ValueError("filter_provider needs a client of the cluster: give client=")
         self._metrics = metrics or default_metrics()
         self._pages = _SharedPages()
         self._collectors = _ProcessCollectors() if options.process_metrics else None
-        self._client = client
-        self._filter: HTTPFilter = lambda handler: handler
         super().__init__(
             options,
             tls=options.tls,
@@ -133,20 +129,15 @@ class MetricsServer(EndpointServer):
             only_serve_when_leader=options.only_serve_when_leader,
             clock=clock,
             metrics=self._metrics,
+            filter_provider=options.filter_provider,
+            client=client,
         )
 
     def _add_routes(self, server: HTTPServer) -> None:
-        if self._options.filter_provider is not None and self._client is not None:
-            self._filter = self._options.filter_provider(self._client)
         serve = server.limited(self._serve, self._options.max_scrapes)
         server.add_handler(_PATH, self._filter(serve))
         for path, handler in self._options.extra_handlers.items():
             self.add_handler(path, handler)
-
-    @property
-    def certificates(self) -> Certificates | None:
-        """The source of its certificate; None without TLS."""
-        return self._server.certificates
 
     def add_handler(self, path: str, handler: HTTPHandler) -> None:
         """Add a handler at an exact path, behind the same filter; also while it runs.
@@ -156,29 +147,6 @@ class MetricsServer(EndpointServer):
         """
         check_extra_path(path)
         self._server.add_handler(path, self._filter(handler))
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set.
-
-        Raises:
-            RuntimeError: it ran before or was closed.
-            TimeoutError: a handler still runs ``shutdown_timeout`` seconds after the stop.
-            OSError: it cannot accept connections.
-        """
-        try:
-            super().run(stop)
-        finally:
-            self._close_filter()
-
-    def close(self) -> None:
-        """Close the port of a server that will not run. Harmless after a run, and twice."""
-        super().close()
-        self._close_filter()
-
-    def _close_filter(self) -> None:
-        close = getattr(self._filter, "close", None)
-        if close is not None:
-            close()
 
     def _serve(self, request: HTTPRequest) -> HTTPResponse:
         encode, content_type = _encoder(request.headers.get("accept", ""))

@@ -16,9 +16,12 @@ from typing import Any, ClassVar, Final, final
 import attrs
 
 from appsdk_operator.client import ClientLike
-from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
+from appsdk_operator.manager._servers.endpoint_server import (
+    EndpointOptions,
+    EndpointServer,
+    HTTPFilter,
+)
 from appsdk_operator.manager._servers.live_page import LivePage
-from appsdk_operator.manager._servers.metrics import HTTPFilter
 from appsdk_operator.runtime import Clock, StopSignal, current_frames, system_clock
 from appsdk_operator.serving import (
     HTTPHandler,
@@ -139,16 +142,12 @@ class ProfileServer(EndpointServer):
             clock: the clock of profiles and time-outs.
         """
         options = options or ProfileServerOptions()
-        if options.is_enabled and options.filter_provider is not None and client is None:
-            raise ValueError("filter_provider needs a client of the cluster: give client=")
-        self._client = client
         self._live = None if state is None else LivePage(state, story or _no_story, clock=clock)
         self._options = options
         self._snapshot = snapshot
         self._clock = clock
         # One at a time: two would measure each other.
         self._profiling = threading.Lock()
-        self._filter: HTTPFilter = lambda handler: handler
         super().__init__(
             options,
             tls=options.tls,
@@ -156,6 +155,8 @@ class ProfileServer(EndpointServer):
             # A filter asks for a credential, which no web page has.
             hosts=None if options.filter_provider is not None else options.allowed_hosts,
             clock=clock,
+            filter_provider=options.filter_provider,
+            client=client,
         )
 
     def _add_routes(self, server: HTTPServer) -> None:
@@ -169,27 +170,8 @@ class ProfileServer(EndpointServer):
         if self._live is not None:
             pages |= self._live.pages()
             pages["/debug"] = _listing_or_page
-        if self._options.filter_provider is not None and self._client is not None:
-            self._filter = self._options.filter_provider(self._client)
         for path, page in pages.items():
             server.add_handler(path, self._filter(page))
-
-    def run(self, stop: StopSignal, /) -> None:
-        """Serve until ``stop`` is set; errors as :meth:`HTTPServer.run`."""
-        try:
-            super().run(stop)
-        finally:
-            self._close_filter()
-
-    def close(self) -> None:
-        """Close the port of a server that will not run. Harmless after a run, and twice."""
-        super().close()
-        self._close_filter()
-
-    def _close_filter(self) -> None:
-        close = getattr(self._filter, "close", None)
-        if close is not None:
-            close()
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
         text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
