@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import pytest
@@ -214,21 +215,23 @@ def test_content_that_cannot_be_deleted_now_is_deleted_later(api: Any) -> None:
         pass
 
 
-NAMES = ["a", "b", "c", "d"]
-STEPS = st.one_of(
-    st.tuples(
-        st.just("own"),
-        st.sampled_from(NAMES),
-        st.lists(
-            st.tuples(st.sampled_from(NAMES), st.booleans()), max_size=2, unique_by=lambda x: x[0]
-        ),
-    ),
-    st.tuples(
-        st.just("delete"),
-        st.sampled_from(NAMES),
-        st.sampled_from(["Foreground", "Background", "Orphan"]),
-    ),
+NAMES = ["a", "b", "c"]
+OWNERS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.booleans()), max_size=2, unique_by=lambda x: x[0]
 )
+OWN = st.tuples(st.just("own"), st.sampled_from(NAMES), OWNERS)
+DELETE = st.tuples(
+    st.just("delete"),
+    st.sampled_from(NAMES),
+    st.sampled_from(["Foreground", "Foreground", "Background", "Orphan"]),
+)
+# All have owners; some are deleted and may have to wait; then the owners change.
+STEPS = st.tuples(
+    st.tuples(*(st.tuples(st.just("own"), st.just(name), OWNERS) for name in NAMES)),
+    st.lists(DELETE, min_size=1, max_size=2),
+    st.lists(OWN, min_size=1, max_size=4),
+    st.lists(DELETE, max_size=1),
+).map(lambda parts: list(itertools.chain(*parts)))
 
 
 @settings(
@@ -236,12 +239,23 @@ STEPS = st.one_of(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(steps=st.lists(STEPS, max_size=8))
-def test_at_rest_no_deletion_waits_for_nothing(api: Any, steps: list[Any]) -> None:
+@given(held=st.sets(st.sampled_from(NAMES)), steps=STEPS)
+def test_at_rest_no_deletion_waits_for_nothing(api: Any, held: set[str], steps: list[Any]) -> None:
     """Over random owners and deletions: who waits in the foreground has a dependent that blocks."""
     made = {
-        name: api.map(name, finalizers=["example.com/x"] if name == "d" else []) for name in NAMES
+        name: api.map(name, finalizers=["example.com/x"] if name in held else []) for name in NAMES
     }
+    try:
+        come_to_rest(api, made, steps)
+    finally:
+        for name in NAMES:
+            api.patch(
+                f"{api.maps}/{name}", {"metadata": {"finalizers": None, "ownerReferences": None}}
+            )
+            api.delete(f"{api.maps}/{name}", {"propagationPolicy": "Background"})
+
+
+def come_to_rest(api: Any, made: dict[str, Any], steps: list[Any]) -> None:
     for step, name, what in steps:
         if step == "delete":
             api.delete(f"{api.maps}/{name}", {"propagationPolicy": what})
@@ -260,9 +274,6 @@ def test_at_rest_no_deletion_waits_for_nothing(api: Any, steps: list[Any]) -> No
             break
         stream.event()
     stream.close()
-    for name in NAMES:
-        api.patch(f"{api.maps}/{name}", {"metadata": {"finalizers": None, "ownerReferences": None}})
-        api.delete(f"{api.maps}/{name}", {"propagationPolicy": "Background"})
 
 
 def waits_for_nothing(items: list[Any], item: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.apiserver import APIServer, StatusError
+from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.resource import Kind
 from tests.counting import calls_of
 from tests.definitions import widget_definition
@@ -370,3 +373,38 @@ def sizes(api: Any) -> set[int | None]:
     found.append(stream.event()[1])
     stream.close()
     return {obj["spec"].get("size") for obj in found}
+
+
+HOLDERS: list[tuple[Any, Any]] = [
+    (
+        lambda schema: {"type": "object", "properties": {"k": schema}},
+        lambda value: {"k": value},
+    ),
+    (
+        lambda schema: {"type": "object", "additionalProperties": schema},
+        lambda value: {"k": value},
+    ),
+    (lambda schema: {"type": "array", "items": schema}, lambda value: [value]),
+]
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_defaults_that_replace_nulls_are_defaulted_themselves(nullable: bool) -> None:
+    """In objects, maps and arrays of each other: defaulting again finds nothing to do."""
+    fields = {"b": {"type": "integer", "default": 7}}
+    leaf = {"type": "object", "properties": fields, "default": {}, "nullable": nullable}
+    for (outer, hold), (inner, hold_too) in itertools.product(HOLDERS, repeat=2):
+        middle = {**inner(leaf), "nullable": nullable}
+        if middle["type"] == "object":
+            middle["default"] = {"k": None} if nullable else {}
+        structural = StructuralSchema({"type": "object", "properties": {"spec": outer(middle)}})
+        for value in (hold(None), hold(hold_too(None)), hold(hold_too({}))):
+            once: dict[str, Any] = {"spec": value}
+            structural.prune_and_default(once)
+            twice = copy.deepcopy(once)
+            structural.prune_and_default(twice)
+            assert twice == once
+        if not nullable:
+            once = {"spec": hold(hold_too(None))}
+            structural.prune_and_default(once)
+            assert once == {"spec": hold(hold_too({"b": 7}))}

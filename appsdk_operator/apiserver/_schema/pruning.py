@@ -53,19 +53,17 @@ def compile_pruner(
     elif additional is not None and not preserve:
         other = _FieldPruner({"nullable": True}, _drop_all, defaults=False)
     preserved = _OBJECT_FIELDS if embedded else frozenset()
-    missing = tuple(
-        (name, child.default, child.nullable)
-        for name, child in children.items()
-        if child.default is not None
-    )
+    defaulted = {
+        name: child.default for name, child in children.items() if child.default is not None
+    }
     prune_list = _list_pruner(schema, preserve=preserve, defaults=defaults)
 
     def prune(value: Any, path: str, dropped: list[str]) -> None:
         if type(value) is list:
             prune_list(value, path, dropped)
             return
-        for name, default, nullable in missing:
-            if name not in value or (value[name] is None and not nullable):
+        for name, default in defaulted.items():
+            if name not in value:
                 value[name] = copy.deepcopy(default)
         removed: list[str] = []
         for name, item in value.items():
@@ -75,15 +73,14 @@ def compile_pruner(
                     removed.append(name)
                     dropped.append(f"{path}.{name}" if path else name)
                 continue
+            if item is None and not child.nullable:
+                if child.default is None:
+                    removed.append(name)
+                    continue
+                item = value[name] = copy.deepcopy(child.default)
             kind = type(item)
             if kind is dict or kind is list:
                 child.prune(item, f"{path}.{name}" if path else name, dropped)
-            elif item is None:
-                if not child.nullable:
-                    if child.default is None:
-                        removed.append(name)
-                    else:
-                        value[name] = copy.deepcopy(child.default)
             elif kind is float or kind is int:
                 value[name] = _go_number(item)
         for name in removed:
@@ -120,12 +117,11 @@ def _list_pruner(schema: Mapping[str, Any], *, preserve: bool, defaults: bool) -
 
     def prune(value: list[Any], path: str, dropped: list[str]) -> None:
         for index, item in enumerate(value):
+            if item is None and default is not None and not nullable:
+                item = value[index] = copy.deepcopy(default)
             kind = type(item)
             if kind is dict or kind is list:
                 prune_item(item, f"{path}[{index}]", dropped)
-            elif item is None:
-                if default is not None and not nullable:
-                    value[index] = copy.deepcopy(default)
             elif kind is float or kind is int:
                 value[index] = _go_number(item)
 
