@@ -301,6 +301,17 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
     assert len(str(raised.value).splitlines()) <= 8
 
 
+def test_a_failure_of_pytest_becomes_a_story() -> None:
+    replay = ['create a {"size": 1}']
+    with pytest.raises(BrokenPromise, match=r"too large\n.*creates a"):
+        check_operator(
+            operators.size_in_status,
+            WIDGET,
+            at_rest=lambda _: pytest.fail("too large"),
+            replay=replay,
+        )
+
+
 @pytest.mark.parametrize("seed", range(5, 5 + scaled(4)))
 def test_a_story_of_the_users_own_check_has_no_needless_step(seed: int) -> None:
     def failure(**options: Any) -> str:

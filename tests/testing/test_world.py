@@ -457,3 +457,55 @@ def test_an_opinionated_reconciler_is_called_with_its_objects(leader_election: b
         world.run(60.0)
         assert cleaned == ["a"]
         assert world.find("a") is None
+
+
+def locking(replica: Replica) -> Any:
+    locks = replica.world.elsewhere
+
+    def reconcile(request: Request) -> None:
+        locks.setdefault(request.name, replica.process)
+        try:
+            operators.size_in_status(replica)(request)
+        finally:
+            if locks[request.name] == replica.process:
+                del locks[request.name]
+
+    return reconcile
+
+
+@pytest.mark.parametrize("fate", ["crash before", "crash after"])
+def test_a_crashed_process_runs_no_finally(fate: str) -> None:
+    with World(WIDGET, locking) as world:
+        world.fates = ["", fate]
+        world.create("a", {"size": 1})
+        world.create("b", {"size": 1})
+        world.run(600.0)
+        assert world.elsewhere == {"b": 1}
+        assert [widget.status for widget in world.objects()] == [{"size": 1}] * 2
+
+
+def test_an_operator_that_is_down_does_nothing_until_it_starts_again() -> None:
+    with World(WIDGET, operators.size_in_status, replicas=2) as world:
+        world.down(60.0)
+        world.create("a", {"size": 1})
+        for number in range(2):  # of what is down
+            world.freeze(10.0, number)
+            world.crash(number)
+            world.restart(number)
+        world.run(59.0)
+        assert not world.journal.of("write")
+        world.run(2.0)
+        assert [widget.status for widget in world.objects()] == [{"size": 1}]
+        assert [replica.process for replica in world.replicas] == [2, 2]
+
+
+def test_a_process_that_cannot_begin_again_is_told_with_its_story() -> None:
+    def make(replica: Replica) -> Any:
+        if replica.process > 1:
+            raise OSError("created already")
+        return lambda request: None
+
+    with World(WIDGET, make) as world:
+        world.crash()
+        with pytest.raises(BrokenPromise, match="ends again and again: OSError"):
+            world.run(1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,10 +174,10 @@ class _OperatorCheck:
             check(world)
         except BrokenPromise:
             raise
-        except Exception as error:
+        except _failures() as error:
             # pytest's explanation of the values is in the cause.
             text = str(error).partition("\n")[0]
-            if not isinstance(error, AssertionError):
+            if isinstance(error, Exception) and not isinstance(error, AssertionError):
                 text = f"{type(error).__name__}: {text}"
             raise BrokenPromise(f"{text}\n{world.story()}") from error
 
@@ -301,6 +302,12 @@ def check_operator(
         raise BrokenPromise(
             f"{error}\nto see it again: check_operator(…, replay=[{again}])"
         ) from error.__cause__
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """Errors, and what ``pytest.fail`` raises, which is no Exception."""
+    pytest: Any = sys.modules.get("pytest")
+    return (Exception, pytest.fail.Exception) if pytest else (Exception,)
 
 
 def _finalizers(given: str | Iterable[str]) -> frozenset[str]:

@@ -182,10 +182,15 @@ class ThreadScheduler:
     def maybe_switch(self) -> None:
         """Switch to another thread, if the seed chooses one."""
         me: Fiber | None = getattr(_here, "fiber", None)
-        if self._rng is None or me is None or me is self._driver or not self._ready:
-            return
-        self.wake(me)
-        self._switch(me)
+        if self._rng is not None and me is not None and self._ready:
+            self.yield_now()
+
+    def yield_now(self) -> None:
+        """Switch to another thread; for good where the owner is suspended. Not for the driver."""
+        me: Fiber = _here.fiber
+        if me is not self._driver:
+            self.wake(me)
+            self._switch(me)
 
     def wake(self, fiber: Fiber) -> None:
         """Make a thread ready."""

@@ -121,10 +121,10 @@ class World:
         """Whether :attr:`fates` are applied; False after :meth:`end_faults`."""
         self.created_at: dict[str, float] = {}
         """When :meth:`create` made each object, by uid, on the simulation's clock."""
-        self.failures: dict[str, list[str]] = {"function": [], "timer": []}
+        self.failures: dict[str, list[str]] = {"function": [], "timer": [], "read": []}
         """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
         ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
-        ``TerminalError``)."""
+        ``TerminalError``); and the statuses of the operator's next reads."""
         self.elsewhere: dict[str, Any] = {}
         """For what an operator makes outside of the cluster; it survives crashes."""
         self.created: list[Object] = []
@@ -155,6 +155,8 @@ class World:
         ]
         # When each fault is over, and what ends it.
         self._faults: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._crashed: list[Replica] = []
+        self._is_down = False
         self._counts: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._broken: BrokenPromise | None = None
         self._restarts = 0
@@ -191,7 +193,7 @@ class World:
             return
         self._is_open = False
         try:
-            for replica in self.replicas:
+            for replica in (*self._crashed, *self.replicas):
                 replica.is_alive = False
                 self.schedule.thaw(replica)
                 replica.stop.set()
@@ -215,7 +217,14 @@ class World:
         if process > 1:
             self.note(replica.name, "life", f"starts again as process {process}")
         with self.schedule.owned_by(replica):
-            made = self._make(replica)
+            try:
+                made = self._make(replica)
+            except Exception as error:
+                if process == 1:
+                    raise
+                # It is started again, as any process that ends by itself.
+                replica.ends_with(error)
+                return replica
             runnable = as_runnable(replica, made, self.kind, leader_election=self._leader_election)
             replica.thread = threading.Thread(
                 target=replica.run, args=(runnable,), name=f"{replica.name}-{process}"
@@ -369,6 +378,29 @@ class World:
         self._reset_counts()
         self.replicas[number].crash()
 
+    def down(self, seconds: float) -> None:
+        """Crash all replicas; they start again after ``seconds``."""
+        self._reset_counts()
+        self.note("the operator", "fault", f"is down for {seconds:g} s")
+        self._is_down = True
+        for replica in self.replicas:
+            self.bury(replica)
+        self._end_after(seconds, "down", self._end_down)
+
+    def _end_down(self) -> None:
+        self._is_down = False
+
+    def bury(self, replica: Replica) -> None:
+        """End a process at once: none of its threads runs again, and its watches are cut."""
+        if not replica.is_alive:
+            return
+        replica.is_alive = False
+        self._crashed.append(replica)
+        self._faults.pop(replica, None)
+        self.schedule.freeze(replica)
+        for watch in replica.watches:
+            watch.abort()
+
     def restart(self, number: int = 0) -> None:
         """Stop a replica, wait until it has ended, and start it again.
 
@@ -376,6 +408,8 @@ class World:
             BrokenPromise: it does not end in 15 minutes.
         """
         replica = self.replicas[number]
+        if self._is_down:
+            return
         self._reset_counts()
         self.note(replica.name, "life", "is told to stop")
         replica.stop.set()
@@ -389,6 +423,8 @@ class World:
     def freeze(self, seconds: float, number: int = 0) -> None:
         """Suspend all threads of a replica for ``seconds``, as a paused machine does."""
         replica = self.replicas[number]
+        if not replica.is_alive:
+            return
         self._reset_counts()
         self.note(replica.name, "fault", f"stands still for {seconds:g} s")
         self.schedule.freeze(replica)
@@ -422,8 +458,6 @@ class World:
         for _, end in self._faults.values():
             end()
         self._faults.clear()
-        for replica in self.replicas:
-            self.schedule.thaw(replica)
 
     # -- the journal -------------------------------------------------------------------------
 
@@ -490,7 +524,7 @@ class World:
 
     def break_promise(self, text: str, key: str = "") -> None:
         """Record a broken promise; :meth:`run` raises the first one."""
-        if self._broken is None:
+        if self._broken is None and self._is_open:
             self._broken = BrokenPromise(f"{text}\n{story_of(self.journal.entries, key)}")
             self.schedule.is_interrupted = True
 
@@ -502,7 +536,7 @@ class World:
     def _start_ended(self) -> bool:
         """Start the replicas again whose process has ended; whether there was one."""
         started = False
-        for number, replica in enumerate(self.replicas):
+        for number, replica in enumerate(() if self._is_down else self.replicas):
             thread = replica.thread
             if replica.is_alive and thread is not None and thread.is_alive():
                 continue
@@ -548,6 +582,8 @@ class Replica:
         self.error: BaseException | None = None
         """The error that ended it, None where there was none."""
         self.thread: threading.Thread | None = None
+        self.watches: list[MemoryConnection] = []
+        """The connections of its watches."""
         self._recorded = 0
         self.recorder: CallRecorder = CallRecorder(
             who=name,
@@ -595,32 +631,41 @@ class Replica:
         return wrapper
 
     def crash(self) -> None:
-        """Crash: from now on its requests fail."""
+        """Crash: from now on none of its threads runs, not even a ``finally``."""
         if self.is_alive:
-            self.is_alive = False
             self.world.note(self.name, "life", "crashes")
-            self.stop.set()
+            self.world.bury(self)
+
+    def ends_with(self, error: BaseException | None) -> None:
+        """Note that the process has ended without being told to."""
+        self.error = error
+        if self.is_alive and not self.stop.is_set():
+            why = f" with {error!r}" if error else ""
+            self.world.note(self.name, "life", f"ends by itself{why}")
 
     def run(self, runnable: Any) -> None:
         """Run the operator until it ends; the body of its thread."""
         try:
             settle(runnable.run(self.stop))
         except BaseException as error:
-            self.error = error
-        if self.is_alive and not self.stop.is_set():
-            why = f" with {self.error!r}" if self.error else ""
-            self.world.note(self.name, "life", f"ends by itself{why}")
+            self.ends_with(error)
+        else:
+            self.ends_with(None)
 
     def _connect(self) -> MemoryConnection:
         # A thread switch here comes before the manager's fence checks the lease. A switch after
         # that check would be a defect of the client, not of the fence.
         self.world.schedule.maybe_switch()
-        return MemoryConnection(self.world.server, observer=_WriteObserver(self))
+        observer = _RequestObserver(self)
+        observer.connection = MemoryConnection(self.world.server, observer=observer)
+        return observer.connection
 
 
 @final
-class _WriteObserver:
-    """Records the write that a connection makes, and applies its fault."""
+class _RequestObserver:
+    """Records the write that a connection makes, and applies the fault of a write or read."""
+
+    connection: MemoryConnection
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -631,7 +676,10 @@ class _WriteObserver:
         if not replica.is_alive:
             raise ConnectionLost("the process is dead")
         route = parse_path(target)
-        if method not in _VERBS or route is None:
+        if route is None:
+            return
+        if method not in _VERBS:
+            self._before_read(target, route)
             return
         name = route.name or _name_in(body)
         if route.plural == "leases":
@@ -640,12 +688,10 @@ class _WriteObserver:
             return
         fate = world.fates.pop(0) if world.fates and world.takes_fates else ""
         if fate == "crash before":
-            replica.crash()
-            raise ConnectionLost("the process is dead")
+            self._die()
         if fate == "lost":
             world.server.api.inject([FaultRule.lose(times=1, user_agent=replica.name)])
-        elif fate.isdigit():
-            world.server.api.inject([FaultRule.answer(int(fate), times=1, user_agent=replica.name)])
+        self._answer_with(fate)
         self._fate = fate
         call = CallRecorder.current()
         self._entry = world.journal.add(
@@ -678,8 +724,25 @@ class _WriteObserver:
             entry.outcome = NO_CHANGE
         world.after_write(entry)
         if self._fate == "crash after" and status and status < 400:
-            self._replica.crash()
-            raise ConnectionLost("the process is dead")
+            self._die()
+
+    def _before_read(self, target: str, route: Route) -> None:
+        if "watch=" in target:
+            self._replica.watches.append(self.connection)
+        elif route.plural not in _UNRECORDED:
+            reads = self._replica.world.failures["read"]
+            self._answer_with(reads.pop(0) if reads else "")
+
+    def _answer_with(self, fate: str) -> None:
+        if fate.isdigit():
+            replica = self._replica
+            rule = FaultRule.answer(int(fate), times=1, user_agent=replica.name)
+            replica.world.server.api.inject([rule])
+
+    def _die(self) -> None:
+        self._replica.crash()
+        self._replica.world.schedule.yield_now()
+        raise ConnectionLost("the process is dead")
 
 
 def _described(route: Route, name: str) -> str:
