@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver._http.frontend import Frontend as Frontend
     from appsdk_operator.apiserver._http.http_request import HttpRequest as HttpRequest
     from appsdk_operator.apiserver._http.listeners import close_listeners as close_listeners
+    from appsdk_operator.apiserver._http.server_thread import ServerThread as ServerThread
     from appsdk_operator.apiserver._kubeconfig import kubeconfig as kubeconfig
     from appsdk_operator.apiserver._kubeconfig import write_kubeconfig as write_kubeconfig
     from appsdk_operator.apiserver._schema import builtin_schemas as builtin_schemas
@@ -76,6 +77,7 @@ _MODULES = {
     "apiserver._http.frontend": ("Frontend",),
     "apiserver._http.http_request": ("HttpRequest",),
     "apiserver._http.listeners": ("close_listeners",),
+    "apiserver._http.server_thread": ("ServerThread",),
     "apiserver._kubeconfig": (
         "kubeconfig",
         "write_kubeconfig",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import os
 import socket
@@ -23,6 +22,7 @@ from appsdk_operator.apiserver._http.frontend import Frontend
 from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
 from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
 from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
+from appsdk_operator.apiserver._http.server_thread import ServerThread
 from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.storage import Collection
@@ -36,7 +36,6 @@ __all__ = ["APIServer"]
 
 _T = TypeVar("_T")
 
-_JOIN_TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
 
 
@@ -141,11 +140,10 @@ class APIServer:
         self._lifecycle = threading.RLock()
         # Held for moments: what is handed to the event loop before it is taken away will run.
         self._handing = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: ServerThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: HttpServer | None = None
         self._frontend: Frontend | None = None
-        self._stopping: asyncio.Event | None = None
 
     # -- start and stop ------------------------------------------------------------------------
 
@@ -160,45 +158,25 @@ class APIServer:
                 return self
             listener = _listen(self._host, self._port)
             self._port = listener.getsockname()[1]
-            self._non_resource_handler.address = f"{self._host}:{self._port}"
-            ready = threading.Event()
-            failure: list[BaseException] = []
-
-            def run() -> None:
-                try:
-                    asyncio.run(self._serve(listener, ready))
-                except BaseException as error:
-                    failure.append(error)
-                finally:
-                    listener.close()
-                    ready.set()
-
-            self._thread = threading.Thread(
-                target=run, name=f"appsdk-operator-apiserver-{self._port}"
+            self._non_resource_handler.address = self.url.partition("//")[2]
+            self._thread = ServerThread(
+                f"appsdk-operator-apiserver-{self._port}",
+                lambda ready, stopping: self._serve(listener, ready, stopping),
             )
-            self._thread.start()
-            ready.wait()
-            if failure:
-                self._thread.join()
+            try:
+                self._thread.start()
+            except BaseException:
                 self._thread = None
-                raise failure[0]
+                listener.close()
+                raise
             return self
 
     def stop(self) -> None:
         """Close all connections and the port, and end the thread. No effect on a stopped server."""
         with self._lifecycle:
-            thread, loop, stopping = self._thread, self._loop, self._stopping
-            if thread is None:
-                return
-            if loop is not None and stopping is not None:
-                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                    loop.call_soon_threadsafe(stopping.set)
-            thread.join(_JOIN_TIMEOUT)
-            if thread.is_alive():
-                raise RuntimeError(
-                    f"the API server's thread {thread.name} did not end within {_JOIN_TIMEOUT} s"
-                )
-            self._thread = None
+            if self._thread is not None:
+                self._thread.stop()
+                self._thread = None
 
     def __enter__(self) -> Self:
         """Start."""
@@ -246,16 +224,18 @@ class APIServer:
                 raise ConnectionRefusedError("the embedded API server is not started")
             loop.call_soon_threadsafe(function, frontend, loop)
 
-    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
+    async def _serve(
+        self, listener: socket.socket, ready: Callable[[], None], stopping: asyncio.Event
+    ) -> None:
         loop = asyncio.get_running_loop()
         frontend = self.attach(loop)
         self._faults.begin_waits()
         http = HttpServer(frontend)
         server = await loop.create_server(http, sock=listener, ssl=self._ssl, backlog=512)
-        self._loop, self._http, self._stopping = loop, http, asyncio.Event()
-        ready.set()
+        self._loop, self._http = loop, http
+        ready()
         try:
-            await self._stopping.wait()
+            await stopping.wait()
         finally:
             with self._handing:
                 self._loop = None
@@ -271,7 +251,7 @@ class APIServer:
             await self._close_all(http)
             await self._core.detach()
             await run_ready_callbacks()
-            self._http = self._stopping = None
+            self._http = None
 
     async def _close_all(self, http: HttpServer) -> None:
         """Abort all open connections, those included that are being accepted."""
@@ -295,11 +275,12 @@ class APIServer:
 
     def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run ``coroutine`` in the server's event loop, and return its result."""
+        thread = self._thread
+        # Without the lock, whose holder may wait for this very thread.
+        if thread is not None and thread.is_current:
+            return run_sync(coroutine)
         with self._lifecycle:
-            loop = self._loop
-            if loop is None or self._thread is threading.current_thread():
-                return run_sync(coroutine)
-            return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_JOIN_TIMEOUT)
+            return run_sync(coroutine) if self._thread is None else self._thread.call(coroutine)
 
     # -- address and credentials ---------------------------------------------------------------
 

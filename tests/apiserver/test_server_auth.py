@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.client import Client, Impersonation
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, RealClock
 
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -351,3 +352,22 @@ def test_an_open_server_lets_any_token_in_but_knows_none_of_them(connect: Any) -
             assert not status.get("authenticated")
             assert status["user"] == {}
             assert "invalid bearer token" in status["error"]
+
+
+def test_an_authorizer_may_ask_the_server_while_others_do(connect: Any) -> None:
+    others: list[threading.Thread] = []
+
+    def allow(_spec: Any) -> bool:
+        others.append(threading.Thread(target=lambda: server.requests))
+        others[-1].start()
+        while server._lifecycle.acquire(blocking=False):  # until the other one waits for an answer
+            server._lifecycle.release()
+        return server.resource_version > 0
+
+    with APIServer(authorizer=allow, users={"t": {"username": "u"}}) as server:
+        clock = RealClock()
+        began = clock.monotonic()
+        assert connect(server, "t").get("/version").status == 200
+        assert clock.monotonic() - began < 8
+        for other in others:
+            other.join(30)

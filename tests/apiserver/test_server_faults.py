@@ -256,6 +256,20 @@ def test_a_port_that_is_taken_is_told() -> None:
         second.stop()
 
 
+def test_a_server_without_a_thread_says_so_and_can_be_started_later(monkeypatch: Any) -> None:
+    def refuse(_thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = APIServer()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            server.start()
+        server.stop()
+    with server:
+        assert server.requests == []
+
+
 @pytest.mark.parametrize(
     "wrong", [{"port": -1}, {"history": 0}, {"bookmark_interval": 0}, {"token": ""}]
 )

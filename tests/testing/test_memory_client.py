@@ -176,10 +176,10 @@ class Late:
 
     def call_soon_threadsafe(self, *call: Any) -> None:
         assert self._loop is not None
-        assert self._server._stopping is not None
-        assert self._server._thread is not None
-        self._loop.call_soon_threadsafe(self._server._stopping.set)
-        self._server._thread.join(0.5)
+        thread = self._server._thread
+        assert thread is not None
+        self._loop.call_soon_threadsafe(thread._stopping.set)
+        thread._thread.join(0.5)
         self._loop.call_soon_threadsafe(*call)
 
     def __getattr__(self, name: str) -> Any:

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,16 @@ from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import APIServer, FaultProxy
+from appsdk_operator.testing._proxy import http_relay
 from tests.testing.event_loops import held_up
 
 SHORT = 0.2  # seconds in which nothing is to happen
+
+
+def thread_of(proxy: FaultProxy) -> Any:
+    """The thread of a proxy that runs."""
+    assert proxy._thread is not None
+    return proxy._thread
 
 
 @pytest.fixture
@@ -121,7 +129,7 @@ def test_a_connection_that_comes_as_the_proxy_begins_to_refuse_is_served(
     proxy: FaultProxy,
 ) -> None:
     with contextlib.ExitStack() as exits:
-        with held_up(proxy._loop) as loop:
+        with held_up(thread_of(proxy)._loop) as loop:
             connection = exits.enter_context(connected(proxy))
 
             async def refuse() -> None:
@@ -132,15 +140,33 @@ def test_a_connection_that_comes_as_the_proxy_begins_to_refuse_is_served(
         assert echoed(connection) == b"hello"
 
 
+@pytest.mark.parametrize("start", [threading.Thread, http_relay.HTTPRelay])
+def test_a_proxy_that_cannot_start_says_so_and_can_be_started_later(
+    monkeypatch: pytest.MonkeyPatch, start: type
+) -> None:
+    def refuse(_self: object) -> None:
+        raise OSError("too many open files")
+
+    with APIServer() as server:
+        proxy = FaultProxy(server.client_config())
+        with monkeypatch.context() as patched:
+            patched.setattr(start, "start", refuse)
+            with pytest.raises(OSError, match="too many"):
+                proxy.start()
+            proxy.stop()
+        with proxy:
+            assert proxy.requests == []
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_connection_that_the_reading_part_takes_as_it_stops_is_closed() -> None:
     proxy = FaultProxy(ClientConfig(server="http://127.0.0.1:9")).start()
     assert proxy._address is not None
     with contextlib.ExitStack() as exits:
-        with held_up(proxy._loop) as loop:
+        with held_up(thread_of(proxy)._loop) as loop:
             address = proxy._address[4]
             connection = exits.enter_context(socket.create_connection(address, timeout=30))
-            loop.call_soon_threadsafe(proxy._stopping.set)
+            loop.call_soon_threadsafe(thread_of(proxy)._stopping.set)
         proxy.stop()
         with contextlib.suppress(ConnectionError):
             assert connection.recv(1) == b""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import socket
 import threading
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from appsdk_operator.apiserver import FaultRule, FaultSchedule
+from appsdk_operator.apiserver import FaultRule, FaultSchedule, ServerThread
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._proxy.tcp import Address, ConnectionPair, NetworkFaults, cancel_all
@@ -29,7 +28,6 @@ _T = TypeVar("_T")
 
 _HOST: Final = "127.0.0.1"
 _READ: Final = 65536
-_JOIN_TIMEOUT: Final = 10.0
 _THROTTLE_STEP: Final = 0.05
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -94,11 +92,9 @@ class FaultProxy:
         self._clock = clock
         # Held during start and stop, so that both may be called from any thread.
         self._lifecycle = threading.RLock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: ServerThread | None = None
         self._changed = threading.Condition()
         # The rest is used by the loop only.
-        self._stopping = asyncio.Event()
         self._flowing = asyncio.Event()
         self._listener: socket.socket | None = None
         self._pairs: dict[asyncio.Task[bool], ConnectionPair] = {}
@@ -129,36 +125,26 @@ class FaultProxy:
                 self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
             listener = self._bound()
             self._port = listener.getsockname()[1]
-            ready = threading.Event()
-            self._stopping, self._flowing = asyncio.Event(), asyncio.Event()
+            self._flowing = asyncio.Event()
             self._faults = NetworkFaults()
-
-            def run() -> None:
-                try:
-                    asyncio.run(self._serve(listener, ready))
-                finally:
-                    ready.set()
-
-            self._thread = threading.Thread(target=run, name=f"appsdk-operator-proxy-{self._port}")
-            self._thread.start()
-            ready.wait()
+            self._thread = ServerThread(
+                f"appsdk-operator-proxy-{self._port}",
+                lambda ready, stopping: self._serve(listener, ready, stopping),
+            )
+            try:
+                self._thread.start()
+            except BaseException:
+                self._thread = None
+                listener.close()
+                raise
             return self
 
     def stop(self) -> None:
         """Cut every connection, close the port and end the thread. Does nothing when stopped."""
         with self._lifecycle:
-            thread, loop = self._thread, self._loop
-            if thread is None:
-                return
-            if loop is not None:
-                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                    loop.call_soon_threadsafe(self._stopping.set)
-            thread.join(_JOIN_TIMEOUT)
-            if thread.is_alive():
-                raise RuntimeError(
-                    f"the proxy's thread {thread.name} did not end within {_JOIN_TIMEOUT:g} s"
-                )
-            self._thread = None
+            if self._thread is not None:
+                self._thread.stop()
+                self._thread = None
 
     def __enter__(self) -> Self:
         """Start."""
@@ -408,10 +394,9 @@ class FaultProxy:
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         with self._lifecycle:
-            loop = self._loop
-            if loop is None:
+            if self._thread is None:
                 raise RuntimeError("the proxy does not run: call start(), or use 'with'")
-            return asyncio.run_coroutine_threadsafe(work(), loop).result(_JOIN_TIMEOUT)
+            return self._thread.call(work())
 
     def _set(self, **faults: Any) -> None:
         async def change() -> None:
@@ -432,18 +417,18 @@ class FaultProxy:
             raise
         return listener
 
-    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def _serve(
+        self, listener: socket.socket, ready: Callable[[], None], stopping: asyncio.Event
+    ) -> None:
         self._flowing.set()
         if self._relay is not None:
             port = await self._relay.start()
             self._address = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (_HOST, port))
         self._listen(listener)
-        ready.set()
+        ready()
         try:
-            await self._stopping.wait()
+            await stopping.wait()
         finally:
-            self._loop = None
             if self._relay is not None:
                 await self._relay.stop()
             self._stop_listening()
