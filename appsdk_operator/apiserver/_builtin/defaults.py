@@ -334,8 +334,11 @@ def _driver(spec: _Object) -> None:
 
 
 def _node_spec(spec: _Object) -> None:
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+    networks = spec.get("podCIDRs") or []
+    if spec.get("podCIDR") and networks[:1] != [spec["podCIDR"]]:
         spec["podCIDRs"] = [spec["podCIDR"]]
+    elif networks:
+        spec["podCIDR"] = networks[0]
 
 
 def _node_status(status: _Object) -> None:

@@ -7,7 +7,9 @@ from typing import Any, Final
 import attrs
 
 from appsdk_operator.apiserver._builtin import autoscaler_versions, strategies
-from appsdk_operator.apiserver._builtin.checks.registry import CHECKS
+from appsdk_operator.apiserver._builtin.checks import core, jobs, network, volumes, workloads
+from appsdk_operator.apiserver._builtin.checks.autoscalers import autoscaler
+from appsdk_operator.apiserver._builtin.checks.pods import pod
 from appsdk_operator.apiserver._builtin.default_classes import DefaultClasses
 from appsdk_operator.apiserver._builtin.priorities import Priorities
 from appsdk_operator.apiserver._builtin.selectable_fields import FIELDS
@@ -33,28 +35,12 @@ def install(
     overrides: dict[str, Strategy],
 ) -> None:
     """Serve every built-in kind; ``overrides`` are strategies by ``plural.group``."""
+    known = {**_strategies(storage, addresses), **overrides}
     for entry in kinds.builtin_kinds():
         kind = entry.kind
         resource = catalog.resource(kind.group, kind.plural)
         if resource is None:
-            strategy = overrides.get(kind.qualified_name) or _STRATEGIES.get(
-                kind.qualified_name, Strategy()
-            )
-            if kind.qualified_name in CHECKS:
-                strategy = attrs.evolve(strategy, validate=CHECKS[kind.qualified_name])
-            if kind.qualified_name == "pods":
-                strategy = attrs.evolve(strategy, admit=Priorities(storage).admit_pod)
-            if kind.qualified_name == "persistentvolumeclaims":
-                strategy = attrs.evolve(strategy, admit=DefaultClasses(storage).admit_claim)
-            if kind.qualified_name == "ingresses.networking.k8s.io":
-                strategy = attrs.evolve(strategy, admit=DefaultClasses(storage).admit_ingress)
-            if kind.qualified_name == "services":
-                strategy = attrs.evolve(
-                    strategy,
-                    prepare_create=addresses.create,
-                    prepare_update=addresses.update,
-                    before_storage=addresses.check,
-                )
+            strategy = known.get(kind.qualified_name, Strategy())
             resource = _resource(entry, storage, strategy)
             catalog.add(resource)
         served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
@@ -136,154 +122,265 @@ _WORKLOAD: Final = Strategy(
 _PATHS: Final = Strategy(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
 _POLICY: Final = Strategy(generation=True, unconditional_update=False)
 
-_STRATEGIES: Final[dict[str, Strategy]] = {
-    "configmaps": Strategy(),
-    "secrets": Strategy(
-        admit=strategies.admit_secret,
-    ),
-    "endpoints": Strategy(create_on_update=True),
-    "limitranges": Strategy(create_on_update=True),
-    "podtemplates": Strategy(create_on_update=True, generation=True, returns_deleted=True),
-    "events": Strategy(
-        create_on_update=True,
-        name_style=NameStyle.PATH_SEGMENT,
-    ),
-    "namespaces": Strategy(
-        name_style=NameStyle.LABEL,
-        admit=strategies.admit_namespace,
-        prepare_create=strategies.create_namespace,
-        prepare_update=strategies.update_namespace,
-        prepare_delete=strategies.delete_namespace,
-        subresources={"finalize": strategies.only_namespace_finalizers},
-        returns_deleted=True,
-        protected=frozenset({"default", "kube-public", "kube-system"}),
-        protection="this namespace may not be deleted",
-    ),
-    "nodes": Strategy(
-        admit=strategies.admit_node,
-        status_on_create=True,
-    ),
-    "persistentvolumes": Strategy(
-        admit=strategies.admit_volume,
-        prepare_create=strategies.create_volume,
-        prepare_delete=strategies.delete_volume,
-        returns_deleted=True,
-    ),
-    "persistentvolumeclaims": Strategy(
-        prepare_create=strategies.create_claim,
-        prepare_delete=strategies.delete_claim,
-        returns_deleted=True,
-    ),
-    "pods": Strategy(
-        generation=True,
-        prepare_create=strategies.create_pod,
-        prepare_status=strategies.update_pod_status,
-        subresources={
-            "ephemeralcontainers": strategies.only_ephemeral_containers,
-            "resize": strategies.only_container_resources,
-        },
-        graceful=True,
-        returns_deleted=True,
-    ),
-    "replicationcontrollers": Strategy(
-        generation=True,
-        prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
-    ),
-    "resourcequotas": Strategy(
-        prepare_create=_empty_status(f"{_CORE}ResourceQuotaStatus"), returns_deleted=True
-    ),
-    "serviceaccounts": Strategy(returns_deleted=True),
-    "services": Strategy(
-        create_on_update=True,
-        name_style=NameStyle.LABEL,
-        returns_deleted=True,
-        deletes_too="endpoints",
-    ),
-    "daemonsets.apps": Strategy(
-        generation=True,
-        prepare_create=strategies.create_daemon_set,
-        prepare_update=strategies.update_daemon_set,
-    ),
-    "deployments.apps": attrs.evolve(
-        _WORKLOAD, prepare_status=strategies.update_deployment_status, annotations_count=True
-    ),
-    "replicasets.apps": attrs.evolve(
-        _WORKLOAD,
-        prepare_create=_empty_status(f"{_APPS}ReplicaSetStatus"),
-    ),
-    "statefulsets.apps": attrs.evolve(
-        _WORKLOAD,
-        name_style=NameStyle.LABEL,
-        prepare_create=strategies.create_stateful_set,
-        prepare_update=strategies.update_stateful_set,
-    ),
-    "events.events.k8s.io": Strategy(
-        create_on_update=True, name_style=NameStyle.PATH_SEGMENT, error_group=""
-    ),
-    "horizontalpodautoscalers.autoscaling": Strategy(
-        prepare_create=autoscaler_versions.create,
-        prepare_update=autoscaler_versions.keep_status,
-        prepare_status=autoscaler_versions.keep_spec,
-    ),
-    "cronjobs.batch": Strategy(
-        generation=True, prepare_create=_empty_status("io.k8s.api.batch.v1.CronJobStatus")
-    ),
-    "jobs.batch": Strategy(
-        generation=True,
-        prepare_create=strategies.create_job,
-    ),
-    "certificatesigningrequests.certificates.k8s.io": Strategy(
-        prepare_create=_empty_status("io.k8s.api.certificates.v1.CertificateSigningRequestStatus"),
-        prepare_update=strategies.update_request,
-        subresources={
-            "approval": strategies.only_request_approval,
-            "status": strategies.only_request_status,
-        },
-    ),
-    "ingresses.networking.k8s.io": Strategy(
-        generation=True, prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus")
-    ),
-    "priorityclasses.scheduling.k8s.io": Strategy(
-        prepare_create=strategies.create_priority_class,
-        protected=frozenset({"system-cluster-critical", "system-node-critical"}),
-        protection="this is a system priority class and cannot be deleted",
-    ),
-    "networkpolicies.networking.k8s.io": Strategy(generation=True),
-    "ingressclasses.networking.k8s.io": Strategy(generation=True),
-    "poddisruptionbudgets.policy": Strategy(
-        generation=True,
-        unconditional_update=False,
-        name_style=NameStyle.PATH_SEGMENT,
-        prepare_create=_empty_status("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
-    ),
-    "storageclasses.storage.k8s.io": Strategy(returns_deleted=True),
-    "csidrivers.storage.k8s.io": Strategy(unconditional_update=False, returns_deleted=True),
-    "csinodes.storage.k8s.io": Strategy(unconditional_update=False, returns_deleted=True),
-    "volumeattachments.storage.k8s.io": Strategy(
-        unconditional_update=False,
-        returns_deleted=True,
-        prepare_create=_empty_status(f"{_STORAGE}VolumeAttachmentStatus"),
-    ),
-    "validatingadmissionpolicies.admissionregistration.k8s.io": attrs.evolve(
-        _POLICY, prepare_create=_empty_status(f"{_ADMISSION}ValidatingAdmissionPolicyStatus")
-    ),
-    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
-    "apiservices.apiregistration.k8s.io": Strategy(
-        unconditional_update=False,
-        prepare_create=_empty_status(f"{_AGGREGATOR}APIServiceStatus"),
-    ),
-    "runtimeclasses.node.k8s.io": Strategy(unconditional_update=False),
-    "leases.coordination.k8s.io": Strategy(
-        unconditional_update=False,
-        create_on_update=True,
-        prepare_create=strategies.create_lease,
-        prepare_update=strategies.update_lease,
-    ),
-    "endpointslices.discovery.k8s.io": Strategy(generation=True),
-    "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
-        generation=True, prepare_create=_empty_status(f"{_FLOW}FlowSchemaStatus")
-    ),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
-        generation=True, prepare_create=_empty_status(f"{_FLOW}PriorityLevelConfigurationStatus")
-    ),
-}
+
+def _fixed(*paths: str) -> dict[str, str]:
+    return {path: path for path in paths}
+
+
+def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Strategy]:
+    classes = DefaultClasses(storage)
+    return {
+        "configmaps": Strategy(
+            validate=core.config_map,
+        ),
+        "secrets": Strategy(
+            validate=core.secret,
+            immutable=_fixed("type"),
+            admit=strategies.admit_secret,
+        ),
+        "endpoints": Strategy(validate=network.endpoints, create_on_update=True),
+        "limitranges": Strategy(validate=core.limit_range, create_on_update=True),
+        "podtemplates": Strategy(
+            validate=workloads.pod_template,
+            create_on_update=True,
+            generation=True,
+            returns_deleted=True,
+        ),
+        "events": Strategy(
+            validate=core.event,
+            create_on_update=True,
+            name_style=NameStyle.PATH_SEGMENT,
+        ),
+        "namespaces": Strategy(
+            validate=core.namespace,
+            name_style=NameStyle.LABEL,
+            admit=strategies.admit_namespace,
+            prepare_create=strategies.create_namespace,
+            prepare_update=strategies.update_namespace,
+            prepare_delete=strategies.delete_namespace,
+            subresources={"finalize": strategies.only_namespace_finalizers},
+            returns_deleted=True,
+            protected=frozenset({"default", "kube-public", "kube-system"}),
+            protection="this namespace may not be deleted",
+        ),
+        "nodes": Strategy(
+            validate=core.node,
+            admit=strategies.admit_node,
+            status_on_create=True,
+        ),
+        "persistentvolumes": Strategy(
+            validate=volumes.persistent_volume,
+            immutable={"spec.volumeMode": "volumeMode"},
+            admit=strategies.admit_volume,
+            prepare_create=strategies.create_volume,
+            prepare_delete=strategies.delete_volume,
+            returns_deleted=True,
+        ),
+        "persistentvolumeclaims": Strategy(
+            admit=classes.admit_claim,
+            validate=volumes.claim,
+            prepare_create=strategies.create_claim,
+            prepare_delete=strategies.delete_claim,
+            returns_deleted=True,
+        ),
+        "pods": Strategy(
+            admit=Priorities(storage).admit_pod,
+            validate=pod,
+            generation=True,
+            prepare_create=strategies.create_pod,
+            prepare_status=strategies.update_pod_status,
+            subresources={
+                "ephemeralcontainers": strategies.only_ephemeral_containers,
+                "resize": strategies.only_container_resources,
+            },
+            graceful=True,
+            returns_deleted=True,
+        ),
+        "replicationcontrollers": Strategy(
+            validate=workloads.controller,
+            generation=True,
+            prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
+        ),
+        "resourcequotas": Strategy(
+            validate=core.quota,
+            prepare_create=_empty_status(f"{_CORE}ResourceQuotaStatus"),
+            returns_deleted=True,
+        ),
+        "serviceaccounts": Strategy(returns_deleted=True),
+        "services": Strategy(
+            prepare_create=addresses.create,
+            prepare_update=addresses.update,
+            before_storage=addresses.check,
+            validate=network.service,
+            create_on_update=True,
+            name_style=NameStyle.LABEL,
+            returns_deleted=True,
+            deletes_too="endpoints",
+        ),
+        "daemonsets.apps": Strategy(
+            validate=workloads.daemon_set,
+            immutable=_fixed("spec.selector"),
+            generation=True,
+            prepare_create=strategies.create_daemon_set,
+            prepare_update=strategies.update_daemon_set,
+        ),
+        "deployments.apps": attrs.evolve(
+            _WORKLOAD,
+            validate=workloads.deployment,
+            immutable=_fixed("spec.selector"),
+            prepare_status=strategies.update_deployment_status,
+            annotations_count=True,
+        ),
+        "replicasets.apps": attrs.evolve(
+            _WORKLOAD,
+            validate=workloads.replica_set,
+            immutable=_fixed("spec.selector"),
+            prepare_create=_empty_status(f"{_APPS}ReplicaSetStatus"),
+        ),
+        "statefulsets.apps": attrs.evolve(
+            _WORKLOAD,
+            validate=workloads.stateful_set,
+            name_style=NameStyle.LABEL,
+            prepare_create=strategies.create_stateful_set,
+            prepare_update=strategies.update_stateful_set,
+        ),
+        "events.events.k8s.io": Strategy(
+            validate=core.event,
+            immutable={
+                "regarding": "involvedObject",
+                "reason": "reason",
+                "note": "message",
+                "deprecatedSource": "source",
+                "deprecatedFirstTimestamp": "firstTimestamp",
+                "deprecatedLastTimestamp": "lastTimestamp",
+                "deprecatedCount": "count",
+                "type": "type",
+                "action": "action",
+                "related": "related",
+                "reportingController": "reportingController",
+                "reportingInstance": "reportingInstance",
+                "eventTime": "eventTime",
+            },
+            create_on_update=True,
+            name_style=NameStyle.PATH_SEGMENT,
+            error_group="",
+        ),
+        "horizontalpodautoscalers.autoscaling": Strategy(
+            validate=autoscaler,
+            prepare_create=autoscaler_versions.create,
+            prepare_update=autoscaler_versions.keep_status,
+            prepare_status=autoscaler_versions.keep_spec,
+        ),
+        "cronjobs.batch": Strategy(
+            validate=jobs.cron_job,
+            generation=True,
+            prepare_create=_empty_status("io.k8s.api.batch.v1.CronJobStatus"),
+        ),
+        "jobs.batch": Strategy(
+            validate=jobs.job,
+            immutable=_fixed(
+                "spec.selector",
+                "spec.completionMode",
+                "spec.podFailurePolicy",
+                "spec.backoffLimitPerIndex",
+                "spec.managedBy",
+                "spec.successPolicy",
+            ),
+            generation=True,
+            prepare_create=strategies.create_job,
+        ),
+        "certificatesigningrequests.certificates.k8s.io": Strategy(
+            prepare_create=_empty_status(
+                "io.k8s.api.certificates.v1.CertificateSigningRequestStatus"
+            ),
+            prepare_update=strategies.update_request,
+            subresources={
+                "approval": strategies.only_request_approval,
+                "status": strategies.only_request_status,
+            },
+        ),
+        "ingresses.networking.k8s.io": Strategy(
+            admit=classes.admit_ingress,
+            validate=network.ingress,
+            generation=True,
+            prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus"),
+        ),
+        "priorityclasses.scheduling.k8s.io": Strategy(
+            validate=core.priority_class,
+            immutable=_fixed("preemptionPolicy"),
+            prepare_create=strategies.create_priority_class,
+            protected=frozenset({"system-cluster-critical", "system-node-critical"}),
+            protection="this is a system priority class and cannot be deleted",
+        ),
+        "networkpolicies.networking.k8s.io": Strategy(
+            validate=network.network_policy, generation=True
+        ),
+        "ingressclasses.networking.k8s.io": Strategy(
+            validate=network.ingress_class, immutable=_fixed("spec.controller"), generation=True
+        ),
+        "poddisruptionbudgets.policy": Strategy(
+            validate=core.disruption_budget,
+            generation=True,
+            unconditional_update=False,
+            name_style=NameStyle.PATH_SEGMENT,
+            prepare_create=_empty_status("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
+        ),
+        "storageclasses.storage.k8s.io": Strategy(
+            validate=volumes.storage_class,
+            immutable=_fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+            returns_deleted=True,
+        ),
+        "csidrivers.storage.k8s.io": Strategy(
+            immutable={
+                "spec.attachRequired": "spec.attachedRequired",
+                "spec.volumeLifecycleModes": "spec.volumeLifecycleModes",
+            },
+            unconditional_update=False,
+            returns_deleted=True,
+        ),
+        "csinodes.storage.k8s.io": Strategy(
+            validate=volumes.csi_node, unconditional_update=False, returns_deleted=True
+        ),
+        "volumeattachments.storage.k8s.io": Strategy(
+            immutable=_fixed("spec"),
+            unconditional_update=False,
+            returns_deleted=True,
+            prepare_create=_empty_status(f"{_STORAGE}VolumeAttachmentStatus"),
+        ),
+        "validatingadmissionpolicies.admissionregistration.k8s.io": attrs.evolve(
+            _POLICY, prepare_create=_empty_status(f"{_ADMISSION}ValidatingAdmissionPolicyStatus")
+        ),
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
+        "apiservices.apiregistration.k8s.io": Strategy(
+            unconditional_update=False,
+            prepare_create=_empty_status(f"{_AGGREGATOR}APIServiceStatus"),
+        ),
+        "runtimeclasses.node.k8s.io": Strategy(
+            validate=workloads.runtime_class,
+            immutable=_fixed("handler"),
+            unconditional_update=False,
+        ),
+        "leases.coordination.k8s.io": Strategy(
+            validate=core.lease,
+            unconditional_update=False,
+            create_on_update=True,
+            prepare_create=strategies.create_lease,
+            prepare_update=strategies.update_lease,
+        ),
+        "endpointslices.discovery.k8s.io": Strategy(
+            validate=network.endpoint_slice, immutable=_fixed("addressType"), generation=True
+        ),
+        "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
+            generation=True, prepare_create=_empty_status(f"{_FLOW}FlowSchemaStatus")
+        ),
+        "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
+            generation=True,
+            prepare_create=_empty_status(f"{_FLOW}PriorityLevelConfigurationStatus"),
+        ),
+        "controllerrevisions.apps": Strategy(
+            immutable=_fixed("data"),
+        ),
+        "csistoragecapacities.storage.k8s.io": Strategy(
+            immutable=_fixed("nodeTopology", "storageClassName"),
+        ),
+    }

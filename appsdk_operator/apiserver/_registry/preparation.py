@@ -15,7 +15,7 @@ from appsdk_operator.apiserver._schema.metadata_decoding import (
 )
 from appsdk_operator.apiserver._schema.object_checks import CoercionError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
-from appsdk_operator.apiserver._values.status import bad_request, invalid
+from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
 
 __all__ = ["check_metadata", "coerce", "prune_and_default", "validate"]
 
@@ -142,7 +142,12 @@ def validate(
     # A binding sets fields that updates must not change.
     if subresource != "binding":
         # What a resize may not change was taken from the old object.
-        errors += resource.strategy.validate(new, new if subresource == "resize" else old)
+        before = new if subresource == "resize" else old
+        errors += resource.strategy.validate(new, before)
+        for path, shown in resource.strategy.immutable.items():
+            value = _at(new, path)
+            if before is not None and value != _at(before, path):
+                errors.append(FieldError.invalid(shown, value, "field is immutable"))
     if errors:
         name = new["metadata"].get("name", "")
         group = resource.strategy.error_group
@@ -150,3 +155,10 @@ def validate(
         problem = invalid(resource.kind, group, name, errors)
         problem.warnings += warnings
         raise problem
+
+
+def _at(obj: dict[str, Any], path: str) -> Any:
+    value: Any = obj
+    for name in path.split("."):
+        value = (value or {}).get(name)
+    return value

@@ -134,6 +134,8 @@ class Strategy:
     Called in a thread, with a copy, for big objects only; None if nothing takes long."""
     validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _no_problems
     """The validation errors of the new object; the old one is None on create."""
+    immutable: Mapping[str, str] = attrs.field(factory=dict)
+    """The paths of fields that cannot change, each with its path in errors."""
 
 
 @attrs.frozen

@@ -82,7 +82,6 @@ def secret(new: _Object, old: _Object | None) -> list[FieldError]:
     errors: list[FieldError] = []
     kind, data = new.get("type", ""), new.get("data") or {}
     if old is not None:
-        errors += checks.unchanged(kind, old.get("type", ""), "type")
         errors += _immutable(new, old, "data")
     for name in data:
         errors += checks.config_key(name, f"data[{name}]")
@@ -155,6 +154,12 @@ def node(new: _Object, old: _Object | None) -> list[FieldError]:
             errors += quantity(name, value, f"status.{part}.{name}")
     if old is not None:
         before = old.get("spec") or {}
+        if spec.get("externalID") != before.get("externalID"):
+            detail = (
+                "node updates may only change labels, taints, or capacity (or configSource, if "
+                "the DynamicKubeletConfig feature gate is enabled)"
+            )
+            errors.append(FieldError.forbidden("[]", detail))
         if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
             detail = 'node updates may not change podCIDR except from "" to valid'
             errors.append(FieldError.forbidden("spec.podCIDRs", detail))
@@ -184,8 +189,7 @@ def priority_class(new: _Object, old: _Object | None) -> list[FieldError]:
     if old is not None:
         if value != old.get("value", 0):
             errors.append(FieldError.forbidden("value", "may not be changed in an update."))
-        path = "preemptionPolicy"
-        return [*errors, *checks.unchanged(new.get(path), old.get(path), path)]
+        return errors
     if name.startswith("system-"):
         if why := _unknown_class(name, value, bool(new.get("globalDefault"))):
             reserved = "priority class names with 'system-' prefix are reserved for system use only"
@@ -210,62 +214,66 @@ def _unknown_class(name: str, value: int, is_default: bool) -> str:
 # -- events ----------------------------------------------------------------------------------
 
 
+_LONGEST_NOTE: Final = 1024
+
+
 def event(new: _Object, old: _Object | None) -> list[FieldError]:
-    """An Event of either group."""
+    """An Event of either group; the newer one asks more."""
     newer = "regarding" in new or new.get("apiVersion", "").startswith("events.k8s.io")
-    errors: list[FieldError] = []
-    if not newer or "eventTime" not in new:
-        errors += _event_place(new, newer=newer)
+    errors = list(_event(new, newer=newer))
+    if newer and (old is None or old.get("series") != new.get("series")):
+        errors += _series(new)
     if newer and old is None:
         errors += _newer_event(new)
-    elif new.get("eventTime"):
-        reporter = "reportingController" if newer else "reportingComponent"
-        controller = new.get(reporter, "")
-        if not controller:
-            errors.append(FieldError.required(reporter))
-        errors += checks.key(controller, reporter)
-        for name in ("reportingInstance", "action", "reason"):
-            if not new.get(name):
-                errors.append(FieldError.required(name))
     return errors
 
 
-def _event_place(new: _Object, *, newer: bool) -> Errors:
+def _event(new: _Object, *, newer: bool) -> Errors:
     involved = new.get("regarding" if newer else "involvedObject") or {}
     where, place = involved.get("namespace", ""), new["metadata"].get("namespace", "")
-    if not where:
-        # Events of cluster-scoped objects are in the namespace "default".
-        if place not in ("default", "") or newer:
-            yield from _misplaced(where)
-    elif where != place:
-        yield from _misplaced(where)
+    # Events of cluster-scoped objects are in the namespace "default".
+    allowed = {"", "default", "kube-system"} if new.get("eventTime") else {"", "default"}
+    if (not where and place not in allowed) or (
+        where and where != place and not new.get("eventTime")
+    ):
+        detail = "does not match event.namespace"
+        yield FieldError.invalid("involvedObject.namespace", where, detail)
+    if not new.get("eventTime"):
+        return
+    reporter = "reportingController" if newer else "reportingComponent"
+    if not new.get(reporter):
+        yield FieldError.required(reporter)
+    yield from checks.key(new.get(reporter, ""), reporter)
+    for name in ("reportingInstance", "action", "reason"):
+        if not new.get(name):
+            yield FieldError.required(name)
+        yield from _at_most(128, new.get(name, ""), name)
+    yield from _at_most(_LONGEST_NOTE, new.get("note" if newer else "message", ""), "message")
 
 
-def _misplaced(where: str) -> Errors:
-    yield FieldError.invalid("involvedObject.namespace", where, "does not match event.namespace")
+def _at_most(limit: int, text: str, path: str) -> Errors:
+    if len(text.encode()) > limit:
+        yield FieldError.invalid(path, "", f"can have at most {limit} characters")
+
+
+def _series(new: _Object) -> Errors:
+    series = new.get("series")
+    if series is not None and series.get("count", 0) < 2:
+        yield FieldError.invalid("series.count", "", "should be at least 2")
+    if series is not None and not series.get("lastObservedTime"):
+        yield FieldError.required("series.lastObservedTime")
 
 
 def _newer_event(new: _Object) -> Errors:
     if not new.get("eventTime"):
         yield FieldError.required("eventTime")
-        return
-    controller = new.get("reportingController", "")
-    if not controller:
-        yield FieldError.required("reportingController")
-    yield from checks.key(controller, "reportingController")
-    for name in ("reportingInstance", "action", "reason"):
-        if not new.get(name):
-            yield FieldError.required(name)
     if new.get("type") not in ("Normal", "Warning"):
         yield FieldError.invalid("type", "", f"has invalid value: {new.get('type', '')}")
-    if "series" in new and new["series"].get("count", 0) < 2:
-        yield FieldError.invalid("series.count", "", "should be at least 2")
-    if len(new.get("note", "").encode()) > 1024:
-        yield FieldError.invalid("message", "", "can have at most 1024 characters")
     for name, shown in (
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
+        ("deprecatedSource", "source"),
     ):
         if new.get(name):
             yield FieldError.invalid(shown, "", "needs to be unset")
@@ -284,7 +292,7 @@ _SCOPES: Final = (
 )
 
 
-def quota(new: _Object, _old: _Object | None) -> list[FieldError]:
+def quota(new: _Object, old: _Object | None) -> list[FieldError]:
     """A ResourceQuota."""
     spec = new.get("spec") or {}
     errors: list[FieldError] = []
@@ -308,12 +316,27 @@ def quota(new: _Object, _old: _Object | None) -> list[FieldError]:
     for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
         if pair <= set(scopes):
             errors.append(FieldError.invalid("spec.scopes", scopes, "conflicting scopes"))
+    if old is not None and set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
+        errors.append(FieldError.invalid("spec.scopes", scopes, "field is immutable"))
     for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
-        operator = requirement.get("operator", "")
+        operator, values = requirement.get("operator", ""), requirement.get("values")
+        at = "spec.scopeSelector.matchExpressions"
+        if requirement.get("scopeName") not in _SCOPES:
+            name = requirement.get("scopeName", "")
+            errors.append(FieldError.invalid(f"{at}.scopeName", name, "unsupported scope"))
+        if operator in ("In", "NotIn") and not values:
+            detail = (
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            )
+            errors.append(FieldError.required(f"{at}.values", detail))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            detail = (
+                "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
+            )
+            errors.append(FieldError.invalid(f"{at}.values", values, detail))
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             detail = "not a valid selector operator"
-            path = "spec.scopeSelector.matchExpressions.operator"
-            errors.append(FieldError.invalid(path, operator, detail))
+            errors.append(FieldError.invalid(f"{at}.operator", operator, detail))
     return errors
 
 

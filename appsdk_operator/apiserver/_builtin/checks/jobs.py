@@ -22,13 +22,6 @@ _MAX_PARALLEL: Final = 100_000
 _MOST_RULES: Final = 20
 _MOST_EXIT_CODES: Final = 255
 _OWN: Final = "batch.kubernetes.io/controller-uid"
-_IMMUTABLE: Final = (
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "managedBy",
-    "successPolicy",
-)
 
 
 def job(new: _Object, old: _Object | None) -> list[FieldError]:
@@ -68,17 +61,24 @@ def _job_update(new: _Object, old: _Object) -> Errors:
         if spec.get("completionMode") == "Indexed":
             detail = "can only be modified in tandem with spec.parallelism"
         yield FieldError.invalid("spec.completions", spec.get("completions"), detail)
-    yield from checks.unchanged(spec.get("selector"), before.get("selector"), "spec.selector")
-    if not (before.get("suspend") and not (old.get("status") or {}).get("startTime")):
-        yield from _same_template(spec.get("template"), before.get("template"))
-    for name in _IMMUTABLE:
-        yield from checks.unchanged(spec.get(name), before.get(name), f"spec.{name}")
+    made, other = spec.get("template") or {}, before.get("template") or {}
+    if before.get("suspend") and not (old.get("status") or {}).get("startTime"):
+        made, other = _without_scheduling(made), _without_scheduling(other)
+    # The real server prints its internal form of the template here, which no client reads.
+    yield from checks.unchanged(made, other, "spec.template")
 
 
-def _same_template(new: Any, old: Any) -> Errors:
-    if new != old:
-        # The real server prints its internal form of the template here, which no client reads.
-        yield FieldError.invalid("spec.template", new, "field is immutable")
+def _without_scheduling(template: _Object) -> _Object:
+    """A pod template without what changes while the Job is suspended and was never started."""
+    metadata, spec = (dict(template.get(part) or {}) for part in ("metadata", "spec"))
+    for name in ("annotations", "labels"):
+        metadata.pop(name, None)
+    for name in ("nodeSelector", "schedulingGates", "tolerations"):
+        spec.pop(name, None)
+    affinity = {**spec.pop("affinity", {}), "nodeAffinity": None}
+    for name in ("containers", "initContainers"):
+        spec[name] = [{**each, "resources": None} for each in spec.get(name) or ()]
+    return {"metadata": metadata, "spec": spec, "affinity": affinity}
 
 
 def _counts(spec: _Object, at: str) -> Errors:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["endpoint_slice", "endpoints", "ingress", "network_policy", "service"]
+__all__ = ["endpoint_slice", "endpoints", "ingress", "ingress_class", "network_policy", "service"]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -32,10 +32,12 @@ def _service_update(spec: _Object, before: _Object) -> Errors:
     with_address = ("ClusterIP", "NodePort", "LoadBalancer")
     if spec.get("type") not in with_address or before.get("type") not in with_address:
         return
-    old, new = before.get("clusterIPs") or [], spec.get("clusterIPs") or []
-    if old and new[:1] != old[:1]:
-        detail = "may not change once set"
-        yield FieldError.invalid("spec.clusterIPs[0]", new, detail)
+    headless = [part.get("clusterIP") == "None" for part in (spec, before)]
+    for name in ("clusterIPs", "ipFamilies"):
+        old, new = before.get(name) or [], spec.get(name) or []
+        # The families of a headless service may change, and those that a new address brings.
+        if old and new[:1] != old[:1] and not (name == "ipFamilies" and any(headless)):
+            yield FieldError.invalid(f"spec.{name}[0]", new, "may not change once set")
 
 
 def _service(spec: _Object) -> Errors:
@@ -272,6 +274,34 @@ def _backend(backend: _Object, at: str) -> Errors:
             yield FieldError.required(at, "port name or number is required")
 
 
+def ingress_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """An IngressClass."""
+    return list(_ingress_class(new.get("spec") or {}))
+
+
+def _ingress_class(spec: _Object) -> Errors:
+    parameters, at = spec.get("parameters"), "spec.parameters"
+    if parameters is None:
+        return
+    if parameters.get("apiGroup") is not None:
+        yield from checks.subdomain(parameters["apiGroup"], f"{at}.apiGroup")
+    for name in ("kind", "name"):
+        if not parameters.get(name):
+            yield FieldError.required(f"{at}.{name}", f"{name} is required")
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    if scope is None:
+        yield FieldError.required(f"{at}.scope")
+    yield from checks.one_of(scope, ("Cluster", "Namespace"), f"{at}.scope")
+    if scope == "Namespace" and namespace is None:
+        detail = "`parameters.scope` is set to 'Namespace'"
+        yield FieldError.required(f"{at}.namespace", detail)
+    elif scope == "Namespace":
+        yield from checks.label(namespace, f"{at}.namespace")
+    elif scope == "Cluster" and namespace is not None:
+        detail = "`parameters.scope` is set to 'Cluster'"
+        yield FieldError.forbidden(f"{at}.namespace", detail)
+
+
 # -- network policies ------------------------------------------------------------------------
 
 
@@ -399,13 +429,9 @@ def _subset_address(address: _Object, at: str) -> Errors:
         yield from checks.address(text, f"{at}.ip", reachable=True)
 
 
-def endpoint_slice(new: _Object, old: _Object | None) -> list[FieldError]:
+def endpoint_slice(new: _Object, _old: _Object | None) -> list[FieldError]:
     """An EndpointSlice."""
-    errors = list(_slice(new))
-    if old is not None:
-        path = "addressType"
-        errors += checks.unchanged(new.get(path), old.get(path), path)
-    return errors
+    return list(_slice(new))
 
 
 def _slice(new: _Object) -> Errors:

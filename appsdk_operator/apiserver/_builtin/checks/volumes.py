@@ -10,7 +10,7 @@ from appsdk_operator.apiserver._builtin.checks.containers import environment_fie
 from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["claim", "claim_spec", "persistent_volume", "storage_class", "volumes"]
+__all__ = ["claim", "claim_spec", "csi_node", "persistent_volume", "storage_class", "volumes"]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -294,8 +294,10 @@ def persistent_volume(new: _Object, old: _Object | None) -> list[FieldError]:
         if given != before:
             detail = "spec.persistentvolumesource is immutable after creation"
             errors.append(FieldError.forbidden("spec.persistentvolumesource", detail))
-        mode, was = (part.get("spec", {}).get("volumeMode") for part in (new, old))
-        errors += checks.unchanged(mode, was, "volumeMode")
+        now, was = (part.get("spec", {}).get("nodeAffinity") for part in (new, old))
+        if was is not None and now != was:
+            detail = "field is immutable, except for updating from beta label to GA"
+            errors.append(FieldError.invalid("nodeAffinity", now, detail))
     return errors
 
 
@@ -338,13 +340,31 @@ def _persistent(spec: _Object) -> Errors:
     yield from checks.one_of(spec.get("volumeMode"), allowed, "spec.volumeMode")
 
 
-def storage_class(new: _Object, old: _Object | None) -> list[FieldError]:
-    """A StorageClass."""
-    errors = list(_storage_class(new))
-    if old is not None:
-        for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-            errors += checks.unchanged(new.get(name), old.get(name), name)
+def csi_node(new: _Object, old: _Object | None) -> list[FieldError]:
+    """A CSINode: its drivers stay what they are, but for the number of volumes."""
+    errors: list[FieldError] = []
+    before = {each["name"]: each for each in ((old or {}).get("spec") or {}).get("drivers") or ()}
+    seen: set[str] = set()
+    for index, driver in enumerate(new["spec"]["drivers"] or ()):
+        at, name = f"spec.drivers[{index}]", driver.get("name", "")
+        errors += checks.subdomain(name, f"{at}.name")
+        if not driver.get("nodeID"):
+            errors.append(FieldError.required(f"{at}.nodeID"))
+        count = (driver.get("allocatable") or {}).get("count")
+        errors += checks.not_negative(count, f"{at}.allocatable.count")
+        if name in seen:
+            errors.append(FieldError.duplicate(f"{at}.name", name))
+        seen.add(name)
+        for key in driver.get("topologyKeys") or ():
+            errors += checks.key(key, at)
+        now, was = ({**each, "allocatable": None} for each in (driver, before.get(name, driver)))
+        errors += checks.unchanged(now, was, "spec.drivers")
     return errors
+
+
+def storage_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A StorageClass."""
+    return list(_storage_class(new))
 
 
 def _storage_class(new: _Object) -> Errors:

@@ -7,11 +7,21 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.pods import template
+from appsdk_operator.apiserver._builtin.checks.resources import quantity
+from appsdk_operator.apiserver._builtin.checks.scheduling import tolerations
 from appsdk_operator.apiserver._builtin.checks.volumes import claim_spec
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["controller", "daemon_set", "deployment", "replica_set", "stateful_set"]
+__all__ = [
+    "controller",
+    "daemon_set",
+    "deployment",
+    "pod_template",
+    "replica_set",
+    "runtime_class",
+    "stateful_set",
+]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -27,7 +37,7 @@ _STATEFUL_MUTABLE: Final = (
 )
 
 
-def deployment(new: _Object, old: _Object | None) -> list[FieldError]:
+def deployment(new: _Object, _old: _Object | None) -> list[FieldError]:
     """A Deployment."""
     spec = new.get("spec") or {}
     errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
@@ -41,17 +51,17 @@ def deployment(new: _Object, old: _Object | None) -> list[FieldError]:
     if deadline is not None and deadline <= ready:
         detail = "must be greater than minReadySeconds"
         errors.append(FieldError.invalid("spec.progressDeadlineSeconds", deadline, detail))
-    return [*errors, *_same_selector(new, old)]
+    return errors
 
 
-def replica_set(new: _Object, old: _Object | None) -> list[FieldError]:
+def replica_set(new: _Object, _old: _Object | None) -> list[FieldError]:
     """A ReplicaSet."""
     spec = new.get("spec") or {}
     errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
     errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     # The real server's error names a deployment here.
     errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
-    return [*errors, *_same_selector(new, old)]
+    return errors
 
 
 def controller(new: _Object, _old: _Object | None) -> list[FieldError]:
@@ -133,13 +143,10 @@ def _stateful_template(made: _Object, claims: Sequence[_Object]) -> _Object:
     return {**made, "spec": {**kept, "volumes": volumes}}
 
 
-def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
+def daemon_set(new: _Object, _old: _Object | None) -> list[FieldError]:
     """A DaemonSet."""
     spec = new.get("spec") or {}
     errors: list[FieldError] = []
-    if old is not None:
-        before = (old.get("spec") or {}).get("selector")
-        errors += checks.unchanged(spec.get("selector"), before, "spec.selector")
     wanted, made = spec.get("selector"), spec.get("template") or {}
     errors += checks.selector(wanted, "spec.selector")
     labels = (made.get("metadata") or {}).get("labels")
@@ -153,6 +160,27 @@ def daemon_set(new: _Object, old: _Object | None) -> list[FieldError]:
     errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     errors += _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
     errors += checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
+    return errors
+
+
+def pod_template(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A PodTemplate."""
+    return list(template(new.get("template") or {}, "template"))
+
+
+def runtime_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A RuntimeClass."""
+    errors = list(checks.label(new.get("handler", ""), "handler"))
+    for name, value in ((new.get("overhead") or {}).get("podFixed") or {}).items():
+        errors += quantity(name, value, f"overhead.podFixed.limits[{name}]")
+    scheduling = new.get("scheduling") or {}
+    errors += checks.labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    given = scheduling.get("tolerations") or ()
+    for index, toleration in enumerate(given):
+        if toleration in given[:index]:
+            errors.append(FieldError.duplicate(f"scheduling.tolerations[{index}]", toleration))
+    # The real server's path has the field twice.
+    errors += tolerations(given, "scheduling.tolerations.tolerations")
     return errors
 
 
@@ -203,12 +231,6 @@ def _always(made: _Object, owner: str) -> Errors:
     if "activeDeadlineSeconds" in spec:
         detail = f"activeDeadlineSeconds in {owner} is not Supported"
         yield FieldError.forbidden("spec.template.spec.activeDeadlineSeconds", detail)
-
-
-def _same_selector(new: _Object, old: _Object | None) -> Errors:
-    if old is not None:
-        now, before = ((part.get("spec") or {}).get("selector") for part in (new, old))
-        yield from checks.unchanged(now, before, "spec.selector")
 
 
 def _is_zero(value: Any) -> bool:
