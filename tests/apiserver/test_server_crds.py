@@ -201,6 +201,37 @@ def test_a_definition_that_makes_no_sense_is_invalid(
         assert words in refused["message"]
 
 
+@pytest.mark.parametrize("value", ["string", 1.5, [], ["a"], True, {"type": "string"}, None])
+def test_schemas_and_subresources_are_decoded_by_their_types(
+    api: Any, widget_crd: Any, value: Any
+) -> None:
+    """The answers are those of the real server."""
+    version = widget_crd["spec"]["versions"][0]
+    path, stored = f"{WIDGETS}?dryRun=All", api.get(WIDGETS).body
+    for field, refused in (
+        ("additionalProperties", 0 if isinstance(value, (bool, dict, type(None))) else 400),
+        (
+            "additionalItems",
+            0 if value is None else 422 if isinstance(value, (bool, dict)) else 400,
+        ),
+        ("items", 0 if isinstance(value, dict) else 400 if value == ["a"] else 422),
+    ):
+        kind = "array" if field == "items" else "object"
+        version["schema"] = {
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {"spec": {"type": kind, field: value}},
+            }
+        }
+        version["subresources"] = {"status": {}}
+        answer = api.update(path, {**stored, "spec": widget_crd["spec"]})
+        assert answer.status == (refused or 200), (field, answer.body)
+    version["schema"] = {"openAPIV3Schema": {"type": "object"}}
+    version["subresources"] = {"status": value}
+    answer = api.update(path, {**stored, "spec": widget_crd["spec"]})
+    assert answer.status == (200 if isinstance(value, (dict, type(None))) else 400), answer.body
+
+
 def test_a_server_is_not_made_with_a_definition_that_makes_no_sense(widget_crd: Any) -> None:
     widget_crd["spec"]["scope"] = "Galaxy"
     with pytest.raises(StatusError, match=r"spec\.scope"):

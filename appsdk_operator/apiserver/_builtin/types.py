@@ -234,17 +234,30 @@ def _parsed(value: Any, parse: Callable[[str], str | None]) -> Any:
 
 
 def _read_schema(value: Any, unknown: list[str]) -> Any:
-    """A schema or its alternative, such as a boolean."""
-    return (
-        _struct(f"{_EXTENSIONS}JSONSchemaProps")(value, unknown) if type(value) is dict else value
-    )
+    return _struct(f"{_EXTENSIONS}JSONSchemaProps")(value, unknown)
+
+
+def _read_schema_or_flag(value: Any, unknown: list[str]) -> Any:
+    if type(value) not in (dict, bool):
+        raise DecodeError("boolean or JSON schema expected")
+    return _read_schema(value, unknown) if type(value) is dict else value
+
+
+def _schema_or_list(type_: str, item: Reader) -> Reader:
+    def read_schema_or_list(value: Any, unknown: list[str]) -> Any:
+        if type(value) is list:
+            # Go knows an empty list no more than a value of another type.
+            return _list(f"[]{type_}", item, dict)(value, unknown) or None
+        return _read_schema(value, unknown) if type(value) is dict else None
+
+    return read_schema_or_list
 
 
 _SPECIAL: Final[dict[str, Reader]] = {
     f"{_EXTENSIONS}JSON": _read_anything,
-    f"{_EXTENSIONS}JSONSchemaPropsOrArray": _read_schema,
-    f"{_EXTENSIONS}JSONSchemaPropsOrBool": _read_schema,
-    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": _read_schema,
+    f"{_EXTENSIONS}JSONSchemaPropsOrArray": _schema_or_list("v1.JSONSchemaProps", _read_schema),
+    f"{_EXTENSIONS}JSONSchemaPropsOrBool": _read_schema_or_flag,
+    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": _schema_or_list("string", _text("string")),
     f"{_META}FieldsV1": _read_anything,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _read_anything,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _read_int_or_string,
@@ -311,7 +324,7 @@ def _struct(name: str) -> Reader:
     if name in _SPECIAL:
         return _SPECIAL[name]
     data = builtin_schemas.data()
-    if name not in data.types or not data.types[name]:
+    if name not in data.types:
         return _read_anything
     fields: dict[str, tuple[str, type | None, Reader]] = {}
     always: list[tuple[str, Callable[[], Any]]] = []
