@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -408,6 +409,30 @@ def test_what_is_written_while_the_entry_before_is_forgotten_stays():
     writes.append(lambda: overlay.add(THING, KEY, entry(21)) or next_order())
     assert not overlay.current(THING, KEY, informer)
     assert [each.version for each in overlay.current(THING, KEY, informer)] == ["21"]
+
+
+def test_what_was_written_shows_at_each_moment_of_the_next_write(informer):
+    overlay = Overlay(10, lambda kind, namespace: informer)
+    overlay.add(THING, KEY, entry(20))
+    missing, done = [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            if not overlay.current(THING, KEY, informer):
+                missing.append(True)
+
+    reader = threading.Thread(target=read)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader.start()
+    try:
+        for version in range(21, 2000):
+            overlay.add(THING, KEY, entry(version))
+    finally:
+        done.set()
+        reader.join()
+        sys.setswitchinterval(before)
+    assert not missing
 
 
 def test_the_oldest_writes_are_given_up_first_whatever_their_kind(informer):

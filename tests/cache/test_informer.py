@@ -7,11 +7,18 @@ import threading
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import EventSource, Informer, Lister, Overflow, drop_managed_fields
+from appsdk_operator.cache import (
+    Cache,
+    EventSource,
+    Informer,
+    Lister,
+    Overflow,
+    drop_managed_fields,
+)
 from appsdk_operator.client import Request
-from appsdk_operator.resource import Kind, Object, SelectorError
+from appsdk_operator.resource import Kind, Object, SelectorError, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import ModelServer
+from appsdk_operator.testing import MemoryServer, ModelServer
 from tests.cache.conftest import (
     PATIENCE,
     PLACE,
@@ -31,6 +38,8 @@ from tests.cache.conftest import (
     page,
     thing,
 )
+
+ConfigMap = kinds.core.v1.ConfigMap
 
 
 def status(code, **more):
@@ -982,3 +991,34 @@ def test_a_flood_of_failures_of_a_handler_is_counted(make, caplog):
     said = [record for record in caplog.records if "handler" in record.message]
     assert len(said) == 10
     assert [record.exc_info is not None for record in said] == [True, *9 * [False]]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("what", ["informer", "cache"])
+def test_a_thread_that_cannot_start_ends_the_run_and_leaves_none_behind(monkeypatch, what, number):
+    start, started = threading.Thread.start, []
+
+    def start_others(thread):
+        started.append(thread)
+        if len(started) == number:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    client = MemoryServer().client()
+    if what == "informer":
+        subject = Informer(ConfigMap, client, metrics=Metrics())
+    else:
+        subject = Cache(client, namespaces=["a", "b"], metrics=Metrics())
+        subject.add(ConfigMap)
+    for _ in range(3):
+        kind = () if what == "informer" else (ConfigMap,)
+        subject.add_event_handler(*kind, Recorder())
+    stop = StopSignal()
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+    if number <= (3 if what == "informer" else 5):
+        with pytest.raises(RuntimeError, match="can't start"):
+            subject.run(stop)
+    else:
+        stop.set()
+        subject.run(stop)
+    assert not any(thread.is_alive() for thread in started if thread.ident)

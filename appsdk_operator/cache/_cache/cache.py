@@ -585,13 +585,14 @@ class Cache:
                 raise RuntimeError("the cache was run before: make a new one")
             self._has_run = True
             self._stop = own
-            for kind_cache in self._kind_caches.values():
-                for registration in kind_cache.registrations:
-                    registration.start()
-                kind_cache.run()
-        self._changed.wake()
-        self._numbers.publish()
         try:
+            with self._lock:
+                for kind_cache in self._kind_caches.values():
+                    for registration in kind_cache.registrations:
+                        registration.start()
+                    kind_cache.run()
+            self._changed.wake()
+            self._numbers.publish()
             own.wait()
         finally:
             own.set()

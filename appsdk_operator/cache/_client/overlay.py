@@ -128,7 +128,9 @@ class Overlay:
 
     def current(self, kind: Kind, key: ObjectKey, informer: Informer) -> Written:
         """What was written under that name and ``informer`` may not have yet; forgets the rest."""
-        written = self._written.get(kind, {}).get(key, ())
+        written = self._written.get(kind, {}).get(key)
+        if written is None:
+            return ()
         left = tuple(each for each in written if not each.is_outdated(key, informer))
         if len(left) < len(written):
             with self._lock:
@@ -212,10 +214,13 @@ class Overlay:
 
     def _put(self, kind: Kind, key: ObjectKey, written: Written) -> None:
         of_kind = self._written.setdefault(kind, {})
-        self._count += len(written) - len(of_kind.pop(key, ()))
-        self._open_deletions.setdefault(kind, {}).pop(key, None)
+        self._count += len(written) - len(of_kind.get(key, ()))
+        # In place, for readers without the lock.
         if written:
             of_kind[key] = written
+        else:
+            of_kind.pop(key, None)
+        self._open_deletions.setdefault(kind, {}).pop(key, None)
         if any(each.is_open for each in written):
             self._open_deletions[kind][key] = None
 

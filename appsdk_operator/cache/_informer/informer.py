@@ -524,14 +524,15 @@ class Informer(Generic[SpecT, StatusT]):
                     "new one"
                 )
             access.has_run = True
-            for registration in access.registrations:
-                registration.start()
-        self._numbers.publish()
+            registrations = access.registrations
         # Waits are on the informer's clock, whichever clock the signal was made with.
         own = self._stop = StopSignal(clock=self._clock)
         detach = stop.on_set(own.set)
-        self._says.begins(self._clock.monotonic())
         try:
+            for registration in registrations:
+                registration.start()
+            self._numbers.publish()
+            self._says.begins(self._clock.monotonic())
             self._reflector.run(own)
         finally:
             detach()
