@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from appsdk_operator.apiserver import APIServer
+from tests.definitions import widget_definition
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -177,3 +178,42 @@ def test_a_history_that_is_too_short_for_a_page_is_told(connect: Any) -> None:
         for name in "defg":
             api.map(name)
         assert api.get(f"{api.maps}?limit=1&continue={token}").status == 410
+
+
+@pytest.mark.parametrize(
+    ("when", "shown"),
+    [
+        # As kube-apiserver 1.20 shows them.
+        ("0001-01-01T00:00:00Z", "<unknown>"),
+        ("", "<unknown>"),
+        ("9999-12-31T23:59:59-23:00", "<invalid>"),
+        ("2020-01-01", "<invalid>"),
+        ("2020-W01", "<invalid>"),
+        ("2020-01-01 00:00:00Z", "<invalid>"),
+        ({}, None),
+    ],
+)
+def test_the_table_of_any_kind_shows_what_is_no_date(connect: Any, when: Any, shown: Any) -> None:
+    # Only the core group's pods have a row for their phase.
+    names = {"plural": "pods", "kind": "Pod"}
+    crd = widget_definition({"x-kubernetes-preserve-unknown-fields": True})
+    crd["metadata"]["name"] = "pods.example.com"
+    columns = [
+        {"name": "When", "type": "date", "jsonPath": ".spec.when"},
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+    ]
+    crd["spec"] |= {"names": names}
+    crd["spec"]["versions"][0] |= {"additionalPrinterColumns": columns, "subresources": {}}
+    pod = {
+        "apiVersion": "example.com/v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"when": when, "size": 1e300},
+        "status": {"phase": []},
+    }
+    with APIServer(crds=[crd]) as server:
+        api = connect(server)
+        path = "/apis/example.com/v1/namespaces/default/pods"
+        assert api.create(path, pod).status == 201
+        [row] = api.get(path, Accept=TABLE)["rows"]
+    assert row["cells"] == ["p", shown, -(2**63)]

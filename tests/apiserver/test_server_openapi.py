@@ -108,6 +108,27 @@ def kubectl(tmp_path: Path, widget_crd: Any) -> Iterator[Kubectl]:
         yield run
 
 
+def test_version_2_keeps_all_names_of_fields_and_leaves_out_what_it_cannot_say(
+    api: Any, widget_crd: Any
+) -> None:
+    text, inner = {"type": "string"}, {"type": "object", "properties": {"not": {"type": "string"}}}
+    names = ("not", "nullable", "default", "oneOf", "x-kubernetes-validations")
+    kept = {**dict.fromkeys(names, text), "inner": inner}
+    cut = {
+        "maybe": {"type": "object", "nullable": True, "properties": {"a": text}},
+        "some": {"type": "array", "nullable": True, "items": text},
+        "short": {"type": "string", "allOf": [{"maxLength": 3}], "default": "a"},
+    }
+    name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    definition = api.get(name).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] = {**kept, **cut}
+    schema["properties"]["spec"]["required"] = []
+    assert api.update(name, definition).status == 200
+    found = api.get("/openapi/v2")["definitions"]["com.example.v1.Widget"]["properties"]["spec"]
+    assert found["properties"] == {**kept, "maybe": {}, "some": {}, "short": text}
+
+
 @needs_kubectl
 def test_kubectl_explains_built_in_and_custom_kinds(kubectl: Kubectl) -> None:
     deployment = kubectl("explain", "deployment", "--recursive")

@@ -122,7 +122,7 @@ _MOST_BUILT: Final = 64
 
 def _v3_document(prefix: str, kinds: tuple[ServedVersion, ...]) -> Document:
     """The document of a group and version; those of built-in kinds are cached."""
-    if any(served.resource.strategy.custom for served in kinds):
+    if not kinds or any(served.resource.strategy.custom for served in kinds):
         return Document.of(_describe(prefix, kinds))
     key = (prefix, tuple(hash(_name(served)) for served in kinds))
     if key not in _built:
@@ -325,17 +325,24 @@ def _part(name: str, dialect: Dialect) -> dict[str, Any]:
     return {"allOf": [reference]} if dialect.is_v3 else reference
 
 
-def _v2_schema(schema: Any) -> Any:
-    """The part of a schema that version 2 can express."""
+_V3_ONLY: Final = frozenset(
+    {"nullable", "default", "allOf", "oneOf", "anyOf", "not", "x-kubernetes-validations"}
+)
+
+
+def _v2_schema(schema: Any, *, named: bool = False) -> Any:
+    """The part of a schema that version 2 can express; ``named``: its keys are field names."""
     if isinstance(schema, Mapping):
-        kept = {
-            key: _v2_schema(value)
+        if named:
+            return {key: _v2_schema(value) for key, value in schema.items()}
+        left_out = _V3_ONLY
+        if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
+            left_out |= {"type", "properties", "items"}
+        return {
+            key: _v2_schema(value, named=key == "properties")
             for key, value in schema.items()
-            if key not in ("nullable", "oneOf", "anyOf", "not", "x-kubernetes-validations")
+            if key not in left_out
         }
-        if kept.get("x-kubernetes-preserve-unknown-fields"):
-            kept.pop("properties", None)
-        return kept
     if isinstance(schema, list):
         return [_v2_schema(item) for item in schema]
     return schema

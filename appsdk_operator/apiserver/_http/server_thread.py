@@ -48,13 +48,13 @@ class ServerThread:
             self._thread.join()
             raise self._failure
 
-    def _run(self) -> None:
-        async def serve() -> None:
-            self._loop = asyncio.get_running_loop()
-            await self._serve(self._ready.set, self._stopping)
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._serve(self._ready.set, self._stopping)
 
+    def _run(self) -> None:
         try:
-            asyncio.run(serve())
+            asyncio.run(self._main())
         except BaseException as error:
             if self._ready.is_set():
                 raise

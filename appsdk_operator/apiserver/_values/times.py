@@ -8,7 +8,7 @@ from typing import Final
 
 from appsdk_operator.apiserver._values.go_text import go_quote
 
-__all__ = ["normalize_micro_time", "normalize_time", "parse_duration", "parse_time"]
+__all__ = ["ZERO", "normalize_micro_time", "normalize_time", "parse_duration", "parse_time"]
 
 _SHAPE: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
@@ -40,7 +40,7 @@ def normalize_time(text: str) -> str | None:
         ValueError: it is not a time of RFC 3339. The text is Go's.
     """
     found = parse_time(text)
-    return None if found == _ZERO else f"{_written(found)}Z"
+    return None if found == ZERO else f"{_written(found)}Z"
 
 
 def normalize_micro_time(text: str) -> str | None:
@@ -50,14 +50,15 @@ def normalize_micro_time(text: str) -> str | None:
         ValueError: it is not a time of RFC 3339 with microseconds. The text is Go's.
     """
     found = parse_time(text, _PRECISE_LAYOUT)
-    return None if found == _ZERO else f"{_written(found)}.{found % 10**9 // 1000:06d}Z"
+    return None if found == ZERO else f"{_written(found)}.{found % 10**9 // 1000:06d}Z"
 
 
 # Python has the years 1 to 9999, Go has others. The calendar repeats after 400 years.
 _ERA: Final = 146_097
 _START: Final = dt.date(2000, 1, 1).toordinal()
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
-_ZERO: Final = (1 - _EPOCH) * 86_400 * 10**9
+ZERO: Final = (1 - _EPOCH) * 86_400 * 10**9
+"""Go's zero time, as :func:`parse_time` returns it."""
 
 
 def parse_time(text: str, layout: str = _LAYOUT) -> int:

@@ -10,6 +10,7 @@ from appsdk_operator.apiserver._builtin.tables.printers import printer_of
 from appsdk_operator.apiserver._storage.resources import Column, ServedVersion
 from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.go_text import go_float, go_json
+from appsdk_operator.apiserver._values.times import ZERO, parse_time
 
 __all__ = ["AGE", "row", "table"]
 
@@ -121,7 +122,8 @@ def _cell(found: list[Any], kind: str, now: float) -> Any:
         case "string":
             return _text(value)
         case "integer":
-            return int(value) if number else None
+            # Go's conversion of what does not fit.
+            return (int(value) if abs(value) < 2**63 else -(2**63)) if number else None
         case "number":
             return value if number else None
         case "boolean":
@@ -141,10 +143,10 @@ def _age(value: Any, now: float) -> str | None:
     if not isinstance(value, str):
         return None
     try:
-        then = dt.datetime.fromisoformat(value).timestamp()
+        then = parse_time(value) if value else ZERO
     except ValueError:
         return "<invalid>"
-    return _duration(int(now - then))
+    return "<unknown>" if then == ZERO else _duration(int(now - then / 10**9))
 
 
 def _ago(since: Since, now: float) -> str:
