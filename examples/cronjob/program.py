@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-import yaml
-
 from appsdk_operator import ClientConfig, MutableObject, custom_resource_definition
 from appsdk_operator.manager import (
     HealthServerOptions,
@@ -82,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--manifests", action="store_true", help="print them instead")
     if parser.parse_args().manifests:
-        print(yaml.safe_dump_all([each.to_dict() for each in manifests()], sort_keys=False), end="")
+        print("---\n".join(each.to_yaml() for each in manifests()), end="")
     else:
         make_manager(ClientConfig.load()).run(handle_signals=True)
 
