@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import typing
@@ -16,6 +15,8 @@ from types import ModuleType
 
 import attrs
 from sphinx.pycode import ModuleAnalyzer
+
+from appsdk_operator._lazy import names_of as offered_by
 
 PACKAGE = "appsdk_operator"
 ROOMS = (
@@ -79,27 +80,14 @@ def public_rooms() -> list[str]:
 def names_of(room: str) -> list[Name]:
     """The public names of a room, sorted."""
     module = importlib.import_module(f"{PACKAGE}.{room}")
-    homes = _homes(module)
+    homes = offered_by(module.__name__).public
     return [_described(name, module, homes) for name in sorted(module.__all__, key=str.lower)]
 
 
 def facade() -> dict[str, str]:
     """The names of the facade, each with the room that has it."""
-    module = importlib.import_module(PACKAGE)
-    homes: dict[str, str] = vars(module)["_HOMES"]
+    homes = offered_by(PACKAGE).public
     return {name: home.removeprefix(f"{PACKAGE}.") for name, home in homes.items()}
-
-
-def _homes(module: ModuleType) -> dict[str, str]:
-    """Where each name comes from that a room imports, for type checkers too."""
-    assert module.__file__ is not None
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    return {
-        alias.asname or alias.name: str(node.module)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
 
 
 def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
@@ -123,14 +111,9 @@ def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
 
 def data_docstring(home: str, name: str) -> list[str]:
     """The lines of the docstring under an assignment, from the module that makes it."""
-    seen = set()
-    while home not in seen:
-        seen.add(home)
-        found = ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name))
-        if found is not None:
-            return found
-        home = _homes(importlib.import_module(home)).get(name, home)
-    return []
+    while hasattr(importlib.import_module(home), "__path__"):
+        home = offered_by(home).public[name]
+    return ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name), [])
 
 
 def _first_line(text: str) -> str:

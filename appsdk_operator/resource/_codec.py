@@ -28,8 +28,8 @@ __all__ = [
     "MetadataOnlyError",
     "WrongKindError",
     "checked_metadata",
-    "decode",
-    "encode",
+    "decode_json",
+    "encode_json",
 ]
 
 PARTIAL_METADATA_KIND = "PartialObjectMetadata"
@@ -88,7 +88,7 @@ _LEVELS_AROUND: Final = 8
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
-def decode(raw: bytes) -> Any:
+def decode_json(raw: bytes) -> Any:
     """Any JSON text as plain Python values; integers keep every digit.
 
     Raises:
@@ -178,7 +178,7 @@ raw_json_getters: dict[type, Callable[[Any], bytes]] = {}
 """Functions that return a value's JSON text, by type."""
 
 
-def encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """JSON text of plain values, objects, and instances of the classes for spec and status.
 
     Raises:

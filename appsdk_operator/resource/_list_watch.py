@@ -338,7 +338,7 @@ def _decode_other(kind: Kind[SpecT, StatusT], line: bytes) -> WatchEvent[SpecT, 
     except (*_codec.DECODE_ERRORS, ValueError) as error:
         raise _codec.DecodeError(f"not a watch event: {error}; {_codec.excerpt(line)}") from error
     if event_type is WatchEventType.ERROR:
-        status = _codec.decode(raw)
+        status = _codec.decode_json(raw)
         return WatchEvent(event_type, None, status=status if isinstance(status, dict) else {})
     try:
         return WatchEvent(event_type, Object.from_json(kind, raw))

@@ -80,7 +80,7 @@ def read_annotation(text: object) -> Stash | None:
     if not isinstance(text, str):
         return None
     try:
-        content = _codec.decode(text.encode())
+        content = _codec.decode_json(text.encode())
     except (_codec.DecodeError, UnicodeError):
         return None
     if not isinstance(content, dict):
@@ -101,7 +101,7 @@ def written_annotation(version: str, lost: Parts, back: Parts | None) -> str:
         lost: its parts that do not come back; one that it did not have is None.
         back: the parts that came back; None: it could not be converted back.
     """
-    whole = _codec.encode({"apiVersion": version, **lost}).decode()
+    whole = _codec.encode_json({"apiVersion": version, **lost}).decode()
     if back is None:
         return whole
     fields: Parts = {}
@@ -115,7 +115,7 @@ def written_annotation(version: str, lost: Parts, back: Parts | None) -> str:
             if other is not None:
                 instead[name] = other
     content = {"from": version, "lost": fields, **({"instead": instead} if instead else {})}
-    text = _codec.encode(content).decode()
+    text = _codec.encode_json(content).decode()
     # Long lists are there twice: once they get near the limit, the whole may be shorter.
     return whole if len(whole) < len(text) and len(text) > _LONG else text
 

@@ -238,7 +238,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         whole = with_type_fields(check_kind(kind), data)
         if kind.rename is not None:
             whole = _codec.renamed_copy(whole, kind.rename)
-        raw = _codec.encode(whole)
+        raw = _codec.encode_json(whole)
         if is_deeper(raw):
             raise _codec.EncodeError(f"{kind.kind} cannot be written as JSON: {TOO_DEEP}")
         return cls.from_json(kind, raw)
@@ -346,10 +346,10 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         """The slower decoding, whose error names the part that does not fit."""
         raw = bytes(self._members().get(field, b"null"))
         if view is None or raw == b"null":
-            return _codec.decode(raw)
+            return _codec.decode_json(raw)
         try:
             if isinstance(view, Renamed):
-                return view.convert(_codec.decode(raw))
+                return view.convert(_codec.decode_json(raw))
             return msgspec.json.decode(raw, type=view, dec_hook=decode_hook)
         except _codec.DECODE_ERRORS as error:
             problem = view_error(self.kind, self.key, field, view, error)
@@ -368,7 +368,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         raw = self._members()
         if key not in raw:
             self._refuse_if_metadata_only(key)
-        return freeze(_codec.decode(bytes(raw[key])))
+        return freeze(_codec.decode_json(bytes(raw[key])))
 
     def get(self, key: str, default: Any = None) -> Any:
         """A top-level field as read-only JSON, ``default`` when absent."""
@@ -376,7 +376,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         if raw is None:
             self._refuse_if_metadata_only(key)
             return default
-        return freeze(_codec.decode(bytes(raw)))
+        return freeze(_codec.decode_json(bytes(raw)))
 
     def _refuse_if_metadata_only(self, field: str) -> None:
         """Raise if the object holds metadata only: the field may exist on the server."""
@@ -401,7 +401,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
         ``apiVersion`` and ``kind`` are added if missing, as they are in items of lists.
         """
-        return with_type_fields(self.kind, _codec.decode(self.raw))
+        return with_type_fields(self.kind, _codec.decode_json(self.raw))
 
     def to_yaml(self) -> str:
         """The whole object as YAML."""

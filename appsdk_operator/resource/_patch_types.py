@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from appsdk_operator.resource import _codec
-from appsdk_operator.resource._codec import encode as encode_json
+from appsdk_operator.resource._codec import encode_json
 from appsdk_operator.resource._json_diff import json_diff
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
@@ -136,8 +136,8 @@ class JsonPatch:
         old = _json_of(before)
         new = _json_of(after)
         same = old == new
-        value = None if same and not optimistic_lock else _codec.decode(old)
-        operations = [] if same else json_diff(value, _codec.decode(new))
+        value = None if same and not optimistic_lock else _codec.decode_json(old)
+        operations = [] if same else json_diff(value, _codec.decode_json(new))
         if optimistic_lock:
             version = _lock_version(value)
             test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}

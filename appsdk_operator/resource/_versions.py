@@ -469,7 +469,7 @@ def _call(
             data.pop(name, None)
     draft = MutableObject(target, data)
     # Decoded again, which is faster than a copy: the function may change the draft's.
-    before: dict[str, Any] = _codec.decode(bytes(_codec.members(old.raw)["metadata"]))
+    before: dict[str, Any] = _codec.decode_json(bytes(_codec.members(old.raw)["metadata"]))
     try:
         result: Any = function(old, draft)
     except ConversionError as error:

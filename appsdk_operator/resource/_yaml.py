@@ -110,7 +110,7 @@ class _Loader(yaml.SafeLoader):
             return key
         if key is None or isinstance(key, (bool, int, float)):
             # As text, because in Python 1 and true are the same key.
-            return _codec.encode(key).decode()
+            return _codec.encode_json(key).decode()
         raise yaml.constructor.ConstructorError(
             None, None, f"found a {type(key).__name__} as key: quote it as text", node.start_mark
         )
@@ -184,7 +184,7 @@ def load_yaml(text: str | bytes) -> list[Any]:
     except RecursionError as error:
         # JSON is YAML, and the JSON decoder reads more levels than PyYAML.
         with contextlib.suppress(ValueError):
-            return [_codec.decode(text if isinstance(text, bytes) else text.encode())]
+            return [_codec.decode_json(text if isinstance(text, bytes) else text.encode())]
         raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
     raise ValueError(problem)
 
@@ -258,7 +258,7 @@ def dump_yaml(data: dict[str, Any]) -> str:
     try:
         text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     except RecursionError:
-        return _codec.encode(plain).decode() + "\n"
+        return _codec.encode_json(plain).decode() + "\n"
     return text
 
 

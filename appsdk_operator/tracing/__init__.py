@@ -12,30 +12,6 @@ Caveats:
     * It needs the packages of ``pip install 'appsdk-operator[tracing]'``.
 """
 
-from __future__ import annotations
+from appsdk_operator._lazy import room
 
-from typing import TYPE_CHECKING
-
-from appsdk_operator._lazy import homes, loader
-
-if TYPE_CHECKING:
-    from appsdk_operator.tracing._export import otlp_tracing as otlp_tracing
-    from appsdk_operator.tracing._log_fields import TraceFields as TraceFields
-    from appsdk_operator.tracing._tracing import Tracing as Tracing
-
-_MODULES: dict[str, tuple[str, ...]] = {
-    "tracing._export": ("otlp_tracing",),
-    "tracing._log_fields": ("TraceFields",),
-    "tracing._tracing": ("Tracing",),
-}
-
-_HOMES = homes(_MODULES)
-
-__all__ = [*homes(_MODULES)]  # noqa: PLE0604 - strings, all of them
-
-if not TYPE_CHECKING:  # which would take any name for one of the package's
-    __getattr__ = loader(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__, __dir__, __getattr__ = room(__name__)

@@ -32,8 +32,7 @@ def test_importing_the_room_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_public_name_is_there_and_documented():
-    assert len(set(room.__all__)) == len(room.__all__) > 50
+def test_every_public_class_is_documented():
     for name in room.__all__:
         value = getattr(room, name)
         assert not isinstance(value, type) or value.__doc__, name

@@ -29,12 +29,6 @@ def test_each_name_of_the_room_is_there_and_documented(name: str) -> None:
     assert name in dir(manager)
 
 
-def test_the_names_are_sorted_and_each_has_a_home() -> None:
-    homes = [name for names in manager._MODULES.values() for name in names]
-    assert sorted(homes) == sorted(manager.__all__)
-    assert len(set(homes)) == len(homes)
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = manager.Nonsense  # type: ignore[attr-defined]

@@ -1,0 +1,34 @@
+from appsdk_operator.app._app import (
+    App as App,
+)
+from appsdk_operator.app._permission import (
+    Permission as Permission,
+)
+from appsdk_operator.app._run import (
+    ExitStatus as ExitStatus,
+    RunOptions as RunOptions,
+)
+
+"""For other rooms: not part of the public surface."""
+
+from appsdk_operator.app._app import (
+    functions_of as functions_of,
+    handled_kinds as handled_kinds,
+    observed_manager as observed_manager,
+    timers_of as timers_of,
+)
+from appsdk_operator.app._assembly import (
+    Observer as Observer,
+)
+from appsdk_operator.app._declarations import (
+    Handler as Handler,
+    Timer as Timer,
+)
+from appsdk_operator.app._permission import (
+    merged as merged,
+)
+from appsdk_operator.app._run import (
+    ENVIRONMENT as ENVIRONMENT,
+    run_program as run_program,
+    start_logging as start_logging,
+)

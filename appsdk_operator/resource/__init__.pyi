@@ -1,0 +1,184 @@
+from appsdk_operator.resource._class_fields import (
+    FieldName as FieldName,
+)
+from appsdk_operator.resource._codec import (
+    DecodeError as DecodeError,
+    EncodeError as EncodeError,
+    MetadataOnlyError as MetadataOnlyError,
+    WrongKindError as WrongKindError,
+    decode_json as decode_json,
+    encode_json as encode_json,
+)
+from appsdk_operator.resource._conversion import (
+    IntoObject as IntoObject,
+    ObjectWrapper as ObjectWrapper,
+    as_object as as_object,
+)
+from appsdk_operator.resource._field_errors import (
+    OMITTED as OMITTED,
+    FieldError as FieldError,
+    FieldPath as FieldPath,
+    field as field,
+)
+from appsdk_operator.resource._frozen import (
+    ReadOnlyError as ReadOnlyError,
+)
+from appsdk_operator.resource._kind import (
+    Kind as Kind,
+    Scope as Scope,
+)
+from appsdk_operator.resource._list_watch import (
+    ListPage as ListPage,
+    Undecodable as Undecodable,
+    UndecodableEvent as UndecodableEvent,
+    WatchEvent as WatchEvent,
+    WatchEventType as WatchEventType,
+    decode_list as decode_list,
+    decode_watch_event as decode_watch_event,
+    decode_watch_events as decode_watch_events,
+)
+from appsdk_operator.resource._object import (
+    AnyObject as AnyObject,
+    MutableObject as MutableObject,
+    Object as Object,
+    ObjectKey as ObjectKey,
+    OwnerReference as OwnerReference,
+    is_older_version as is_older_version,
+    parse_time as parse_time,
+)
+from appsdk_operator.resource._patch_types import (
+    JsonPatch as JsonPatch,
+    MergePatch as MergePatch,
+    Patch as Patch,
+    StrategicMergePatch as StrategicMergePatch,
+)
+from appsdk_operator.resource._patches import (
+    PatchError as PatchError,
+    PatchTestFailed as PatchTestFailed,
+    apply_json_patch as apply_json_patch,
+    apply_merge_patch as apply_merge_patch,
+    create_merge_patch as create_merge_patch,
+)
+from appsdk_operator.resource._schema.columns import (
+    PrinterColumn as PrinterColumn,
+    Scale as Scale,
+)
+from appsdk_operator.resource._schema.crd import (
+    custom_resource_definition as custom_resource_definition,
+)
+from appsdk_operator.resource._schema.markers import (
+    Duration as Duration,
+    EmbeddedObject as EmbeddedObject,
+    Format as Format,
+    Immutable as Immutable,
+    Int32 as Int32,
+    Int64 as Int64,
+    IntOrString as IntOrString,
+    ListType as ListType,
+    MapType as MapType,
+    PreserveUnknown as PreserveUnknown,
+    Quantity as Quantity,
+    Rule as Rule,
+    Schema as Schema,
+    Time as Time,
+)
+from appsdk_operator.resource._selectors import (
+    FieldSelection as FieldSelection,
+    FieldSelector as FieldSelector,
+    LabelSelection as LabelSelection,
+    LabelSelector as LabelSelector,
+    SelectorError as SelectorError,
+)
+from appsdk_operator.resource._stream_lines import (
+    Lines as Lines,
+)
+from appsdk_operator.resource._versions import (
+    ConversionError as ConversionError,
+    Converter as Converter,
+    Spoke as Spoke,
+    Versions as Versions,
+    convert_parts as convert_parts,
+)
+from appsdk_operator.resource._yaml import (
+    dump_yaml as dump_yaml,
+    load_yaml as load_yaml,
+)
+
+"""For other rooms: not part of the public surface."""
+
+from appsdk_operator.resource import (
+    kinds as kinds,
+)
+from appsdk_operator.resource._codec import (
+    PARTIAL_METADATA_KIND as PARTIAL_METADATA_KIND,
+    members as members,
+)
+from appsdk_operator.resource._field_errors import (
+    joined_errors as joined_errors,
+)
+from appsdk_operator.resource._field_names import (
+    check_expression as check_expression,
+    wire_path as wire_path,
+    wire_steps as wire_steps,
+)
+from appsdk_operator.resource._field_values import (
+    FIELD_VALUES as FIELD_VALUES,
+    field_text as field_text,
+    selected_values as selected_values,
+)
+from appsdk_operator.resource._frozen import (
+    explain_frozen as explain_frozen,
+)
+from appsdk_operator.resource._go_text import (
+    Verbatim as Verbatim,
+    go_float as go_float,
+    go_json as go_json,
+    go_quote as go_quote,
+    go_value as go_value,
+)
+from appsdk_operator.resource._json_diff import (
+    json_diff as json_diff,
+)
+from appsdk_operator.resource._json_parts import (
+    MAX_LEVELS as MAX_LEVELS,
+    TOO_DEEP as TOO_DEEP,
+    is_deeper as is_deeper,
+)
+from appsdk_operator.resource._kind import (
+    check_kind as check_kind,
+)
+from appsdk_operator.resource._lossless import (
+    lost_parts as lost_parts,
+    with_defaults as with_defaults,
+)
+from appsdk_operator.resource._names import (
+    check_followed_namespace as check_followed_namespace,
+    check_namespace_name as check_namespace_name,
+    check_path_segment as check_path_segment,
+)
+from appsdk_operator.resource._object import (
+    PartError as PartError,
+    as_transformed as as_transformed,
+)
+from appsdk_operator.resource._patch_types import (
+    patch_body as patch_body,
+)
+from appsdk_operator.resource._schema.descriptions import (
+    without_markup as without_markup,
+)
+from appsdk_operator.resource._selectors import (
+    field_selector_of as field_selector_of,
+    label_selector_of as label_selector_of,
+)
+from appsdk_operator.resource._strategic import (
+    BUILTIN_MERGE_KEYS as BUILTIN_MERGE_KEYS,
+    DirectiveError as DirectiveError,
+    MergeKeyError as MergeKeyError,
+    MergeRule as MergeRule,
+    MergeRules as MergeRules,
+    OrderError as OrderError,
+    apply_strategic_merge_patch as apply_strategic_merge_patch,
+)
+from appsdk_operator.resource._yaml import (
+    load_first as load_first,
+)

@@ -1,0 +1,69 @@
+from appsdk_operator.cache import (
+    ResourceAction as ResourceAction,
+)
+from appsdk_operator.controllers import (
+    FinalizerError as FinalizerError,
+    PatchClient as PatchClient,
+)
+from appsdk_operator.watchers._failures import (
+    ErrorHandler as ErrorHandler,
+)
+from appsdk_operator.watchers._finalizer_names import (
+    FinalizerSupplier as FinalizerSupplier,
+    default_finalizer as default_finalizer,
+    in_progress_finalizer as in_progress_finalizer,
+)
+from appsdk_operator.watchers._informer_binding import (
+    RunnableInformer as RunnableInformer,
+)
+from appsdk_operator.watchers._informer_controller import (
+    InformerController as InformerController,
+)
+from appsdk_operator.watchers._kubernetes_informer import (
+    KubernetesInformer as KubernetesInformer,
+)
+from appsdk_operator.watchers._list_map import (
+    ListMap as ListMap,
+)
+from appsdk_operator.watchers._opinionated import (
+    OpinionatedWatcher as OpinionatedWatcher,
+)
+from appsdk_operator.watchers._opinionated_reconciler import (
+    OpinionatedReconciler as OpinionatedReconciler,
+)
+from appsdk_operator.watchers._pending_calls import (
+    WatcherCall as WatcherCall,
+)
+from appsdk_operator.watchers._reconciler import (
+    KeyReconciler as KeyReconciler,
+    ReconcileRequest as ReconcileRequest,
+    ResourceReconciler as ResourceReconciler,
+    SelectiveReconciler as SelectiveReconciler,
+    SimpleReconciler as SimpleReconciler,
+)
+from appsdk_operator.watchers._retry import (
+    ConstantBackoff as ConstantBackoff,
+    ExponentialBackoff as ExponentialBackoff,
+    RetryDequeuePolicy as RetryDequeuePolicy,
+    RetryPolicy as RetryPolicy,
+    TenacityRetry as TenacityRetry,
+    default_retry_policy as default_retry_policy,
+    keep_all_retries as keep_all_retries,
+    never_retry as never_retry,
+    opinionated_retry_dequeue_policy as opinionated_retry_dequeue_policy,
+)
+from appsdk_operator.watchers._watcher import (
+    ResourceWatcher as ResourceWatcher,
+    SelectiveWatcher as SelectiveWatcher,
+    SimpleWatcher as SimpleWatcher,
+)
+
+"""For other rooms: not part of the public surface."""
+
+from appsdk_operator.watchers._finalizer_names import (
+    OperatorFinalizer as OperatorFinalizer,
+    finalizer_names as finalizer_names,
+)
+from appsdk_operator.watchers._object_timer import (
+    ObjectTimer as ObjectTimer,
+)

@@ -1,0 +1,100 @@
+from appsdk_operator.serving import (
+    CertificateFiles as CertificateFiles,
+    Certificates as Certificates,
+    KeyPair as KeyPair,
+    SelfSigned as SelfSigned,
+)
+from appsdk_operator.webhooks._admission.admission import (
+    Admission as Admission,
+)
+from appsdk_operator.webhooks._admission.handlers import (
+    AdmissionHandler as AdmissionHandler,
+    Defaulter as Defaulter,
+    Defaulting as Defaulting,
+    MultiMutating as MultiMutating,
+    MultiValidating as MultiValidating,
+    Validating as Validating,
+    ValidationResult as ValidationResult,
+    Validator as Validator,
+)
+from appsdk_operator.webhooks._admission.requests import (
+    AdmissionRequest as AdmissionRequest,
+    GroupVersionResource as GroupVersionResource,
+    Operation as Operation,
+    admission_request as admission_request,
+)
+from appsdk_operator.webhooks._admission.responses import (
+    AdmissionResponse as AdmissionResponse,
+    Denied as Denied,
+)
+from appsdk_operator.webhooks._authentication.reviews import (
+    TokenReviewRequest as TokenReviewRequest,
+    TokenReviewResponse as TokenReviewResponse,
+)
+from appsdk_operator.webhooks._authentication.webhook import (
+    TokenReviewHandler as TokenReviewHandler,
+    TokenReviewWebhook as TokenReviewWebhook,
+)
+from appsdk_operator.webhooks._certificates.managed import (
+    ManagedCertificates as ManagedCertificates,
+)
+from appsdk_operator.webhooks._conversion.migration import (
+    MigrationError as MigrationError,
+    MigrationProgress as MigrationProgress,
+    migrate_stored_versions as migrate_stored_versions,
+)
+from appsdk_operator.webhooks._conversion.webhook import (
+    ConversionWebhook as ConversionWebhook,
+)
+from appsdk_operator.webhooks._frameworks.asgi import (
+    ASGIWebhooks as ASGIWebhooks,
+    asgi as asgi,
+)
+from appsdk_operator.webhooks._frameworks.wsgi import (
+    WSGIWebhooks as WSGIWebhooks,
+    wsgi as wsgi,
+)
+from appsdk_operator.webhooks._install.configurations import (
+    RuleSource as RuleSource,
+    webhook_configurations as webhook_configurations,
+)
+from appsdk_operator.webhooks._install.development import (
+    DevelopmentServer as DevelopmentServer,
+)
+from appsdk_operator.webhooks._install.install import (
+    install_configurations as install_configurations,
+    remove_configurations as remove_configurations,
+)
+from appsdk_operator.webhooks._rules import (
+    Selector as Selector,
+    WebhookRule as WebhookRule,
+    WebhookRuleOptions as WebhookRuleOptions,
+)
+from appsdk_operator.webhooks._server.builder import (
+    WebhookBuilder as WebhookBuilder,
+    webhook_for as webhook_for,
+)
+from appsdk_operator.webhooks._server.options import (
+    WebhookServerOptions as WebhookServerOptions,
+)
+from appsdk_operator.webhooks._server.server import (
+    WebhookServer as WebhookServer,
+)
+from appsdk_operator.webhooks._server.webhooks import (
+    WebhookHost as WebhookHost,
+    Webhooks as Webhooks,
+)
+from appsdk_operator.webhooks._users import (
+    UserInfo as UserInfo,
+)
+
+"""For other rooms: not part of the public surface."""
+
+from appsdk_operator.webhooks._install.local_clusters import (
+    LOCAL_CONTEXTS as LOCAL_CONTEXTS,
+    allowed_context as allowed_context,
+    reach_of as reach_of,
+)
+from appsdk_operator.webhooks._install.probe import (
+    Probe as Probe,
+)
