@@ -174,7 +174,7 @@ class Api:
         try:
             decoded = json.loads(reply.data)
         except ValueError:
-            decoded = reply.data.decode()
+            decoded = reply.data.decode(errors="replace")
         found = Reply(reply.status, decoded, reply.headers)
         if isinstance(self.server, ControlPlane) and method in ("POST", "PUT", "PATCH"):
             self._await_caches(method, path, found)

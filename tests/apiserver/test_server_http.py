@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import Any
 
+import pytest
 import urllib3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -88,6 +89,50 @@ def test_yaml_is_written_for_those_who_prefer_it(api: Any) -> None:
     assert 'message: configmaps "b" not found' in failed.body
     either = api.get(f"{api.maps}/a", Accept="application/json, application/yaml")
     assert either.headers["Content-Type"] == JSON_TYPE
+
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        # As kube-apiserver 1.20 answers them.
+        ("", JSON_TYPE),
+        ("application/json;q=0.1, application/yaml", "application/yaml"),
+        ("application/json, application/yaml;q=0.9", JSON_TYPE),
+        ("application/json;q=0, application/yaml", "application/yaml"),
+        ("application/json;q=0", JSON_TYPE),
+        ("*/*, application/yaml", "application/yaml"),
+        ("application/*, application/yaml", "application/yaml"),
+        ("*/*;q=0.8, application/yaml", "application/yaml"),
+        (f"{PROTOBUF};q=0.9, application/json;q=0.5", PROTOBUF),
+        (f"application/json;q=0.1, {TABLE}", "Table"),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1, {TABLE}", "Table"),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", JSON_TYPE),
+        ("application/json,", JSON_TYPE),
+    ],
+)
+def test_the_form_that_a_client_prefers_is_sent(api: Any, accept: str, chosen: str) -> None:
+    found = api.get("/api/v1/namespaces/default", Accept=accept)
+    assert found.status == 200
+    kind = found.headers["Content-Type"]
+    assert (found["kind"] if kind == JSON_TYPE and chosen == "Table" else kind) == chosen
+
+
+@pytest.mark.parametrize("accept", ["application/yaml", f"application/yaml, {JSON_TYPE}"])
+def test_a_watch_has_no_yaml(api: Any, accept: str) -> None:
+    refused = api.get(f"{api.maps}?watch=1", Accept=accept)
+    assert refused.status == 406
+    assert "application/json;stream=watch" in refused.body
+
+
+def test_a_state_in_the_future_cannot_be_read(api: Any) -> None:
+    version = api.map("a").version
+    assert api.get(f"{api.maps}/a?resourceVersion={version}").status == 200
+    refused = api.get(f"{api.maps}/a?resourceVersion={int(version) + 1}")
+    assert (refused.status, refused["reason"]) == (504, "Timeout")
 
 
 def test_large_answers_are_zipped_for_those_who_can_unzip(api: Any, server: Any) -> None:

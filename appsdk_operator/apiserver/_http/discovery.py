@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, accepted_types
 from appsdk_operator.apiserver._http.health import CHECKS
 from appsdk_operator.apiserver._registry.pod_connections import CONNECTIONS
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
@@ -72,11 +73,9 @@ _ROOTS: Final = (
 
 def wants_aggregated(accept: str) -> bool:
     """Whether a client prefers aggregated discovery to plain JSON."""
-    for part in accept.split(","):
-        words = part.replace(" ", "").split(";")
-        if words[0] in ("application/json", "application/*", "*/*"):
-            return set(AGGREGATED.split(";")[1:]) <= set(words[1:])
-    return False
+    [(_, wanted)] = accepted_types(AGGREGATED)
+    given = next((given for name, given in accepted_types(accept) if name in JSON_TYPES), {})
+    return wanted.items() <= given.items()
 
 
 def roots(catalog: Catalog) -> list[str]:

@@ -196,6 +196,7 @@ class Frontend:
             include=query.get("includeObject", ""),
             now=self._core.clock.time,
             custom=resource.strategy.custom,
+            streams=verb == "watch",
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()

@@ -11,8 +11,10 @@ from aiohttp import hdrs, web
 from appsdk_operator.apiserver._auth.service_account_tokens import ISSUER
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import discovery, openapi, openapi_protobuf, routing_errors
+from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, preferred_type
 from appsdk_operator.apiserver._http.health import health, is_check
 from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._http.representations import STREAM_TYPES
 from appsdk_operator.apiserver._http.responses import (
     JSON,
     json_response,
@@ -129,7 +131,10 @@ class NonResourceHandler:
 
     def _openapi(self, request: HttpRequest, path: str) -> web.Response:
         """An OpenAPI document, or 304 when the client has it already."""
-        as_protobuf = path == "/openapi/v2" and _prefers_protobuf(request)
+        accept, known = request.headers.get(hdrs.ACCEPT, ""), openapi_protobuf.ACCEPTED
+        as_protobuf = (
+            path == "/openapi/v2" and preferred_type(accept, (*known, *JSON_TYPES)) in known
+        )
         found = openapi.document(self._core.catalog, path, as_protobuf=as_protobuf)
         if found is None:
             return page_not_found()
@@ -147,26 +152,13 @@ class NonResourceHandler:
         return web.Response(body=found.body, headers=headers)
 
 
-def _prefers_protobuf(request: HttpRequest) -> bool:
-    for part in request.headers.get(hdrs.ACCEPT, "").split(","):
-        media_type = part.partition(";")[0].strip()
-        if media_type in openapi_protobuf.ACCEPTED:
-            return True
-        if media_type in (JSON, "application/*", "*/*"):
-            return False
-    return False
-
-
 def _refuse() -> web.Response:
     raise method_not_allowed()
 
 
 def _accepts(accept: str, types: tuple[str, ...]) -> bool:
     """Whether an ``Accept`` header accepts one of the media types."""
-    if not accept:
-        return True
-    given = [part.partition(";")[0].strip() for part in accept.split(",")]
-    return any(each in (*types, "*/*") for each in given)
+    return not accept or bool(preferred_type(accept, (*types, "*/*")))
 
 
 def check_media_types(accept: str, *, streams: bool = False) -> None:
@@ -179,10 +171,8 @@ def check_media_types(accept: str, *, streams: bool = False) -> None:
     Raises:
         StatusError: 406.
     """
-    if _accepts(accept, _TYPES):
-        return
-    streaming = (f"{JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
-    raise _unrepresentable((*_TYPES, *streaming) if streams else _TYPES)
+    if not _accepts(accept, _TYPES):
+        raise _unrepresentable((*_TYPES, *STREAM_TYPES) if streams else _TYPES)
 
 
 def _unrepresentable(types: tuple[str, ...]) -> StatusError:

@@ -9,6 +9,7 @@ import msgspec
 
 from appsdk_operator.apiserver._builtin import protobuf
 from appsdk_operator.apiserver._builtin.tables import tables
+from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, accepted_types
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.status import (
@@ -19,6 +20,7 @@ from appsdk_operator.apiserver._values.status import (
 )
 
 __all__ = [
+    "STREAM_TYPES",
     "FullRepresentation",
     "MetadataRepresentation",
     "ProtobufRepresentation",
@@ -308,10 +310,13 @@ _PARTIAL: Final = {
     for version in ("v1", "v1beta1")
     for lists in (True, False)
 }
-_MEDIA_TYPES: Final = (_JSON, "application/yaml", protobuf.MEDIA_TYPE)
+_YAML: Final = "application/yaml"
+_MEDIA_TYPES: Final = (_JSON, _YAML, protobuf.MEDIA_TYPE)
+STREAM_TYPES: Final = (f"{_JSON};stream=watch", f"{protobuf.MEDIA_TYPE};stream=watch")
+"""The media types of watches."""
 _PROTOBUF: Final = ProtobufRepresentation()
 # JSON bodies are converted to YAML afterwards, if the client prefers it.
-_JSON_TYPES: Final = ("application/json", "application/yaml", "application/*", "*/*")
+_JSON_TYPES: Final = (*JSON_TYPES, _YAML)
 
 
 def negotiate(
@@ -320,28 +325,30 @@ def negotiate(
     include: str = "",
     now: Callable[[], float] = lambda: 0.0,
     custom: bool = True,
+    streams: bool = False,
 ) -> Representation:
-    """The representation for an ``Accept`` header; the first supported one, as on the real server.
+    """The representation for an ``Accept`` header: the preferred one of those supported.
 
     Args:
         accept: the header.
         include: what the rows of a table carry.
         now: returns the seconds since 1970, for ages.
         custom: whether the resource is a custom one, which has no protobuf.
+        streams: whether it is for a watch, which has no YAML.
 
     Raises:
         StatusError: 406, none is supported.
     """
-    if accept in ("", "*/*", "application/json"):
+    if accept in ("", *JSON_TYPES):
         return _WHOLE
-    for part in accept.split(","):
-        media_type, *parameters = (piece.strip() for piece in part.split(";"))
-        if media_type == protobuf.MEDIA_TYPE and not custom and not parameters:
+    for media_type, given in accepted_types(accept):
+        wanted = given.get("as", "")
+        if media_type == protobuf.MEDIA_TYPE and not custom and not wanted:
             return _PROTOBUF
         if media_type not in _JSON_TYPES:
             continue
-        given = {name: value for name, _, value in (p.partition("=") for p in parameters)}
-        wanted = given.get("as", "")
+        if media_type == _YAML and streams:
+            raise not_acceptable(STREAM_TYPES)
         if not wanted:
             return _WHOLE
         if given.get("g") == "meta.k8s.io" and given.get("v") in ("v1", "v1beta1"):

@@ -93,7 +93,8 @@ class ResourceHandler:
             return await self._subresource(request)
         match request.verb:
             case "get":
-                lists.parse_version(request.query.get("resourceVersion") or "0")
+                version = lists.parse_version(request.query.get("resourceVersion") or "0")
+                lists.check_not_ahead(self._core.storage, version)
                 record = stale_reads.stale_record(request) or self._core.writer.get(request.target)
                 await conversion.reconvert_record(request.served, record)
                 return ResourceResponse(200, request.representation.stored(request.served, record))

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 import msgspec
 from aiohttp import hdrs, web
 
+from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, preferred_type
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._values.go_text import is_control
 from appsdk_operator.apiserver._values.status import StatusError
@@ -28,7 +29,6 @@ __all__ = [
 
 JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
-_JSON_TYPES: Final = (JSON, "application/*", "*/*")
 # Clients that people use directly: they get indented JSON.
 _BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024
@@ -68,12 +68,15 @@ class ResponseWriter:
         if not isinstance(body, bytes) or not body:
             return
         if response.headers.get(hdrs.CONTENT_TYPE) == JSON:
-            if _prefers_yaml(request.headers.get(hdrs.ACCEPT, "")):
+            accept = request.headers.get(hdrs.ACCEPT, "")
+            if preferred_type(accept, (*JSON_TYPES, _YAML)) == _YAML:
                 response.headers[hdrs.CONTENT_TYPE] = _YAML
                 body = response.body = dump_yaml(msgspec.json.decode(body)).encode()
             elif response.status == 406 or _wants_indented(request):
                 body = response.body = msgspec.json.format(body, indent=2)
-        if len(body) > _ZIP_FROM and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+        encodings = request.headers.get(hdrs.ACCEPT_ENCODING, "").split(",")
+        # As the real server, which knows no qualities here.
+        if len(body) > _ZIP_FROM and "gzip" in map(str.strip, encodings):
             zipper = zlib.compressobj(1, wbits=31)
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
             response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
@@ -84,18 +87,6 @@ def _wants_indented(request: HttpRequest) -> bool:
     if "pretty=" in request.query_string:
         return request.query.get("pretty") in ("1", "t", "T", "true", "True", "TRUE")
     return request.headers.get(hdrs.USER_AGENT, "").startswith(_BROWSERS_AND_CURL)
-
-
-def _prefers_yaml(accept: str) -> bool:
-    if "yaml" not in accept:
-        return False
-    for part in accept.split(","):
-        media_type = part.partition(";")[0].strip()
-        if media_type == _YAML:
-            return True
-        if media_type in _JSON_TYPES:
-            return False
-    return False
 
 
 def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:

@@ -8,13 +8,10 @@ one. From there on, a watch is complete and in order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from appsdk_operator.apiserver._http.resource_request import ResourceRequest
 from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
 from appsdk_operator.apiserver._values.status import not_found
-
-if TYPE_CHECKING:
-    from appsdk_operator.apiserver._http.resource_handler import ResourceRequest
 
 __all__ = ["lagging_revision", "stale_query", "stale_record"]
 
