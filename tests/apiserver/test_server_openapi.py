@@ -172,7 +172,8 @@ OLD_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
         (OLD_V2, V2),
         (f"{OLD_V2}, application/json", V2),
         (f"application/json, {V2}", "application/json"),
-        (f"*/*, {V2}", "application/json"),
+        (f"*/*, {V2};q=0.9", "application/json"),
+        (f"*/*, {V2}", V2),
         ("application/json", "application/json"),
     ],
 )
