@@ -492,3 +492,102 @@ def test_a_mebibyte_of_data_is_the_most(api: Any, plural: str, field: str, spare
     path = f"/api/v1/namespaces/default/{plural}?dryRun=All"
     made = api.create(path, {"metadata": {"name": "a"}, field: data})
     assert made.status == (422 if spare < 0 else 201), made.body
+
+
+_SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "a",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {},
+}
+_LOCAL = {"type": "Localhost", "localhostProfile": "a/b"}
+_PROBE = {"path": "/", "port": 80, "httpHeaders": [{"name": "X-A", "value": "b"}]}
+
+
+def _security(**fields: Any) -> dict[str, Any]:
+    return {"securityContext": fields}
+
+
+def _mount(**fields: Any) -> dict[str, Any]:
+    return {"volumeMounts": [{"name": "v", "mountPath": "/a", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "container", "field"),
+    [
+        (_security(seccompProfile={"type": "RuntimeDefault"}), {}, ""),
+        (_security(seccompProfile=_LOCAL, appArmorProfile=_LOCAL), {}, ""),
+        (_security(seccompProfile={"type": "x"}), {}, "seccompProfile.type"),
+        (_security(seccompProfile={}), {}, "seccompProfile.type"),
+        (_security(seccompProfile={"type": "Localhost"}), {}, "localhostProfile"),
+        (_security(appArmorProfile={**_LOCAL, "type": "Unconfined"}), {}, "localhostProfile"),
+        ({}, _security(seccompProfile={**_LOCAL, "localhostProfile": "/a"}), "localhostProfile"),
+        ({}, _security(appArmorProfile={"type": "Localhost"}), "localhostProfile"),
+        (_security(fsGroupChangePolicy="OnRootMismatch"), {}, ""),
+        (_security(fsGroupChangePolicy="x"), {}, "fsGroupChangePolicy"),
+        (_security(fsGroupChangePolicy=""), {}, "fsGroupChangePolicy"),
+        (_security(supplementalGroupsPolicy="x"), {}, "supplementalGroupsPolicy"),
+        (_security(seLinuxChangePolicy="x"), {}, "seLinuxChangePolicy"),
+        (_security(sysctls=[{"name": "a.b", "value": "1"}] * 2), {}, "sysctls[1].name"),
+        ({"topologySpreadConstraints": [_SPREAD, {**_SPREAD, "topologyKey": "b"}]}, {}, ""),
+        ({"topologySpreadConstraints": [_SPREAD] * 2}, {}, "{topologyKey, whenUnsatisfiable}"),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {**_SPREAD, "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}
+                ]
+            },
+            {},
+            "minDomains",
+        ),
+        (
+            {"topologySpreadConstraints": [{**_SPREAD, "nodeTaintsPolicy": "x"}]},
+            {},
+            "nodeTaintsPolicy",
+        ),
+        ({}, _mount(mountPropagation="HostToContainer"), ""),
+        ({}, _mount(mountPropagation="Bidirectional") | _security(privileged=True), ""),
+        ({}, _mount(mountPropagation="Bidirectional"), "mountPropagation"),
+        ({}, _mount(mountPropagation="x"), "mountPropagation"),
+        ({}, _mount(recursiveReadOnly="Enabled", readOnly=True), ""),
+        ({}, _mount(recursiveReadOnly="Enabled"), "recursiveReadOnly"),
+        ({}, _mount(subPath="x", subPathExpr="y"), "subPathExpr"),
+        ({}, {"livenessProbe": {"httpGet": _PROBE}}, ""),
+        (
+            {},
+            {"livenessProbe": {"httpGet": {**_PROBE, "httpHeaders": [{"name": "a b"}]}}},
+            "livenessProbe.httpGet.httpHeaders",
+        ),
+        ({"volumes": [{"name": "x", "flexVolume": {"driver": "a/b"}}]}, {}, ""),
+        ({"volumes": [{"name": "x", "rbd": {"monitors": ["m"]}}]}, {}, "volumes[0].rbd.image"),
+        ({"volumes": [{"name": "x", "csi": {"driver": "A_b"}}]}, {}, "volumes[0].csi.driver"),
+        (
+            {
+                "volumes": [
+                    {
+                        "name": "x",
+                        "projected": {
+                            "sources": [
+                                {"secret": {"name": "s", "items": [{"key": "k", "path": "p"}]}},
+                                {"configMap": {"name": "c", "items": [{"key": "k", "path": "p"}]}},
+                            ]
+                        },
+                    }
+                ]
+            },
+            {},
+            "volumes[0].projected",
+        ),
+    ],
+)
+def test_pods_are_validated(
+    api: Any, spec: dict[str, Any], container: dict[str, Any], field: str
+) -> None:
+    given = {
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "containers": [{"name": "c", "image": "i", **container}],
+        **spec,
+    }
+    made = api.create(f"{PODS}?dryRun=All", {"metadata": {"name": "a"}, "spec": given})
+    assert made.status == (422 if field else 201), made.body
+    assert not field or made["details"]["causes"][0]["field"].endswith(field)

@@ -21,6 +21,7 @@ from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 __all__ = [
     "address",
     "amount_of",
+    "choice",
     "config_key",
     "internal",
     "is_invalid_selector",
@@ -35,6 +36,9 @@ __all__ = [
     "port_name",
     "port_number",
     "port_or_name",
+    "profile",
+    "relative_path",
+    "required",
     "selector",
     "selects",
     "subdomain",
@@ -105,6 +109,17 @@ def one_of(value: Any, allowed: Iterable[str], path: str) -> Errors:
         yield FieldError.not_supported(path, value, choices)
 
 
+def choice(holder: _Object, name: str, allowed: Iterable[str], at: str) -> Errors:
+    """A field that is absent or has one of the allowed values."""
+    if name in holder and holder[name] not in (choices := list(allowed)):
+        yield FieldError.not_supported(f"{at}.{name}", holder[name], choices)
+
+
+def required(holder: _Object, names: Iterable[str], at: str) -> Errors:
+    """Fields that are not empty."""
+    return (FieldError.required(f"{at}.{name}") for name in names if not holder.get(name))
+
+
 def port_number(value: int, path: str) -> Errors:
     """A port number."""
     if not 1 <= value <= 65535:
@@ -172,6 +187,34 @@ def network(value: str, path: str) -> Errors:
         yield FieldError.invalid(
             path, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
         )
+
+
+def profile(holder: _Object, name: str, shown: str, at: str) -> Errors:
+    """A security profile of a pod or a container."""
+    given, at = holder.get(name), f"{at}.{name}"
+    if given is None:
+        return
+    kind, local = given.get("type", ""), given.get("localhostProfile")
+    if not kind:
+        yield FieldError.required(f"{at}.type", f"type is required when {name} is set")
+    yield from one_of(kind, ("Localhost", "RuntimeDefault", "Unconfined"), f"{at}.type")
+    if kind == "Localhost" and local is None:
+        detail = f"must be set when {shown} type is Localhost"
+        yield FieldError.required(f"{at}.localhostProfile", detail)
+    elif kind == "Localhost":
+        yield from relative_path(local, f"{at}.localhostProfile")
+    elif local is not None:
+        value = internal(Type=kind, LocalhostProfile=local)
+        detail = f"can only be set when {shown} type is Localhost"
+        yield FieldError.invalid(f"{at}.localhostProfile", value, detail)
+
+
+def relative_path(value: str, path: str) -> Errors:
+    """A relative path."""
+    if value.startswith("/"):
+        yield FieldError.invalid(path, value, "must be a relative path")
+    if ".." in value.split("/"):
+        yield FieldError.invalid(path, value, "must not contain '..'")
 
 
 def config_key(value: str, path: str) -> Errors:

@@ -10,7 +10,7 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.resources import resources
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["containers", "environment_field", "init_containers", "relative_path"]
+__all__ = ["containers", "environment_field", "init_containers", "resource_field"]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -171,12 +171,7 @@ def _variable(variable: _Object, at: str) -> Errors:
     if "fieldRef" in source:
         yield from environment_field(source["fieldRef"], f"{at}.fieldRef")
     if "resourceFieldRef" in source:
-        wanted = source["resourceFieldRef"].get("resource", "")
-        if not wanted:
-            yield FieldError.required(f"{at}.resourceFieldRef.resource")
-        elif wanted not in _RESOURCES and not re.match(r"(limits|requests)\.hugepages-", wanted):
-            path = f"{at}.resourceFieldRef.resource"
-            yield FieldError.not_supported(path, wanted, _RESOURCES)
+        yield from resource_field(source["resourceFieldRef"], f"{at}.resourceFieldRef")
     for part in ("configMapKeyRef", "secretKeyRef"):
         if part in source:
             yield from checks.subdomain(source[part].get("name", ""), f"{at}.{part}.name")
@@ -211,6 +206,15 @@ def environment_field(reference: _Object, at: str, *, whole: bool = False) -> Er
         yield FieldError.invalid(f"{at}.fieldPath", wanted, detail)
 
 
+def resource_field(reference: _Object, at: str) -> Errors:
+    """A reference to a resource of a container."""
+    wanted = reference.get("resource", "")
+    if not wanted:
+        yield FieldError.required(f"{at}.resource")
+    elif wanted not in _RESOURCES and not re.match(r"(limits|requests)\.hugepages-", wanted):
+        yield FieldError.not_supported(f"{at}.resource", wanted, _RESOURCES)
+
+
 def _variables_from(sources: Sequence[_Object], path: str) -> Errors:
     for index, source in enumerate(sources):
         given = [name for name in ("configMapRef", "secretRef") if name in source]
@@ -224,14 +228,6 @@ def _variables_from(sources: Sequence[_Object], path: str) -> Errors:
         elif len(given) > 1:
             detail = "may not have more than one field specified at a time"
             yield FieldError.invalid(path, "", detail)
-
-
-def relative_path(value: str, path: str) -> Errors:
-    """A relative path."""
-    if value.startswith("/"):
-        yield FieldError.invalid(path, value, "must be a relative path")
-    if ".." in value.split("/"):
-        yield FieldError.invalid(path, value, "must not contain '..'")
 
 
 def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
@@ -257,12 +253,32 @@ def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Er
             detail = "must not already exist as a path in volumeDevices"
             yield FieldError.invalid(f"{at}.mountPath", place, detail)
         if mount.get("subPath"):
-            yield from relative_path(mount["subPath"], f"{path}.subPath")
+            yield from checks.relative_path(mount["subPath"], f"{path}.subPath")
         if mount.get("subPathExpr"):
             if mount.get("subPath"):
                 detail = "subPathExpr and subPath are mutually exclusive"
                 yield FieldError.invalid(f"{at}.subPathExpr", mount["subPathExpr"], detail)
-            yield from relative_path(mount["subPathExpr"], f"{path}.subPathExpr")
+            yield from checks.relative_path(mount["subPathExpr"], f"{path}.subPathExpr")
+        yield from _propagation(container, mount, path)
+
+
+def _propagation(container: _Object, mount: _Object, at: str) -> Errors:
+    allowed: tuple[str, ...] = ("Bidirectional", "HostToContainer", "None")
+    yield from checks.choice(mount, "mountPropagation", allowed, at)
+    given = mount.get("mountPropagation")
+    privileged = (container.get("securityContext") or {}).get("privileged")
+    if given == "Bidirectional" and not privileged:
+        detail = "Bidirectional mount propagation is available only to privileged containers"
+        yield FieldError.forbidden(f"{at}.mountPropagation", detail)
+    allowed = ("Disabled", "Enabled", "IfPossible")
+    yield from checks.choice(mount, "recursiveReadOnly", allowed, at)
+    if mount.get("recursiveReadOnly", "Disabled") == "Disabled":
+        return
+    path, detail = f"{at}.recursiveReadOnly", "may only be specified when"
+    if not mount.get("readOnly"):
+        yield FieldError.forbidden(path, f"{detail} readOnly is true")
+    if given not in (None, "None"):
+        yield FieldError.forbidden(path, f"{detail} mountPropagation is None or not specified")
 
 
 def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
@@ -356,6 +372,13 @@ def _handler(holder: _Object, path: str) -> Errors:
             yield FieldError.required(f"{at}.path")
         yield from checks.port_or_name(handler.get("port"), f"{at}.port")
         yield from checks.one_of(handler.get("scheme"), ("HTTP", "HTTPS"), f"{at}.scheme")
+        for header in handler.get("httpHeaders") or ():
+            if not re.fullmatch("[-A-Za-z0-9]+", header.get("name", "")):
+                detail = (
+                    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. "
+                    "'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
+                )
+                yield FieldError.invalid(f"{at}.httpHeaders", header.get("name", ""), detail)
     elif given[0] == "tcpSocket":
         yield from checks.port_or_name(handler.get("port"), f"{at}.port")
     elif given[0] == "grpc":
@@ -383,6 +406,8 @@ def _security(context: _Object, at: str) -> Errors:
         if not 0 <= context.get(name, 0) < 2**31:
             detail = "must be between 0 and 2147483647, inclusive"
             yield FieldError.invalid(f"{at}.{name}", context[name], detail)
+    yield from checks.profile(context, "seccompProfile", "seccomp", at)
+    yield from checks.profile(context, "appArmorProfile", "AppArmor", at)
     yield from checks.one_of(context.get("procMount"), ("Default", "Unmasked"), f"{at}.procMount")
     if context.get("allowPrivilegeEscalation") is not False:
         return

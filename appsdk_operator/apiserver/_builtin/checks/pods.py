@@ -216,8 +216,17 @@ def _security(spec: _Object, at: str) -> Errors:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield FieldError.invalid(f"{at}.shareProcessNamespace", True, detail)
+    yield from checks.profile(context, "seccompProfile", "seccomp", at)
+    yield from checks.profile(context, "appArmorProfile", "AppArmor", at)
+    yield from checks.choice(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), at)
+    yield from checks.choice(context, "supplementalGroupsPolicy", ("Merge", "Strict"), at)
+    yield from checks.choice(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), at)
+    names: set[str] = set()
     for index, entry in enumerate(context.get("sysctls") or ()):
         name = entry.get("name", "")
+        if name in names:
+            yield FieldError.duplicate(f"{at}.sysctls[{index}].name", name)
+        names.add(name)
         if not name:
             yield FieldError.required(f"{at}.sysctls[{index}].name")
         elif not _SYSCTL.fullmatch(name):

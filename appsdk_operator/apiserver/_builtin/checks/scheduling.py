@@ -61,6 +61,18 @@ def spread(found: Sequence[_Object], path: str) -> Errors:
         domains = constraint.get("minDomains")
         if domains is not None and domains <= 0:
             yield FieldError.invalid(f"{at}.minDomains", domains, "must be greater than zero")
+        if domains is not None and when != "DoNotSchedule":
+            detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
+            yield FieldError.invalid(f"{at}.minDomains", domains, detail)
+        identity = (constraint.get("topologyKey", ""), when)
+        if identity in [
+            (each.get("topologyKey", ""), each.get("whenUnsatisfiable", ""))
+            for each in found[index + 1 :]
+        ]:
+            shown = f"{{{', '.join(identity)}}}"
+            yield FieldError.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", shown)
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            yield from checks.choice(constraint, name, ("Honor", "Ignore"), at)
         yield from checks.selector(constraint.get("labelSelector"), f"{at}.labelSelector")
 
 

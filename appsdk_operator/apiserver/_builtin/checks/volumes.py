@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
-from appsdk_operator.apiserver._builtin.checks.containers import environment_field, relative_path
+from appsdk_operator.apiserver._builtin.checks.containers import environment_field, resource_field
 from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
 from appsdk_operator.apiserver._values.status import FieldError
 
@@ -45,6 +45,7 @@ _ORDER: Final = (
     "quobyte",
     "downwardAPI",
     "fc",
+    "flexVolume",
     "configMap",
     "azureFile",
     "vsphereVolume",
@@ -83,9 +84,43 @@ def _source(volume: _Object, at: str) -> Errors:
         return
     for name in given[1:]:
         yield FieldError.forbidden(f"{at}.{name}", "may not specify more than 1 volume type")
-    check = _SOURCES.get(given[0])
+    yield from _checked(given[0], volume[given[0]], f"{at}.{given[0]}")
+
+
+# The fields that a source must have.
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "awsElasticBlockStore": ("volumeID",),
+    "azureDisk": ("diskName", "diskURI"),
+    "azureFile": ("secretName", "shareName"),
+    "cephfs": ("monitors",),
+    "cinder": ("volumeID",),
+    "configMap": ("name",),
+    "csi": ("driver",),
+    "flexVolume": ("driver",),
+    "gcePersistentDisk": ("pdName",),
+    "gitRepo": ("repository",),
+    "glusterfs": ("endpoints", "path"),
+    "hostPath": ("path",),
+    "iscsi": ("targetPortal", "iqn"),
+    "local": ("path",),
+    "nfs": ("server", "path"),
+    "persistentVolumeClaim": ("claimName",),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "quobyte": ("registry", "volume"),
+    "rbd": ("monitors", "image"),
+    "scaleIO": ("gateway", "system", "volumeName"),
+    "secret": ("secretName",),
+    "storageos": ("volumeName",),
+    "vsphereVolume": ("volumePath",),
+}
+
+
+def _checked(name: str, source: _Object, at: str) -> Errors:
+    yield from checks.required(source, _NEEDED.get(name, ()), at)
+    check = _SOURCES.get(name)
     if check is not None:
-        yield from check(volume[given[0]], f"{at}.{given[0]}")
+        yield from check(source, at)
 
 
 def _empty(source: _Object, at: str) -> Errors:
@@ -95,25 +130,11 @@ def _empty(source: _Object, at: str) -> Errors:
 
 
 def _host(source: _Object, at: str) -> Errors:
-    path = source.get("path", "")
-    if not path:
-        yield FieldError.required(f"{at}.path")
-        return
-    if ".." in path.split("/"):
-        yield FieldError.invalid(f"{at}.path", path, "must not contain '..'")
+    yield from _local(source, at)
     yield from checks.one_of(source.get("type"), _HOST_TYPES, f"{at}.type")
 
 
-def _secret(source: _Object, at: str) -> Errors:
-    if not source.get("secretName"):
-        yield FieldError.required(f"{at}.secretName")
-    yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
-    yield from _items(source.get("items") or (), f"{at}.items")
-
-
-def _config(source: _Object, at: str) -> Errors:
-    if not source.get("name"):
-        yield FieldError.required(f"{at}.name")
+def _files(source: _Object, at: str) -> Errors:
     yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
     yield from _items(source.get("items") or (), f"{at}.items")
 
@@ -132,7 +153,7 @@ def _items(items: Sequence[_Object], path: str) -> Errors:
         if not item.get("path"):
             yield FieldError.required(f"{at}.path")
         else:
-            yield from relative_path(item["path"], f"{at}.path")
+            yield from checks.relative_path(item["path"], f"{at}.path")
         yield from _mode(item.get("mode"), f"{at}.mode")
 
 
@@ -146,29 +167,32 @@ def _downward_file(item: _Object, at: str) -> Errors:
     if not item.get("path"):
         yield FieldError.required(f"{at}.path")
     else:
-        yield from relative_path(item["path"], f"{at}.path")
+        yield from checks.relative_path(item["path"], f"{at}.path")
     if "fieldRef" in item:
         yield from environment_field(item["fieldRef"], f"{at}.fieldRef", whole=True)
-    elif "resourceFieldRef" not in item:
+    elif "resourceFieldRef" in item:
+        yield from checks.required(
+            item["resourceFieldRef"], ("containerName",), f"{at}.resourceFieldRef"
+        )
+        yield from resource_field(item["resourceFieldRef"], f"{at}.resourceFieldRef")
+    else:
         yield FieldError.required(at, "one of fieldRef and resourceFieldRef is required")
 
 
 def _nfs(source: _Object, at: str) -> Errors:
-    if not source.get("server"):
-        yield FieldError.required(f"{at}.server")
-    if not source.get("path"):
-        yield FieldError.required(f"{at}.path")
     if not source.get("path", "").startswith("/"):
         yield FieldError.invalid(f"{at}.path", source.get("path", ""), "must be an absolute path")
 
 
-def _claimed(source: _Object, at: str) -> Errors:
-    if not source.get("claimName"):
-        yield FieldError.required(f"{at}.claimName")
-
-
 def _projected(source: _Object, at: str) -> Errors:
     yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
+    paths: set[str] = set()
+    for part in source.get("sources") or ():
+        for name in ("secret", "configMap", "downwardAPI"):
+            for item in (part.get(name) or {}).get("items") or ():
+                if item.get("path") in paths:
+                    yield FieldError.invalid(at, item["path"], "conflicting duplicate paths")
+                paths.add(item.get("path", ""))
     for index, part in enumerate(source.get("sources") or ()):
         path = f"{at}.sources[{index}]"
         for name, wanted in (("secret", "name"), ("configMap", "name")):
@@ -192,8 +216,14 @@ def _projected(source: _Object, at: str) -> Errors:
 
 
 def _csi(source: _Object, at: str) -> Errors:
-    if not source.get("driver"):
-        yield FieldError.required(f"{at}.driver")
+    if source.get("driver"):
+        yield from _driver(source["driver"], f"{at}.driver")
+
+
+def _driver(name: str, path: str) -> Errors:
+    if len(name) > 63:
+        yield FieldError("FieldValueTooLong", path, "Too long: may not be more than 63 bytes")
+    yield from checks.subdomain(name.lower(), path)
 
 
 def _ephemeral(source: _Object, at: str) -> Errors:
@@ -204,17 +234,22 @@ def _ephemeral(source: _Object, at: str) -> Errors:
         yield from claim_spec(template.get("spec") or {}, f"{at}.volumeClaimTemplate.spec")
 
 
+def _local(source: _Object, at: str) -> Errors:
+    if ".." in source.get("path", "").split("/"):
+        yield FieldError.invalid(f"{at}.path", source["path"], "must not contain '..'")
+
+
 _SOURCES: Final = {
-    "configMap": _config,
+    "configMap": _files,
     "csi": _csi,
     "downwardAPI": _downward,
     "emptyDir": _empty,
     "ephemeral": _ephemeral,
     "hostPath": _host,
+    "local": _local,
     "nfs": _nfs,
-    "persistentVolumeClaim": _claimed,
     "projected": _projected,
-    "secret": _secret,
+    "secret": _files,
 }
 
 
@@ -271,7 +306,7 @@ def claim_spec(spec: _Object, path: str) -> Errors:
     if spec.get("storageClassName"):
         yield from checks.subdomain(spec["storageClassName"], f"{path}.storageClassName")
     allowed = ("Block", "Filesystem")
-    yield from checks.one_of(spec.get("volumeMode"), allowed, f"{path}.volumeMode")
+    yield from checks.choice(spec, "volumeMode", allowed, path)
 
 
 def _access_modes(modes: Sequence[str], path: str) -> Errors:
@@ -281,6 +316,15 @@ def _access_modes(modes: Sequence[str], path: str) -> Errors:
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         detail = "may not use ReadWriteOncePod with other access modes"
         yield FieldError.forbidden(path, detail)
+
+
+_SECRETS: Final = (
+    "controllerExpandSecretRef",
+    "controllerPublishSecretRef",
+    "nodeExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeStageSecretRef",
+)
 
 
 def persistent_volume(new: _Object, old: _Object | None) -> list[FieldError]:
@@ -325,10 +369,13 @@ def _persistent(spec: _Object) -> Errors:
         yield FieldError.forbidden(f"spec.{name}", "may not specify more than 1 volume type")
     if not given:
         yield FieldError.required("spec", "must specify a volume type")
-    elif given[0] in _SOURCES:
-        yield from _SOURCES[given[0]](spec[given[0]], f"spec.{given[0]}")
-    if given[:1] == ["csi"] and not spec["csi"].get("volumeHandle"):
-        yield FieldError.required("spec.csi.volumeHandle")
+    else:
+        yield from _checked(given[0], spec[given[0]], f"spec.{given[0]}")
+    if given[:1] == ["csi"]:
+        yield from checks.required(spec["csi"], ("volumeHandle",), "spec.csi")
+        for name in _SECRETS:
+            if name in spec["csi"]:
+                yield from _secret(spec["csi"][name], f"spec.csi.{name}")
     if given[:1] == ["local"] and not terms:
         yield FieldError.required("spec.nodeAffinity", "Local volume requires node affinity")
     if policy == "Recycle" and (spec.get("hostPath") or {}).get("path") == "/":
@@ -337,15 +384,24 @@ def _persistent(spec: _Object) -> Errors:
     if spec.get("storageClassName"):
         yield from checks.subdomain(spec["storageClassName"], "spec.storageClassName")
     allowed = ("Block", "Filesystem")
-    yield from checks.one_of(spec.get("volumeMode"), allowed, "spec.volumeMode")
+    yield from checks.choice(spec, "volumeMode", allowed, "spec")
+
+
+def _secret(reference: _Object, at: str) -> Errors:
+    yield from checks.required(reference, ("name", "namespace"), at)
+    if reference.get("name"):
+        yield from checks.subdomain(reference["name"], f"{at}.name")
+    if reference.get("namespace"):
+        yield from checks.label(reference["namespace"], f"{at}.namespace")
 
 
 def csi_node(new: _Object, old: _Object | None) -> list[FieldError]:
     """A CSINode: its drivers stay what they are, but for the number of volumes."""
     errors: list[FieldError] = []
+    drivers: Sequence[_Object] = new["spec"]["drivers"] or ()
     before = {each["name"]: each for each in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
-    for index, driver in enumerate(new["spec"]["drivers"] or ()):
+    for index, driver in enumerate(drivers):
         at, name = f"spec.drivers[{index}]", driver.get("name", "")
         errors += checks.subdomain(name, f"{at}.name")
         if not driver.get("nodeID"):
