@@ -371,3 +371,12 @@ def test_an_authorizer_may_ask_the_server_while_others_do(connect: Any) -> None:
         assert clock.monotonic() - began < 8
         for other in others:
             other.join(30)
+
+
+def test_a_user_may_have_any_name_that_a_header_can_hold(connect: Any) -> None:
+    with APIServer() as server:
+        headers = {"Impersonate_User": "\xff", "Impersonate_Extra_a": "\xfe"}
+        found = connect(server)("POST", WHO, {}, **headers)
+    assert found.status == 201
+    assert found["status"]["userInfo"]["username"] == "\ufffd"
+    assert found["status"]["userInfo"]["extra"] == {"a": ["\ufffd"]}

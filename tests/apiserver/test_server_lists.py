@@ -217,3 +217,14 @@ def test_the_table_of_any_kind_shows_what_is_no_date(connect: Any, when: Any, sh
         assert api.create(path, pod).status == 201
         [row] = api.get(path, Accept=TABLE)["rows"]
     assert row["cells"] == ["p", shown, -(2**63)]
+
+
+def test_what_has_no_columns_is_no_table(api: Any) -> None:
+    only = TABLE.partition(",")[0]
+    review = {"spec": {"token": "t"}}
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert api("POST", path, review, Accept=only).status == 406
+    assert api("POST", path, review, Accept=TABLE)["kind"] == "TokenReview"
+    api.widget("a", replicas=2)
+    assert api.get(f"{api.widgets}/a/scale", Accept=TABLE)["kind"] == "Scale"
+    assert api.get(f"{api.widgets}/a/scale", Accept=only).status == 406

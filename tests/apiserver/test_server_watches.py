@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from appsdk_operator.apiserver import APIServer
-from appsdk_operator.apiserver._builtin.tables import tables
+from appsdk_operator.apiserver._http import representations
 from appsdk_operator.resource import kinds
 from appsdk_operator.testing import ControlPlane
 
@@ -96,7 +96,7 @@ def test_a_watch_that_cannot_show_an_object_ends_and_no_other_does(
     api: Any, server: Any, monkeypatch: Any, first: bool
 ) -> None:
     # There is no list of a single object, and a table may break on one, by a bug.
-    monkeypatch.setattr(tables, "row", lambda *_: {}["bug"])
+    monkeypatch.setattr(representations, "row", lambda *_: {}["bug"])
     forms = ("PartialObjectMetadataList", "Table")
     accept = [f"application/json;as={form};g=meta.k8s.io;v=v1" for form in forms]
     if first:

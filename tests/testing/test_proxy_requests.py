@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 
@@ -149,6 +151,32 @@ def test_a_connection_that_changes_its_protocol_is_a_tunnel(
             connection.sendall(b"\nlate\n")
             assert [file.readline() for _ in range(2)] == [b"\n", b"LATE\n"]
             file.close()
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_the_end_of_a_tunnel_is_the_end_of_both_its_sides(
+    serve: Callable[[Answer], str], caplog: pytest.LogCaptureFixture, resets: bool
+) -> None:
+    def answer(data: bytes) -> bytes:
+        if data.startswith(b"GET "):
+            return b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+        return b"bye\r\nConnection: close"
+
+    request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    with FaultProxy(ClientConfig(server=serve(answer))) as proxy:
+        host, port = proxy.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(request)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 101")
+            if resets:
+                linger = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            else:
+                connection.sendall(b"end")
+                assert connection.makefile("rb").read().startswith(b"bye")
+        assert proxy.wait_for(lambda proxy: proxy.connections == 0)
+    gc.collect()
+    assert not caplog.records
 
 
 def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:

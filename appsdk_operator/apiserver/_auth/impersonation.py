@@ -8,7 +8,7 @@ from typing import Final, final
 from urllib.parse import unquote
 
 import attrs
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from appsdk_operator.apiserver._auth.authorization import (
     Authorizer,
@@ -45,21 +45,21 @@ def impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
     Raises:
         StatusError: 400, groups, uid or extra are given without a user.
     """
+    given = CIMultiDict(
+        # Objects with the names of users are JSON, which is Unicode.
+        (name, value.encode(errors="surrogateescape").decode(errors="replace"))
+        for name, value in headers.items()
+        if name[:12].lower() == "impersonate-"
+    )
+    if not given:
+        return None
     extra: dict[str, tuple[str, ...]] = {}
-    seen = False
-    for name, value in headers.items():
+    for name, value in given.items():
         lowered = name.lower()
-        if not lowered.startswith("impersonate-"):
-            continue
-        seen = True
         if lowered.startswith(_EXTRA):
             key = unquote(lowered.removeprefix(_EXTRA))
             extra[key] = (*extra.get(key, ()), value)
-    if not seen:
-        return None
-    user = User(
-        headers.get(_USER, ""), headers.get(_UID, ""), tuple(headers.getall(_GROUP, ())), extra
-    )
+    user = User(given.get(_USER, ""), given.get(_UID, ""), tuple(given.getall(_GROUP, ())), extra)
     if user.username:
         return user
     if user.uid or user.groups or user.extra:

@@ -197,6 +197,8 @@ class Frontend:
             now=self._core.clock.time,
             custom=resource.strategy.custom,
             streams=verb == "watch",
+            # Reviews, scales and tokens have no columns.
+            tables="get" in resource.verbs and route.subresource not in ("scale", "token"),
         )
         if verb not in resource.verbs and not route.subresource:
             raise method_not_allowed()

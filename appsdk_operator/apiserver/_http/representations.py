@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 
 from appsdk_operator.apiserver._builtin import protobuf
-from appsdk_operator.apiserver._builtin.tables import tables
+from appsdk_operator.apiserver._builtin.tables.tables import row, table
 from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, accepted_types
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
@@ -294,9 +294,9 @@ class TableRepresentation:
         **other: Any,
     ) -> bytes:
         now = self._now()
-        rows = [tables.row(served, obj, self._include, now) for obj in objects]
-        table = tables.table(served, rows, metadata)
-        return _encode({**table, "apiVersion": self._version, **other})
+        rows = [row(served, obj, self._include, now) for obj in objects]
+        made = table(served, rows, metadata)
+        return _encode({**made, "apiVersion": self._version, **other})
 
 
 Representation = (
@@ -326,6 +326,7 @@ def negotiate(
     now: Callable[[], float] = lambda: 0.0,
     custom: bool = True,
     streams: bool = False,
+    tables: bool = True,
 ) -> Representation:
     """The representation for an ``Accept`` header: the preferred one of those supported.
 
@@ -335,6 +336,7 @@ def negotiate(
         now: returns the seconds since 1970, for ages.
         custom: whether the resource is a custom one, which has no protobuf.
         streams: whether it is for a watch, which has no YAML.
+        tables: whether the objects can be shown in tables.
 
     Raises:
         StatusError: 406, none is supported.
@@ -352,7 +354,7 @@ def negotiate(
         if not wanted:
             return _WHOLE
         if given.get("g") == "meta.k8s.io" and given.get("v") in ("v1", "v1beta1"):
-            if wanted == "Table":
+            if wanted == "Table" and tables:
                 return TableRepresentation(include, now, given["v"])
             if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
                 return _PARTIAL[given["v"], wanted.endswith("List")]

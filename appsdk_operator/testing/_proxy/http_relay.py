@@ -341,10 +341,17 @@ class _RelayedConnection:
             while data := await source.read_raw():
                 sink.write(data)
                 await sink.drain()
+            if sink.can_write_eof():
+                sink.write_eof()
+            else:  # TLS ends in both directions at once
+                sink.close()
 
-        async with asyncio.TaskGroup() as directions:
-            directions.create_task(copy(server, self._writer))
-            directions.create_task(copy(self._client, server.writer))
+        try:
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(copy(server, self._writer))
+                directions.create_task(copy(self._client, server.writer))
+        except* OSError:
+            pass
         raise ConnectionError("the tunnel has ended")
 
 
