@@ -173,7 +173,7 @@ def _first_problem(error: ValueError) -> str:
     return f"{found[0]['msg']}{more} - at `${place}`"
 
 
-_LOCATION = re.compile(r" - at `\$([^`]*)`")
+_LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`")
 
 
 def path_and_problem(error: Exception) -> tuple[str, str]:
@@ -181,9 +181,14 @@ def path_and_problem(error: Exception) -> tuple[str, str]:
 
     msgspec's errors read "Expected `int`, got `str` - at `$.replicas`".
     """
+    text, cause = str(error), error.__cause__
+    if cause is not None and any(isinstance(one, attrs.Attribute) for one in cause.args):
+        # Validators of attrs give their text, and after it the attribute, options and the value.
+        text = text.replace(str(cause), str(cause.args[0]))
     # The innermost path comes first: that in a model, then that of the model.
-    path = "".join(reversed(_LOCATION.findall(str(error))))
-    return path + _field_of_validator(error), _LOCATION.sub("", str(error))
+    path = "".join(place for _, place in reversed(_LOCATION.findall(text)))
+    problem = _LOCATION.sub(lambda found: " as a key" if found.group(1) else "", text)
+    return path + _field_of_validator(error), problem
 
 
 def _field_of_validator(error: Exception) -> str:

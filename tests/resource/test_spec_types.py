@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 import msgspec
 import pytest
+from attrs import validators
 
-from appsdk_operator import EncodeError, Kind, MutableObject
+from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
 from tests.resource.typed_objects import kind_of, read, refusal
 
 
@@ -62,6 +63,58 @@ def test_what_does_not_fit_is_named_with_its_path(view: Any, spec: Any, text: st
     said = refusal(view, spec)
     assert said.startswith("Widget default/web: $.spec")
     assert text in said
+
+
+@pytest.mark.parametrize("rename", [None, "camel"])
+@pytest.mark.parametrize(
+    ("validator", "problem"),
+    [
+        (validators.in_(["a", "b"]), "'the_mode' must be in ['a', 'b'] (got 'x')"),
+        (validators.matches_re("a+"), "'the_mode' must match regex 'a+' ('x' doesn't)"),
+        (validators.max_len(0), "Length of 'the_mode' must be <= 0: 1"),
+        (validators.min_len(2), "Length of 'the_mode' must be >= 2: 1"),
+        (validators.ge("y"), "'the_mode' must be >= y: x"),
+        (validators.instance_of(int), "'the_mode' must be <class 'int'> (got 'x'"),
+        (validators.is_callable(), "'the_mode' must be callable (got 'x'"),
+        (validators.not_(validators.max_len(9)), "not_ validator child"),
+        (validators.optional(validators.in_("ab")), "'the_mode' must be in 'ab' (got 'x')"),
+        (validators.deep_iterable(validators.in_("ab")), "'the_mode' must be in 'ab' (got 'x')"),
+        (validators.or_(validators.in_("ab"), validators.max_len(0)), "None of (<in_ validator"),
+    ],
+)
+def test_the_text_of_each_validator_of_attrs_is_all_that_is_shown(
+    validator: Any, problem: str, rename: Any
+) -> None:
+    @attrs.frozen
+    class Spec:
+        the_mode: str = attrs.field(default="a", validator=validator)
+
+    name = "theMode" if rename else "the_mode"
+    obj = Object.from_dict(
+        Kind(group="e.com", version="v1", kind="W", spec=Spec, rename=rename),
+        {"metadata": {"name": "w"}, "spec": {name: "x"}},
+    )
+    with pytest.raises(DecodeError) as refused:
+        _ = obj.spec
+    text = str(refused.value)
+    assert text.startswith(f"W w: $.spec.{name} does not fit {Spec.__qualname__}: {problem}")
+    assert "Attribute(" not in text
+
+
+@pytest.mark.parametrize("rename", [None, "camel"])
+def test_a_key_that_does_not_fit_is_named_with_its_mapping(rename: Any) -> None:
+    @attrs.frozen
+    class Spec:
+        by_number: dict[int, str] = attrs.field(factory=dict)
+
+    name = "byNumber" if rename else "by_number"
+    obj = Object.from_dict(
+        Kind(group="e.com", version="v1", kind="W", spec=Spec, rename=rename),
+        {"metadata": {"name": "w"}, "spec": {name: {"x": "y"}}},
+    )
+    with pytest.raises(DecodeError, match="Expected `int`, got `str` as a key$") as refused:
+        _ = obj.spec
+    assert f"$.spec.{name} does not fit" in str(refused.value)
 
 
 @pytest.mark.parametrize("view", [Attrs, Data, Struct])
