@@ -112,7 +112,7 @@ def test_a_key_that_does_not_fit_is_named_with_its_mapping(rename: Any) -> None:
         Kind(group="e.com", version="v1", kind="W", spec=Spec, rename=rename),
         {"metadata": {"name": "w"}, "spec": {name: {"x": "y"}}},
     )
-    with pytest.raises(DecodeError, match="Expected `int`, got `str` as a key$") as refused:
+    with pytest.raises(DecodeError, match=r"Expected `int`, got `str` as a key$") as refused:
         _ = obj.spec
     assert f"$.spec.{name} does not fit" in str(refused.value)
 

@@ -13,12 +13,11 @@ import attrs
 import msgspec
 
 from appsdk_operator.resource._class_fields import FieldName
+from appsdk_operator.resource._schema.go_patterns import go_pattern
 from appsdk_operator.resource._schema.markers import Marker, Rule
 
-__all__ = ["add_constraint", "add_validator", "go_pattern", "merge"]
+__all__ = ["add_constraint", "add_validator", "merge"]
 
-_NOT_IN_GO: Final = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+")
-_LETTERS: Final = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
 _BOUNDS: Final = {
     "ge": ("minimum", False),
     "gt": ("minimum", True),
@@ -59,17 +58,6 @@ def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
         schema[name] = value
 
 
-def go_pattern(pattern: str, flags: int, *, at_start: bool, at_end: bool) -> str | None:
-    """A regular expression of Python as one of Go; None if Go has none."""
-    if _NOT_IN_GO.search(pattern) or flags & re.VERBOSE:
-        return None
-    text = pattern.replace(r"\Z", r"\z")
-    letters = "".join(letter for flag, letter in _LETTERS.items() if flags & flag)
-    if (at_start and not text.startswith("^")) or (at_end and not text.endswith(("$", r"\z"))):
-        text = f"{'^' if at_start else ''}(?:{text}){'$' if at_end else ''}"
-    return f"(?{letters}){text}" if letters else text
-
-
 def add_validator(schema: dict[str, Any], validator: Any) -> list[str]:
     """Add what a validator of attrs demands; returns those that a schema cannot say."""
     kind = type(validator).__name__
@@ -91,15 +79,9 @@ def add_validator(schema: dict[str, Any], validator: Any) -> list[str]:
         return _length(schema, "min", validator.min_length)
     elif kind == "_MatchesReValidator":
         how = getattr(validator.match_func, "__name__", "fullmatch")
-        pattern = go_pattern(
-            validator.pattern.pattern,
-            validator.pattern.flags,
-            at_start=how != "search",
-            at_end=how == "fullmatch",
+        return _pattern(
+            schema, validator.pattern, at_start=how != "search", at_end=how == "fullmatch"
         )
-        if pattern is not None:
-            merge(schema, {"pattern": pattern})
-            return []
     elif kind == "_InValidator":
         options = list(validator.options)
         if options and all(isinstance(one, (str, int, float)) for one in options):
@@ -176,14 +158,17 @@ def _meta(schema: dict[str, Any], meta: msgspec.Meta) -> list[str]:
     return lost
 
 
-def _pattern(schema: dict[str, Any], pattern: Any) -> list[str]:
-    flags = pattern.flags if isinstance(pattern, re.Pattern) else 0
-    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
-    found = go_pattern(text, flags, at_start=False, at_end=False)
-    if found is None:
-        return [f"pattern {text!r}"]
-    merge(schema, {"pattern": found})
-    return []
+def _pattern(
+    schema: dict[str, Any],
+    pattern: str | re.Pattern[str],
+    *,
+    at_start: bool = False,
+    at_end: bool = False,
+) -> list[str]:
+    found, is_exact = go_pattern(pattern, at_start=at_start, at_end=at_end)
+    if found is not None:
+        merge(schema, {"pattern": found})
+    return [] if is_exact else [f"pattern {getattr(pattern, 'pattern', pattern)!r}"]
 
 
 def _bound(schema: dict[str, Any], name: str, value: Any) -> list[str]:
@@ -199,7 +184,7 @@ def _bound(schema: dict[str, Any], name: str, value: Any) -> list[str]:
 
 def _length(schema: dict[str, Any], side: str, value: int) -> list[str]:
     what = _LENGTHS.get(str(schema.get("type")))
-    if what is None:
+    if what is None or schema.get("format") == "byte":  # whose text is longer than the bytes
         return [f"{side}_length={value!r}"]
     merge(schema, {side + what: value})
     return []

@@ -42,6 +42,11 @@ _RULES: Final = "x-kubernetes-validations"
 ANYTHING: Final[Mapping[str, Any]] = {"type": "object", _OPEN: True}
 """The schema of an object of which nothing is known."""
 
+_HOURS: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
+_SPAN: Final = (
+    r"([0-9]{1,9}H([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]+)?S)?|[0-9]{1,9}M([0-9]{1,9}(\.[0-9]+)?S)?"
+    r"|[0-9]{1,9}(\.[0-9]+)?S)"
+)
 _SCALARS: Final[Mapping[Any, Mapping[str, Any]]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -52,10 +57,21 @@ _SCALARS: Final[Mapping[Any, Mapping[str, Any]]] = {
     memoryview: {"type": "string", "format": "byte"},
     dt.datetime: {"type": "string", "format": "date-time"},
     dt.date: {"type": "string", "format": "date"},
-    dt.time: {"type": "string"},
-    dt.timedelta: {"type": "string", "format": "duration"},
+    dt.time: {
+        "type": "string",
+        "pattern": rf"^{_HOURS}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_HOURS})?$",
+    },
+    # API servers know other durations, too, such as 1h30m.
+    dt.timedelta: {
+        "type": "string",
+        "format": "duration",
+        "pattern": f"^[+-]?P([0-9]{{1,8}}D(T{_SPAN})?|T{_SPAN})$",
+    },
     uuid.UUID: {"type": "string", "format": "uuid"},
-    decimal.Decimal: {"type": "string"},
+    decimal.Decimal: {
+        "type": "string",
+        "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([Ee][+-]?[0-9]{1,6})?$",
+    },
 }
 # What a schema says of values, beside their structure: alone these may be in a oneOf.
 _VALUE_CHECKS: Final = frozenset(
@@ -189,6 +205,8 @@ class _Maker:
 
     def _mapping(self, pair: tuple[Any, Any], path: str, above: Any) -> dict[str, Any]:
         keys, values = pair
+        if marked(keys)[0] not in (str, Any):
+            self._say(path, [f"that keys are of type {getattr(keys, '__qualname__', keys)}"])
         if marked(keys)[1]:
             lost: dict[str, Any] = {"type": "string"}
             for marker in marked(keys)[1]:
