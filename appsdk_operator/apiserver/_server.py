@@ -127,7 +127,8 @@ class APIServer:
         self._host = host
         self._port = port
         self._access = access
-        self._authority = Authority(clock.time()) if tls else None
+        # By the time of its clients, whatever the clock says.
+        self._authority = Authority(system_clock.time()) if tls else None
         self._ssl = self._authority.context(host) if self._authority is not None else None
         self._core.create_definitions(crds)
         self._faults = Faults(log_size=request_log)

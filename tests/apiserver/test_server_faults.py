@@ -18,7 +18,7 @@ import yaml
 from appsdk_operator.apiserver import APIServer, command
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, RealClock, StopSignal
-from appsdk_operator.testing import FaultRule
+from appsdk_operator.testing import FaultProxy, FaultRule
 
 
 def raw(server: Any, data: bytes) -> tuple[int, bytes]:
@@ -301,6 +301,13 @@ def test_time_stamps_come_from_the_clock(connect: Any) -> None:
         assert api.map("a")["metadata"]["creationTimestamp"] == "2001-09-09T01:46:40Z"
         clock.advance(60)
         assert api.map("b")["metadata"]["creationTimestamp"] == "2001-09-09T01:47:40Z"
+
+
+def test_certificates_are_valid_whatever_the_clock_says(connect: Any) -> None:
+    with APIServer(clock=ManualClock(epoch=1_000_000_000.0), tls=True) as server:
+        assert connect(server).get("/readyz").status == 200
+        with FaultProxy(server.client_config(), clock=ManualClock(epoch=1.0)) as proxy:
+            assert connect(proxy).get("/readyz").status == 200
 
 
 def test_discovery_names_every_kind(api: Any) -> None:

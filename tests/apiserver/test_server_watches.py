@@ -196,6 +196,17 @@ def test_bookmarks_say_how_far_a_watch_is(api: Any, server: Any) -> None:
     assert without.events(1) == [("ADDED", "a")]
 
 
+def test_bookmarks_leave_nothing_behind(api: Any, server: Any) -> None:
+    version = api.map("a").version
+    accept = "application/json;as=Table;g=meta.k8s.io;v=v1"
+    query = f"allowWatchBookmarks=true&resourceVersion={version}"
+    stream = api.watch(api.maps, query, Accept=accept)
+    for _ in range(20):
+        server.send_bookmarks()
+        assert stream.event()[0] == "BOOKMARK"
+    assert server._call(lambda: len(server._core.hub._changed)) <= 1
+
+
 def test_bookmarks_come_by_themselves(connect: Any) -> None:
     with APIServer(bookmark_interval=0.01) as server:
         stream = connect(server).watch("/api/v1/pods", "allowWatchBookmarks=true")

@@ -379,7 +379,7 @@ class WatchHub:
         self._channels: dict[_ChannelKey, _Channel] = {}
         self._dirty: dict[Collection, None] = {}
         self._scheduled = False
-        self._changed: list[asyncio.Future[None]] = []
+        self._changed: dict[asyncio.Future[None], None] = {}
 
     def acquire(self, key: _ChannelKey, representation: Representation) -> _Channel:
         """The channel for this key, created on first use."""
@@ -425,7 +425,6 @@ class WatchHub:
         for waiter in self._changed:
             if not waiter.done():
                 waiter.set_result(None)
-        self._changed.clear()
         if not self.running.is_set():
             return
         dirty, self._dirty = self._dirty, {}
@@ -439,12 +438,12 @@ class WatchHub:
     async def next_change(self, wake: asyncio.Event) -> None:
         """Wait for the next write or for ``wake``."""
         waiter = self._loop.create_future()
-        self._changed.append(waiter)
+        self._changed[waiter] = None
         woken = self._loop.create_task(wake.wait())
         try:
             await asyncio.wait((waiter, woken), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            waiter.cancel()
+            del self._changed[waiter]
             woken.cancel()
 
     def set_stalled(self, stalled: bool) -> None:

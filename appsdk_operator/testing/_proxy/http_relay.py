@@ -33,7 +33,7 @@ from appsdk_operator.apiserver import (
     watch_rules,
 )
 from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of, proxy_for
-from appsdk_operator.runtime import Clock
+from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._proxy.http_messages import (
     ClosableReader,
     MessageHead,
@@ -71,7 +71,7 @@ class HTTPRelay:
             )
         self.faults = Faults(log_size=_LOG_SIZE)
         self.accesses = AccessTable()
-        self.authority = Authority(clock.time()) if is_tls else None
+        self.authority = Authority(system_clock.time()) if is_tls else None
         self._name = config.tls_server_name or parts.hostname
         self._address = (parts.hostname, port)
         self._credentials = credentials_of(config, clock)
