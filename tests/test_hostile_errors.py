@@ -28,8 +28,9 @@ from appsdk_operator import (
 )
 from appsdk_operator.cache import Informer
 from appsdk_operator.controllers import ControllerOptions, TerminalError, map_objects
+from appsdk_operator.manager import HealthChecks, Operator
 from appsdk_operator.resource import Kind, Versions
-from appsdk_operator.runtime import ItemExponential, Metrics
+from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.webhooks import (
@@ -223,7 +224,9 @@ def test_the_functions_of_an_informer(part: str, client: Any) -> None:
 
 
 @pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
-def test_a_runnable_of_a_manager_ends_it_with_its_own_error(make: Any, client: Any) -> None:
+def test_a_runnable_of_a_manager_ends_it_with_its_own_error(
+    make: Any, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     mgr = Manager(client, options=ManagerOptions(metrics=Metrics()))
     error = make()
 
@@ -232,11 +235,60 @@ def test_a_runnable_of_a_manager_ends_it_with_its_own_error(make: Any, client: A
 
     mgr.add(run)
     raised = raised_by(mgr.run)
+    assert "failed, the manager stops: " in caplog.text
     if raised is not error:
         # What is no Exception would end more than the run: it becomes the cause of one.
         assert type(raised) is RuntimeError
         assert not isinstance(error, Exception)
         assert raised.__cause__ is error
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_what_an_informer_and_its_controller_report(make: Any) -> None:
+    class Failing:
+        def fail(self, *args: Any, **options: Any) -> Any:
+            raise make()
+
+        list_page = watch = run = fail
+
+        def add_event_handler(self, handler: Any) -> None: ...
+
+    failing: Any = Failing()
+    informer = Informer(ConfigMap, failing, metrics=Metrics())
+
+    def step() -> None:
+        informer.step(StopSignal())
+
+    raised_by(step)
+    assert not informer.health().is_ready
+    assert informer.debug_snapshot()["ready"] is False
+    controller = InformerController(metrics=Metrics())
+    controller.add_informer(failing, "widgets")
+    assert in_a_thread(lambda: raised_by(lambda: controller.run(StopSignal()))) is not None
+    assert "failed: " in controller.health().text
+    assert "failed: " in controller.debug_snapshot()["health"]
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_health_check_and_a_controller_of_an_operator(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing:
+        def run(self, stop: Any) -> None:
+            raise make()
+
+    checks = HealthChecks("readyz")
+
+    def check() -> None:
+        raise make()
+
+    checks.add("hostile", check)
+    assert list(in_a_thread(checks.failures)) == ["hostile"]
+    checks.close()
+    operator = Operator()
+    operator.add_controller(Failing())
+    assert in_a_thread(lambda: raised_by(operator.run)) is not None
+    assert "failed, the operator stops: " in caplog.text
 
 
 def raised_by(function: Callable[[], None]) -> BaseException | None:

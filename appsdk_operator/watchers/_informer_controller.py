@@ -35,6 +35,7 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     is_operator_name,
+    safe_text,
     system_clock,
 )
 from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
@@ -478,7 +479,7 @@ class InformerController:
         with self._lock:
             failures = list(self._failures)
         if failures:
-            texts = "; ".join(str(error) or type(error).__name__ for error in failures)
+            texts = "; ".join(safe_text(error) or type(error).__name__ for error in failures)
             return Health(False, f"controller {self.name} failed: {texts}")
         if self._is_over:
             return Health(False, f"controller {self.name} has ended")

@@ -58,6 +58,7 @@ from appsdk_operator.runtime import (
     Waiters,
     check_stop,
     fork_safe,
+    safe_repr,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -608,9 +609,9 @@ class Cache:
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
         if self._failure is not None:
-            raise RuntimeError(f"an informer of the cache failed: {self._failure!r}") from (
-                self._failure
-            )
+            raise RuntimeError(
+                f"an informer of the cache failed: {safe_repr(self._failure)}"
+            ) from self._failure
 
     # For the cached client.
 

@@ -7,6 +7,7 @@ from typing import final
 import attrs
 
 from appsdk_operator.cache._informer.watch_state import WatchState
+from appsdk_operator.runtime import safe_text
 
 __all__ = ["GRACE", "Contact", "Health", "health_of"]
 
@@ -98,10 +99,10 @@ def health_of(
             f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
             "behind the server: make the handler faster, or use Overflow.COALESCE",
         )
+    cause = "" if last_error is None else f": {safe_text(last_error)}"
     if not has_synced:
-        cause = f": {last_error}" if last_error else ""
         started = "" if has_run else " (it was not started)"
         return Health(False, f"{what}: not synced yet{started}{cause}")
     if (lost := contact.lost_for(now)) is not None:
-        return Health(False, f"{what}: out of touch with the server for {lost:.0f} s: {last_error}")
+        return Health(False, f"{what}: out of touch with the server for {lost:.0f} s{cause}")
     return Health(True, f"{what}: ok, {count} objects{undecodable}")

@@ -62,6 +62,7 @@ from appsdk_operator.runtime import (
     present_clock,
     random_of,
     safe_repr,
+    safe_text,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -414,7 +415,9 @@ class Informer(Generic[SpecT, StatusT]):
             "relists": max(0, lists - 1),
             "rewinds": self.rewinds,
             "undecodable": len(self._undecodable),
-            "last_error": "" if error is None else f"{type(error).__name__}: {error}"[:1000],
+            "last_error": ""
+            if error is None
+            else f"{type(error).__name__}: {safe_text(error)}"[:1000],
             "out_of_touch": self._contact.lost_for(now),
         }
 

@@ -17,6 +17,7 @@ from appsdk_operator.controllers._helpers.guarded import (
 )
 from appsdk_operator.controllers._mutables import check_objects, mutable
 from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.runtime import safe_text
 from appsdk_operator.runtime.validation import check_client, check_text
 
 __all__ = [
@@ -273,7 +274,8 @@ class Finalizers:
             return self.read(obj) is None
         except Exception as error:
             raise FinalizerError(
-                f"could not find out what became of {obj!r}: {error}", status=_status_of(error)
+                f"could not find out what became of {obj!r}: {safe_text(error)}",
+                status=_status_of(error),
             ) from error
 
     def _change(
@@ -296,7 +298,9 @@ class Finalizers:
             )
         except Exception as error:
             raise FinalizerError(
-                f"could not {what} {obj!r}: {error}", patch=sent, status=_status_of(error)
+                f"could not {what} {obj!r}: {safe_text(error)}",
+                patch=sent,
+                status=_status_of(error),
             ) from error
 
     def _read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:

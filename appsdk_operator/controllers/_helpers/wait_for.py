@@ -30,7 +30,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers.until import AbsentT, Until, matches
 from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType, check_kind
-from appsdk_operator.runtime import Backoff, Clock, StopSignal, ThreadGroup, system_clock
+from appsdk_operator.runtime import Backoff, Clock, StopSignal, ThreadGroup, safe_text, system_clock
 from appsdk_operator.runtime.validation import (
     check_client,
     check_environment,
@@ -162,7 +162,7 @@ def wait_for(
         raise WaitStopped(f"stopped while waiting for {kind.kind} {key} until {until.text}")
     seen = until.describe(last[0]) if last else "it could not be read yet"
     what = f", which was {last[0]!r}" if last and last[0] is not None else ""
-    why = f": {limit.last_error}" if limit.last_error is not None else ""
+    why = f": {safe_text(limit.last_error)}" if limit.last_error is not None else ""
     is_early = timeout is None or limit.has_no_events
     waited = "gave up waiting" if is_early else f"waited {timeout:g} s"
     raise TimeoutError(

@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     as_exception,
     get_logger,
+    safe_repr,
     safe_text,
     system_clock,
 )
@@ -369,7 +370,7 @@ def _health(start: SourceStart) -> Health | None:
         own = health()
         is_ready, words = own.is_ready, own.text
     except Exception as error:
-        return Health(False, f"{start.text}: its health failed: {error!r}")
+        return Health(False, f"{start.text}: its health failed: {safe_repr(error)}")
     if is_ready and words.endswith("ok"):
         return None
     return Health(is_ready, f"{start.text}: {words.removeprefix(f'{start.text}: ')}")
@@ -381,4 +382,4 @@ def _health_note(source: object) -> str:
     try:
         return f" ({source.health().text})"
     except Exception as error:
-        return f" (its health failed: {error!r})"
+        return f" (its health failed: {safe_repr(error)})"

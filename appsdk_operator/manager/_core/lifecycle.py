@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     add_note,
     get_logger,
     safe_repr,
+    safe_text,
     system_clock,
 )
 
@@ -229,9 +230,9 @@ class Lifecycle:
         self._halt.set()
         if is_late:  # run() may have collected its errors already
             text = "runnable %s failed while the manager stops: %s"
-            _log.error(text, name, error, exc_info=error)
+            _log.error(text, name, safe_text(error), exc_info=error)
         else:
-            _log.error("runnable %s failed, the manager stops: %s", name, error)
+            _log.error("runnable %s failed, the manager stops: %s", name, safe_text(error))
 
     # Stop.
 

@@ -27,6 +27,7 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     left_behind,
+    safe_text,
     settle,
     system_clock,
 )
@@ -244,7 +245,7 @@ class Operator:
                 return
             with self._lock:
                 failures.append(error)
-            _log.error("controller %r failed, the operator stops: %s", controller, error)
+            _log.error("controller %r failed, the operator stops: %s", controller, safe_text(error))
             own.set()
 
         def run(controller: OperatorController) -> None:
@@ -320,7 +321,7 @@ class Operator:
                 )
         except BaseException as raised:
             failure = as_exception("on_error", raised)
-            _log.error("on_error of the operator failed: %s", failure)
+            _log.error("on_error of the operator failed: %s", safe_text(failure))
             with self._lock:
                 failures.append(failure)
             return False
@@ -330,7 +331,7 @@ class Operator:
             _log.error(
                 "controller %r failed, and the operator goes on without it: %s",
                 controller,
-                error,
+                safe_text(error),
                 exc_info=error,
             )
         return decision

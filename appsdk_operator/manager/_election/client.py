@@ -17,6 +17,7 @@ from appsdk_operator.manager._election.lease_state import (
 )
 from appsdk_operator.manager._election.unanswered_writes import may_still_be_carried_out
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
+from appsdk_operator.runtime import safe_text
 
 __all__ = ["LEASE", "LeaseClient", "LeaseRequests", "LeaseResponse", "observed_lease"]
 
@@ -110,7 +111,7 @@ class LeaseRequests:
         return self._client.create(draft) if write.base is None else self._client.update(draft)
 
     def _explained(self, error: Exception) -> str:
-        text = str(error) or type(error).__name__
+        text = safe_text(error) or type(error).__name__
         if isinstance(error, Forbidden):
             text += (
                 "; leader election needs a Role with the verbs get, create and update on leases of "

@@ -12,7 +12,14 @@ import attrs
 
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._timed_run import NotDone, TimedRun
-from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, get_logger, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    get_logger,
+    safe_text,
+    system_clock,
+)
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 
 __all__ = ["HealthCheck", "HealthChecks", "ping"]
@@ -224,7 +231,7 @@ class HealthChecks:
             seconds = self._clock.monotonic() - run.started
             return f"no answer for {seconds:.1f} s: it hangs, and is asked again once it ends"
         except Exception as error:
-            return str(error) or type(error).__name__
+            return safe_text(error) or type(error).__name__
         if outcome is None:
             return None
         if isinstance(outcome, Health):
