@@ -123,7 +123,7 @@ def _list_pruner(schema: Mapping[str, Any], *, preserve: bool, defaults: bool) -
             if kind is dict or kind is list:
                 prune_item(item, f"{path}[{index}]", dropped)
             elif kind is float or kind is int:
-                value[index] = _go_number(item)
+                value[index] = _go_number(value[index])
 
     return prune
 
