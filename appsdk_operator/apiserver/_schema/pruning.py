@@ -82,7 +82,7 @@ def compile_pruner(
             if kind is dict or kind is list:
                 child.prune(item, f"{path}.{name}" if path else name, dropped)
             elif kind is float or kind is int:
-                value[name] = _go_number(item)
+                value[name] = _go_number(value[name])
         for name in removed:
             del value[name]
 
