@@ -34,6 +34,8 @@ _LABEL: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?)?"
 _PREFIXED: Final = r"([a-z]{1,4}\.example\.org/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DEEPEST: Final = 4
+# What patterns of Go have and those of Python have not, of what CRDs of classes have.
+_OF_GO: Final = {r"\z": r"\Z", r"\p{Nd}": r"\d", r"\p{N}": r"\d", r"\p{L}": r"\w", r"\p{Z}": r"\s"}
 
 
 @functools.cache  # making one takes as long as drawing a hundred values
@@ -281,7 +283,8 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
     pattern = schema.get("pattern")
     if pattern is not None:
         # A schema's pattern need not match the whole text.
-        texts: SearchStrategy[str] = _matching(str(pattern), fullmatch=False)
+        of_python = re.sub(r"\\(?:p\{\w+\}|.)", lambda m: _OF_GO.get(m[0], m[0]), str(pattern))
+        texts: SearchStrategy[str] = _matching(of_python, fullmatch=False)
         return texts.filter(lambda text: least <= len(text) <= most and "\n" not in text)
     match schema.get("format"):
         case "date-time":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +68,10 @@ class Spec:
     size: int
     label: str = ""
     colours: tuple[str, ...] = ()
+    wait: dt.timedelta = dt.timedelta(seconds=1)
+    at: dt.time = dt.time(1)
+    price: decimal.Decimal = decimal.Decimal(1)
+    mark: str = attrs.field(default="a", validator=attrs.validators.matches_re(r"\S\D[^\w\s]|a"))
 
 
 TYPED = Kind(group="example.com", version="v1", kind="Typed", spec=Spec)
