@@ -23,7 +23,7 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         The values by their names, with underscores; none without file or table.
 
     Raises:
-        click.ClickException: the file cannot be read, or has a setting that is not known.
+        click.ClickException: the file cannot be read, or has something else than known settings.
     """
     path = Path("pyproject.toml")
     try:
@@ -32,9 +32,13 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path} cannot be read: {error}") from error
-    whole = content.get("tool", {}).get("appsdk-operator", {})
-    table = whole.get(command, {})
-    found = {key.replace("-", "_"): value for key, value in table.items()}
+    try:
+        whole = content.get("tool", {}).get("appsdk-operator", {})
+        found = {key.replace("-", "_"): value for key, value in whole.get(command, {}).items()}
+    except AttributeError as error:
+        raise click.ClickException(
+            f"{path}: tool.appsdk-operator.{command} is no table, [tool.appsdk-operator.{command}]"
+        ) from error
     # The project's own, which 'init' has written beside the tables of commands.
     if "kit" in known and "kit" in whole:
         found.setdefault("kit", whole["kit"])

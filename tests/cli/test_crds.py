@@ -55,6 +55,19 @@ def test_crds_are_written_printed_and_checked(crds: Run) -> None:
     assert crds("--check")[0] == 0
 
 
+def test_kinds_that_do_not_fit_are_an_error_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = """
+OTHER = Kind(group="crds.example.com", version="v2", kind="Widget", spec=Spec)
+app.on_add(OTHER)(lambda obj: None)
+"""
+    Path("app_that_does_not_fit.py").write_text(APP.format(default=0) + more)
+    assert _frame.run(["crds", "app_that_does_not_fit.py:app"]) == 1
+    assert "is handled in v1 and in v2" in capsys.readouterr().err
+
+
 def test_what_breaks_is_printed_with_the_status_1(crds: Run) -> None:
     crds("-o", "old")
     assert crds("--check", "old") == (0, "nothing breaks\n")

@@ -70,6 +70,9 @@ def test_check_names_what_is_stale_and_edits_survive(
         ("helm = true\nchart-version = 1", "version=1"),
         ("helm = true\nchart-version = ''", "version=''"),
         ("= 3", "pyproject.toml cannot be read"),
+        ("cpu = 'fast'", "is no amount of CPU"),
+        ("cpu = ''", "is no amount of CPU"),
+        ("python = ''", "is no version of Python"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_names_it(
@@ -79,6 +82,17 @@ def test_a_wrong_setting_is_an_error_that_names_it(
     assert cli.main(["manifests", "operator_of_buckets.py:app"]) == 1
     assert error in capsys.readouterr().err
     assert not (folder / "deploy").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["tool = 5", "[tool]\nappsdk-operator = 5", "[tool.appsdk-operator]\nmanifests = 5"]
+)
+def test_settings_that_are_no_table_are_an_error_that_names_it(
+    folder: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pyproject.toml").write_text(text)
+    assert cli.main(["manifests", "operator_of_buckets.py:app"]) == 1
+    assert "tool.appsdk-operator.manifests is no table" in capsys.readouterr().err
 
 
 def test_a_file_outside_of_the_image_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,15 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_before_anything_is_writt
     assert cli.main([*INIT, "-o", "project"]) == 0
 
 
+def test_a_file_where_the_folder_should_be_is_an_error_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert cli.main([*INIT, "-o", "file"]) == 1
+    assert "Not a directory" in capsys.readouterr().err
+
+
 def test_a_scope_without_a_kind_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

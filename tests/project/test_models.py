@@ -290,6 +290,10 @@ def test_crds_are_read_from_files_folders_and_lists(tmp_path: Path) -> None:
     assert [one["spec"]["names"]["kind"] for one in found] == ["Widget", "Gadget"]
     with pytest.raises(ModelError, match="there is no CustomResourceDefinition in it"):
         read_crds(tmp_path / "below")
+    binary = tmp_path / "below" / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ModelError, match=r"binary\.yaml: not YAML"):
+        read_crds(binary)
 
 
 # -- Descriptions and names are data ------------------------------------------------------------

@@ -53,7 +53,10 @@ def command(app: App, output: str, check: str | None, dry_run: bool) -> int:
     With --check OLD each change that breaks stored objects or clients is printed with what to do
     instead, and the exit status is 1 if there is one.
     """
-    crds = app.crds()
+    try:
+        crds = app.crds()
+    except (TypeError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
     if check is not None and check != _CURRENT:
         return _compare(_read(Path(check)), crds)
     texts = {f"{crd.name}.yaml": crd.to_yaml() for crd in crds}

@@ -80,7 +80,7 @@ def command(
             for step in uninstall(client, app, chosen, dry_run=dry_run, **options):
                 click.echo(str(step))
                 count += 1
-    except (ClientError, FinalizerError, UninstallError) as error:
+    except (ClientError, FinalizerError, TypeError, UninstallError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if not count:
         click.echo(f"nothing of {app.name} is on {config.server}")

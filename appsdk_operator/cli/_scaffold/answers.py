@@ -192,7 +192,7 @@ class Answers:
             return cls(content["name"], content["group"], resources, kit)
         except FileNotFoundError:
             return None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OSError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
 
 

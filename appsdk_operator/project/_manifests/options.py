@@ -15,6 +15,8 @@ __all__ = ["ManifestOptions"]
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_CPU: Final = re.compile(r"\d+m|\d+(\.\d+)?")
+_PYTHON: Final = re.compile(r"3\.\d+[\w.-]*")
 _UNQUOTABLE: Final = re.compile(r"[\s'\"\\`$]")
 _CERTIFICATES: Final = ("cert-manager", "managed", "secret")
 
@@ -35,6 +37,18 @@ def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if value and not _IMAGE.fullmatch(value):
         raise ValueError(f"{field.name}={value!r} is no image: write it as in 'team/buckets:1.2'")
+
+
+def _cpu(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value)
+    if not _CPU.fullmatch(value):
+        raise ValueError(f"{field.name}={value!r} is no amount of CPU: write '100m' or '0.5'")
+
+
+def _python(_: object, field: attrs.Attribute[Any], value: Any) -> None:
+    validation.check_text(field.name, value)
+    if not _PYTHON.fullmatch(value):
+        raise ValueError(f"{field.name}={value!r} is no version of Python: write '3.13'")
 
 
 def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:
@@ -97,7 +111,7 @@ class ManifestOptions:
     """Their size, in bytes of JSON; default 2,000."""
     extra_memory: int = attrs.field(default=64, validator=_count(0))
     """MiB for what the App's own functions import and keep; default 64."""
-    cpu: str = attrs.field(default="100m", validator=_text)
+    cpu: str = attrs.field(default="100m", validator=_cpu)
     """The CPU that is requested, a quantity; default ``100m``. There is no limit: it would slow the
     operator down while the node is idle."""
     priority_class: str = attrs.field(default="", validator=_text)
@@ -114,7 +128,7 @@ class ManifestOptions:
     runbooks: str = attrs.field(default="", validator=_text)
     """The address of the page with a section for each alert, for ``runbook_url``; default:
     ``docs/runbooks.md``, the kit's own page."""
-    python: str = attrs.field(default="3.13", validator=_text)
+    python: str = attrs.field(default="3.13", validator=_python)
     """The version of Python in the image; default 3.13."""
 
     kit: str = attrs.field(default="index", validator=_kit)

@@ -48,13 +48,13 @@ def read_crds(source: str | Path) -> list[dict[str, Any]]:
         OSError: it cannot be read.
     """
     if source == "-":
-        texts = {"standard input": sys.stdin.read()}
+        texts: dict[str, str | bytes] = {"standard input": sys.stdin.read()}
     elif Path(source).is_dir():
         endings = (".yaml", ".yml", ".json")
         paths = sorted(path for path in Path(source).rglob("*") if path.suffix in endings)
-        texts = {str(path): path.read_text(encoding="utf-8") for path in paths if path.is_file()}
+        texts = {str(path): path.read_bytes() for path in paths if path.is_file()}
     else:
-        texts = {str(source): Path(source).read_text(encoding="utf-8")}
+        texts = {str(source): Path(source).read_bytes()}
     found = []
     for name, text in texts.items():
         try:
@@ -184,7 +184,9 @@ def _identity(crd: Mapping[str, Any]) -> tuple[str, tuple[str, str]]:
         name = str(crd["metadata"]["name"])
         return name, (str(crd["spec"]["names"]["kind"]), str(crd["spec"]["group"]))
     except (KeyError, TypeError) as error:
-        raise ModelError(f"a CustomResourceDefinition without {error}: it has no kind") from error
+        raise ModelError(
+            "a CustomResourceDefinition has no metadata.name, spec.group or spec.names.kind"
+        ) from error
 
 
 def _versions(crd: Mapping[str, Any]) -> list[_Resource]:

@@ -62,11 +62,11 @@ class Grants:
         objects: list[Any] = []
         for path in map(Path, paths):
             for file in _files(path):
-                text = file.read_text(encoding="utf-8")
+                content = file.read_bytes()
                 try:
-                    objects += load_yaml(text)
+                    objects += load_yaml(content)
                 except ValueError as error:
-                    if path.is_dir() and "{{" in text:
+                    if path.is_dir() and b"{{" in content:
                         continue
                     raise ValueError(
                         f"{file}: {error}; of a Helm chart give the output of helm template"
