@@ -6,9 +6,11 @@ import functools
 from collections.abc import Container, Mapping
 from typing import Final, TypeAlias
 
-__all__ = ["JSON_TYPES", "accepted_types", "preferred_type"]
+__all__ = ["JSON", "JSON_TYPES", "YAML", "accepted_types", "preferred_type"]
 
-JSON_TYPES: Final = ("application/json", "application/*", "*/*")
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+JSON_TYPES: Final = (JSON, "application/*", "*/*")
 """The types that JSON is sent for."""
 
 _Types: TypeAlias = tuple[tuple[str, Mapping[str, str]], ...]

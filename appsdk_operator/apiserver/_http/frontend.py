@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import RequestFacts
 from appsdk_operator.apiserver._http import routing_errors, websockets
+from appsdk_operator.apiserver._http.accepted_types import JSON
 from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.fault_effects import (
     ConnectionCut,
@@ -29,9 +30,9 @@ from appsdk_operator.apiserver._http.non_resource_handler import (
     check_media_types,
 )
 from appsdk_operator.apiserver._http.representations import media_type_of, negotiate
-from appsdk_operator.apiserver._http.resource_handler import ResourceHandler, ResourceRequest
+from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
+from appsdk_operator.apiserver._http.resource_request import ResourceRequest
 from appsdk_operator.apiserver._http.responses import (
-    JSON,
     ResponseWriter,
     add_warnings,
     page_not_found,
@@ -366,12 +367,7 @@ def _check_method(request: HttpRequest, verb: str, route: Route, resource: Resou
     if not resource.strategy.custom and request.method == "HEAD":
         raise method_not_allowed()
     if not verb:
-        if not resource.strategy.custom:
-            raise method_not_allowed()
-        raise method_not_allowed(
-            f'{verb} is not supported on resources of kind "{resource.qualified_name}"',
-            {"group": resource.group, "kind": resource.plural},
-        )
+        raise routing_errors.unsupported_verb(resource, verb)
     # Create-only resources, such as reviews, have no other path.
     misplaced = bool(route.name) or (resource.namespaced and not route.namespace)
     if resource.verbs == ("create",) and misplaced and not route.subresource:

@@ -11,12 +11,11 @@ from aiohttp import hdrs, web
 from appsdk_operator.apiserver._auth.service_account_tokens import ISSUER
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import discovery, openapi, openapi_protobuf, routing_errors
-from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, preferred_type
+from appsdk_operator.apiserver._http.accepted_types import JSON, JSON_TYPES, preferred_type
 from appsdk_operator.apiserver._http.health import health, is_check
 from appsdk_operator.apiserver._http.http_request import HttpRequest
-from appsdk_operator.apiserver._http.representations import STREAM_TYPES
+from appsdk_operator.apiserver._http.representations import MEDIA_TYPES, STREAM_TYPES
 from appsdk_operator.apiserver._http.responses import (
-    JSON,
     json_response,
     page_not_found,
     text_response,
@@ -29,7 +28,6 @@ from appsdk_operator.apiserver._values.status import (
 
 __all__ = ["NonResourceHandler", "check_media_types"]
 
-_TYPES: Final = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KEYS: Final = ("/.well-known/openid-configuration", "/openid/v1/jwks")
 
@@ -105,8 +103,8 @@ class NonResourceHandler:
             if request.method != "GET":
                 return _refuse()
             check_media_types(accept)
-        elif not _accepts(accept, (*_TYPES, "application/*")):
-            raise not_acceptable(_TYPES)
+        elif not _accepts(accept, (*MEDIA_TYPES, "application/*")):
+            raise not_acceptable(MEDIA_TYPES)
         if len(parts) == 1 and discovery.wants_aggregated(accept):
             document = discovery.aggregated(catalog, legacy=parts[0] == "api")
             return _cacheable(request, document)
@@ -171,8 +169,8 @@ def check_media_types(accept: str, *, streams: bool = False) -> None:
     Raises:
         StatusError: 406.
     """
-    if not _accepts(accept, _TYPES):
-        raise _unrepresentable((*_TYPES, *STREAM_TYPES) if streams else _TYPES)
+    if not _accepts(accept, MEDIA_TYPES):
+        raise _unrepresentable((*MEDIA_TYPES, *STREAM_TYPES) if streams else MEDIA_TYPES)
 
 
 def _unrepresentable(types: tuple[str, ...]) -> StatusError:

@@ -9,7 +9,7 @@ import msgspec
 
 from appsdk_operator.apiserver._builtin import protobuf
 from appsdk_operator.apiserver._builtin.tables.tables import row, table
-from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, accepted_types
+from appsdk_operator.apiserver._http.accepted_types import JSON, JSON_TYPES, YAML, accepted_types
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.status import (
@@ -20,6 +20,7 @@ from appsdk_operator.apiserver._values.status import (
 )
 
 __all__ = [
+    "MEDIA_TYPES",
     "STREAM_TYPES",
     "FullRepresentation",
     "MetadataRepresentation",
@@ -154,7 +155,7 @@ def _as_protobuf(body: bytes) -> bytes:
 
 def media_type_of(body: bytes) -> str:
     """The media type of a body that a representation made."""
-    return protobuf.MEDIA_TYPE if protobuf.is_encoded(body) else _JSON
+    return protobuf.MEDIA_TYPE if protobuf.is_encoded(body) else JSON
 
 
 @final
@@ -303,20 +304,19 @@ Representation = (
     FullRepresentation | ProtobufRepresentation | MetadataRepresentation | TableRepresentation
 )
 
-_JSON: Final = "application/json"
 _WHOLE: Final = FullRepresentation()
 _PARTIAL: Final = {
     (version, lists): MetadataRepresentation(version, lists=lists)
     for version in ("v1", "v1beta1")
     for lists in (True, False)
 }
-_YAML: Final = "application/yaml"
-_MEDIA_TYPES: Final = (_JSON, _YAML, protobuf.MEDIA_TYPE)
-STREAM_TYPES: Final = (f"{_JSON};stream=watch", f"{protobuf.MEDIA_TYPE};stream=watch")
+MEDIA_TYPES: Final = (JSON, YAML, protobuf.MEDIA_TYPE)
+"""The media types of the real server."""
+STREAM_TYPES: Final = (f"{JSON};stream=watch", f"{protobuf.MEDIA_TYPE};stream=watch")
 """The media types of watches."""
 _PROTOBUF: Final = ProtobufRepresentation()
 # JSON bodies are converted to YAML afterwards, if the client prefers it.
-_JSON_TYPES: Final = (*JSON_TYPES, _YAML)
+_JSON_TYPES: Final = (*JSON_TYPES, YAML)
 
 
 def negotiate(
@@ -349,7 +349,7 @@ def negotiate(
             return _PROTOBUF
         if media_type not in _JSON_TYPES:
             continue
-        if media_type == _YAML and streams:
+        if media_type == YAML and streams:
             raise not_acceptable(STREAM_TYPES)
         if not wanted:
             return _WHOLE
@@ -358,4 +358,4 @@ def negotiate(
                 return TableRepresentation(include, now, given["v"])
             if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
                 return _PARTIAL[given["v"], wanted.endswith("List")]
-    raise not_acceptable(_MEDIA_TYPES)
+    raise not_acceptable(MEDIA_TYPES)

@@ -13,7 +13,7 @@ from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import stale_reads
 from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.resource_request import ResourceRequest, ResourceResponse
-from appsdk_operator.apiserver._http.routing_errors import PageNotFoundError
+from appsdk_operator.apiserver._http.routing_errors import PageNotFoundError, unsupported_verb
 from appsdk_operator.apiserver._registry import (
     apply,
     bodies,
@@ -56,7 +56,7 @@ from appsdk_operator.apiserver._values.status import (
     unsupported_media_type,
 )
 
-__all__ = ["ResourceHandler", "ResourceRequest", "ResourceResponse"]
+__all__ = ["ResourceHandler"]
 
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 # Reviews that are answered without managedFields.
@@ -371,7 +371,7 @@ class ResourceHandler:
                 case "patch":
                     return await self._patch(request)
                 case _:
-                    raise _no_such_verb(request)
+                    raise unsupported_verb(resource, request.verb)
         if request.verb != "create" or name not in subresources.ACTIONS:
             raise method_not_allowed()
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
@@ -511,17 +511,6 @@ def _check_name_given(obj: dict[str, Any], name: str) -> None:
             f"the name of the object ({name} based on URL) was undeterminable: name must be "
             "provided"
         )
-
-
-def _no_such_verb(request: ResourceRequest) -> StatusError:
-    """405: a subresource does not have that verb."""
-    resource = request.served.resource
-    if not resource.strategy.custom:
-        return method_not_allowed()
-    return method_not_allowed(
-        f'{request.verb} is not supported on resources of kind "{resource.qualified_name}"',
-        {"group": resource.group, "kind": resource.plural},
-    )
 
 
 def _no_such_method(served: ServedVersion) -> Exception:

@@ -10,14 +10,13 @@ from typing import Any, Final, final
 import msgspec
 from aiohttp import hdrs, web
 
-from appsdk_operator.apiserver._http.accepted_types import JSON_TYPES, preferred_type
+from appsdk_operator.apiserver._http.accepted_types import JSON, JSON_TYPES, YAML, preferred_type
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._values.go_text import is_control
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.resource import dump_yaml
 
 __all__ = [
-    "JSON",
     "ResponseWriter",
     "add_warnings",
     "cut_warnings",
@@ -27,8 +26,6 @@ __all__ = [
     "text_response",
 ]
 
-JSON: Final = "application/json"
-_YAML: Final = "application/yaml"
 # Clients that people use directly: they get indented JSON.
 _BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024
@@ -69,8 +66,8 @@ class ResponseWriter:
             return
         if response.headers.get(hdrs.CONTENT_TYPE) == JSON:
             accept = request.headers.get(hdrs.ACCEPT, "")
-            if preferred_type(accept, (*JSON_TYPES, _YAML)) == _YAML:
-                response.headers[hdrs.CONTENT_TYPE] = _YAML
+            if preferred_type(accept, (*JSON_TYPES, YAML)) == YAML:
+                response.headers[hdrs.CONTENT_TYPE] = YAML
                 body = response.body = dump_yaml(msgspec.json.decode(body)).encode()
             elif response.status == 406 or _wants_indented(request):
                 body = response.body = msgspec.json.format(body, indent=2)

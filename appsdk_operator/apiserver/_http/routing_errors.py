@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
+from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 from appsdk_operator.apiserver._values.routes import Route
-from appsdk_operator.apiserver._values.status import StatusError, not_found
+from appsdk_operator.apiserver._values.status import StatusError, method_not_allowed, not_found
 
-__all__ = ["PageNotFoundError", "find", "unknown_path"]
+__all__ = ["PageNotFoundError", "find", "unknown_path", "unsupported_verb"]
 
 
 class PageNotFoundError(Exception):
@@ -40,3 +40,13 @@ def find(catalog: Catalog, route: Route) -> ServedVersion:
     if served.resource.namespaced and route.name and not route.namespace:
         raise not_found(route.plural, route.group, route.name)
     return served
+
+
+def unsupported_verb(resource: Resource, verb: str) -> StatusError:
+    """405: a resource or subresource does not have that verb."""
+    if not resource.strategy.custom:
+        return method_not_allowed()
+    return method_not_allowed(
+        f'{verb} is not supported on resources of kind "{resource.qualified_name}"',
+        {"group": resource.group, "kind": resource.plural},
+    )
