@@ -12,13 +12,14 @@ import attrs
 from appsdk_operator.resource import Kind, check_expression
 from appsdk_operator.runtime import validation
 
-__all__ = ["Selector", "WebhookRule", "WebhookRuleOptions"]
+__all__ = ["SUBDOMAIN", "Selector", "WebhookRule", "WebhookRuleOptions"]
 
 Selector: TypeAlias = Mapping[str, Any]
 """A label selector as JSON: ``{"matchLabels": {"app": "web"}}``, also ``matchExpressions``."""
 
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""A domain name of Kubernetes."""
 _RESOURCE: Final = re.compile(r"(\*|[a-z0-9][-a-z0-9]*)(/(\*|[a-z0-9][-a-z0-9]*))?")
 _PATH: Final = re.compile(r"/[!-~]*")
 _SELECTOR_FIELDS: Final = frozenset({"matchLabels", "matchExpressions"})
@@ -96,7 +97,7 @@ def _check_resources(_: object, __: object, value: tuple[str, ...]) -> None:
 
 def _check_name(_: object, __: object, value: str) -> None:
     validation.check_text("name", value)
-    if value and (not _SUBDOMAIN.fullmatch(value) or value.count(".") < 2 or len(value) > 253):
+    if value and (not SUBDOMAIN.fullmatch(value) or value.count(".") < 2 or len(value) > 253):
         raise ValueError(
             f"name={value!r}: Kubernetes wants a domain name of at least three parts, for example "
             "'default.widgets.example.com'"

@@ -194,7 +194,7 @@ class Defaulting(Generic[SpecT, StatusT]):
         if text == encode_json(before):
             return _ALLOWED
         plain = decode_json(text)
-        if not _is_plain(after, plain):  # fields of typed values that are None are absent
+        if after != plain:  # fields of typed values that are None are absent
             plain = MutableObject(self.kind, after).to_dict()
         self._check_identity(before, plain)
         operations = json_diff(before, plain)
@@ -223,11 +223,6 @@ class Defaulting(Generic[SpecT, StatusT]):
                     f"it changed {name} from {old!r} to {new!r}, which identifies the object: "
                     "leave it as it is"
                 )
-
-
-def _is_plain(value: Any, decoded: Any) -> bool:
-    """Whether ``value`` holds no typed values, and so equals what its JSON text says."""
-    return bool(value == decoded)
 
 
 def _identity(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:

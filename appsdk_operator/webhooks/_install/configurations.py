@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.resource.kinds import admissionregistration
 from appsdk_operator.runtime import validation
-from appsdk_operator.webhooks._rules import WebhookRule
+from appsdk_operator.webhooks._rules import SUBDOMAIN, WebhookRule
 
 __all__ = [
     "CONFIGURATION_KINDS",
@@ -22,7 +22,6 @@ __all__ = [
     "webhook_configurations",
 ]
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 _PEM: Final = b"-----BEGIN CERTIFICATE-----"
 
@@ -220,7 +219,7 @@ def _check_url(url: str) -> None:
 
 def _check_name(name: str) -> None:
     validation.check_text("name", name)
-    if not _SUBDOMAIN.fullmatch(name) or len(name) > 253:
+    if not SUBDOMAIN.fullmatch(name) or len(name) > 253:
         raise ValueError(
             f"name={name!r} is no name of an object: use lower-case letters, digits, '-' and '.'"
         )
