@@ -270,6 +270,20 @@ def test_what_an_informer_and_its_controller_report(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_call_that_waits_for_its_retry(make: Any, client: Any) -> None:
+    def fail(obj: Any) -> None:
+        raise make()
+
+    controller = informer_controller(client, SimpleWatcher(add=fail), retry_policy=lambda *_: 60.0)
+    (binding,) = controller._bindings.owned()
+    binding.source.on_add(client.get(ConfigMap, "error-0", namespace="default"))
+    in_a_thread(controller.process_next)
+    (owed,) = controller.debug_snapshot()["owed"]
+    assert owed["error"]
+    controller.close()
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
 def test_a_health_check_and_a_controller_of_an_operator(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator.cache import DeliveryKey, Event, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.runtime import safe_repr
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._registered import RegisteredTarget, cause_of, goes_back, name_of
 from appsdk_operator.watchers._watcher import ResourceWatcher
@@ -169,7 +170,7 @@ class PendingCall:
             "why": self.reason.value,
             "attempt": self.attempt,
             "due_in": None if self.due is None else self.due - now,
-            "error": "" if self.error is None else repr(self.error),
+            "error": "" if self.error is None else safe_repr(self.error),
         }
 
     def request(self) -> ReconcileRequest:

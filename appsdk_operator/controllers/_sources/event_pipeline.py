@@ -31,11 +31,12 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     random_of,
+    safe_repr,
     safe_text,
     settle,
 )
 
-__all__ = ["EventPipeline", "safe_repr"]
+__all__ = ["EventPipeline"]
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -74,14 +75,6 @@ _TIME_TOLERANCE = 1e-6
 """Seconds that a retry may be early, because sums of floats are rounded."""
 _MERGE_FROM = 16
 """The number of stored events of one object from which on further updates are merged."""
-
-
-def safe_repr(error: BaseException) -> str:
-    """The ``repr`` of ``error`` for a log; never raises, because that would lose an event."""
-    try:
-        return repr(error)
-    except Exception:
-        return f"{type(error).__name__}: {safe_text(error)}"
 
 
 class _PendingEvent:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers._sources.event_pipeline import safe_repr
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
@@ -22,6 +21,7 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     random_of,
+    safe_repr,
     safe_text,
 )
 from appsdk_operator.runtime.validation import check_environment, check_number, check_text
