@@ -591,3 +591,135 @@ def test_pods_are_validated(
     made = api.create(f"{PODS}?dryRun=All", {"metadata": {"name": "a"}, "spec": given})
     assert made.status == (422 if field else 201), made.body
     assert not field or made["details"]["causes"][0]["field"].endswith(field)
+
+
+_STRICT: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def _security_of(container: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "i", **container}], **spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "level", "reason"),
+    [
+        (_security_of({}), "baseline", ""),
+        (_security_of(_security(**_STRICT)), "restricted", ""),
+        (
+            _security_of(
+                _security(allowPrivilegeEscalation=False, capabilities={"drop": ["ALL"]}),
+                **_security(runAsNonRoot=True, seccompProfile=_LOCAL),
+            ),
+            "restricted",
+            "",
+        ),
+        (_security_of({}), "unknown", "runAsNonRoot != true"),
+        (_security_of({}), "restricted", "allowPrivilegeEscalation != false"),
+        (_security_of({}), "restricted", "seccompProfile"),
+        (_security_of({}), "restricted", "unrestricted capabilities"),
+        (
+            _security_of(_security(**_STRICT, runAsUser=0)),
+            "restricted",
+            'runAsUser=0 (container "c" must not set runAsUser=0)',
+        ),
+        (
+            _security_of(
+                _security(**{**_STRICT, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}})
+            ),
+            "restricted",
+            "unrestricted capabilities",
+        ),
+        (
+            _security_of(
+                _security(**_STRICT), volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]
+            ),
+            "restricted",
+            "restricted volume types",
+        ),
+        (_security_of(_security(privileged=True)), "baseline", 'privileged (container "c" must'),
+        (_security_of(_security(capabilities={"add": ["CHOWN"]})), "baseline", ""),
+        (
+            _security_of(_security(capabilities={"add": ["SYS_ADMIN"]})),
+            "baseline",
+            "non-default capabilities",
+        ),
+        (_security_of({"ports": [{"containerPort": 1, "hostPort": 1}]}), "baseline", "hostPort"),
+        (_security_of({}, hostNetwork=True, hostPID=True), "baseline", "host namespaces"),
+        (
+            _security_of({}, volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+            "baseline",
+            "hostPath volumes",
+        ),
+        (
+            _security_of({}, **_security(seccompProfile={"type": "Unconfined"})),
+            "baseline",
+            "seccompProfile (pod must not",
+        ),
+        (
+            _security_of({}, **_security(sysctls=[{"name": "kernel.x", "value": "1"}])),
+            "baseline",
+            "forbidden sysctls",
+        ),
+        (
+            _security_of(_security(seLinuxOptions={"user": "u"})),
+            "baseline",
+            "seLinuxOptions",
+        ),
+    ],
+)
+def test_a_namespace_enforces_the_security_of_its_pods(
+    api: Any, spec: dict[str, Any], level: str, reason: str
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    api.create("/api/v1/namespaces", {"metadata": {"name": "safe", "labels": labels}})
+    pod = {"metadata": {"name": "a"}, "spec": spec}
+    assert api.create(PODS, pod).status == 201
+    made = api.create("/api/v1/namespaces/safe/pods", pod)
+    assert made.status == (403 if reason else 201), made.body
+    assert reason in made.body.get("message", "")
+    if reason:
+        assert f'violates PodSecurity "{level}:latest": ' in made["message"]
+
+
+def test_a_pod_gets_what_its_runtime_class_asks(api: Any) -> None:
+    asked = {
+        "handler": "h",
+        "overhead": {"podFixed": {"cpu": "1"}},
+        "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+    }
+    api.create("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "x"}, **asked})
+
+    def make(name: str, **spec: Any) -> Any:
+        return api.create(PODS, {"metadata": {"name": name}, "spec": _security_of({}, **spec)})
+
+    made = make("a", runtimeClassName="x", nodeSelector={"c": "d"})
+    assert made["spec"]["overhead"] == {"cpu": "1"}
+    assert made["spec"]["nodeSelector"] == {"a": "b", "c": "d"}
+    assert {"operator": "Exists"} in made["spec"]["tolerations"]
+    for spec, why in (
+        ({"runtimeClassName": "none"}, 'pod rejected: RuntimeClass "none" not found'),
+        ({"runtimeClassName": "x", "overhead": {"cpu": "2"}}, "doesn't match"),
+        ({"runtimeClassName": "x", "nodeSelector": {"a": "c"}}, "conflict: "),
+    ):
+        refused = make("b", **spec)
+        assert refused.status == 403
+        assert why in refused["message"]
+
+
+def test_one_priority_class_is_the_default(api: Any) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+    def make(name: str, default: bool) -> Any:
+        body = {"metadata": {"name": name}, "value": 5, "globalDefault": default}
+        return api.create(path, body)
+
+    assert [make("a", True).status, make("b", True).status, make("c", False).status] == (
+        [201, 403, 201]
+    )
+    assert api.patch(f"{path}/c", {"globalDefault": True}).status == 403
+    assert api.patch(f"{path}/a", {"description": "x"}).status == 200

@@ -11,6 +11,7 @@ from appsdk_operator.apiserver._builtin.checks import core, jobs, network, volum
 from appsdk_operator.apiserver._builtin.checks.autoscalers import autoscaler
 from appsdk_operator.apiserver._builtin.checks.pods import pod
 from appsdk_operator.apiserver._builtin.default_classes import DefaultClasses
+from appsdk_operator.apiserver._builtin.pod_security import PodSecurity
 from appsdk_operator.apiserver._builtin.priorities import Priorities
 from appsdk_operator.apiserver._builtin.selectable_fields import FIELDS
 from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
@@ -128,7 +129,7 @@ def _fixed(*paths: str) -> dict[str, str]:
 
 
 def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Strategy]:
-    classes = DefaultClasses(storage)
+    classes, priorities = DefaultClasses(storage), Priorities(storage)
     return {
         "configmaps": Strategy(
             validate=core.config_map,
@@ -184,7 +185,8 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             returns_deleted=True,
         ),
         "pods": Strategy(
-            admit=Priorities(storage).admit_pod,
+            admit=priorities.admit_pod,
+            check_admission=PodSecurity(storage).check,
             validate=pod,
             generation=True,
             prepare_create=strategies.create_pod,
@@ -307,6 +309,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         ),
         "priorityclasses.scheduling.k8s.io": Strategy(
             validate=core.priority_class,
+            check_admission=priorities.check_class,
             immutable=_fixed("preemptionPolicy"),
             prepare_create=strategies.create_priority_class,
             protected=frozenset({"system-cluster-critical", "system-node-critical"}),

@@ -153,6 +153,7 @@ class Writer:
         strategy.prepare_create(obj)
         validate(target, obj, None, warnings)
         _add_warnings(options, warnings)
+        strategy.check_admission(obj, None)
         await admission.validate(attrs.evolve(attributes, obj=obj))
         name = metadata["name"]
         target = attrs.evolve(target, name=name)
@@ -317,6 +318,7 @@ class Writer:
         warnings: list[str] = []
         validate(target, new, old, warnings, subresource)
         _add_warnings(options, warnings)
+        strategy.check_admission(new, old)
         await admission.validate(attrs.evolve(attributes, obj=new))
         entries.discard_time_changes(new, old)
         # As on the real server, what is stored decides: an object of a former storage version or

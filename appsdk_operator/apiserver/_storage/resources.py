@@ -115,6 +115,8 @@ class Strategy:
     admit: Callable[[dict[str, Any], dict[str, Any] | None], None] = _no_admission
     """Set what admission sets before the webhooks see the object; the old one is None on create.
     Called again after they have changed it."""
+    check_admission: Callable[[dict[str, Any], dict[str, Any] | None], None] = _no_admission
+    """Refuse what admission refuses, after the webhooks have changed the object."""
     prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
     """Set the fields that the server sets on new objects after admission."""
     prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
