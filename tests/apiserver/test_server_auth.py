@@ -333,13 +333,14 @@ def test_a_client_of_the_kit_acts_as_a_user_of_the_server() -> None:
     assert review["status"]["userInfo"]["username"] == "zoe"
 
 
-def test_a_client_of_the_kit_acts_as_a_user_with_a_name_in_any_script() -> None:
+def test_a_client_of_the_kit_acts_as_a_user_in_any_script_and_in_many_groups() -> None:
     kind = kinds.authentication.v1.SelfSubjectReview
-    user = Impersonation(user="Łukasz", groups=["日本", "José"])
+    groups = ["日本", "José", *(f"group-{number}" for number in range(300))]
+    user = Impersonation(user="Łukasz", groups=groups)
     with APIServer() as server, Client(server.client_config(impersonate=user)) as client:
         found = client.create(MutableObject.new(kind)).to_dict()["status"]["userInfo"]
     assert found["username"] == "Łukasz"
-    assert {"日本", "José"} <= {*found["groups"]}
+    assert {*groups} <= {*found["groups"]}
 
 
 def test_an_open_server_lets_any_token_in_but_knows_none_of_them(connect: Any) -> None:

@@ -61,6 +61,8 @@ class HttpServer(web.Server):
             # A value that a client sends back may be long: tokens and selectors.
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
+            # Who is impersonated may be in many groups, with a header for each.
+            max_headers=512,
             lingering_time=1.0,
             # As the real server, which reads the bytes as they are.
             auto_decompress=False,
