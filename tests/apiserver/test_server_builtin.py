@@ -723,3 +723,10 @@ def test_one_priority_class_is_the_default(api: Any) -> None:
     )
     assert api.patch(f"{path}/c", {"globalDefault": True}).status == 403
     assert api.patch(f"{path}/a", {"description": "x"}).status == 200
+
+
+@pytest.mark.parametrize("controller", ["", "x", "/", "x/", "/x", "A_b/x"])
+def test_the_controller_of_an_ingress_class_has_a_domain(api: Any, controller: str) -> None:
+    path = "/apis/networking.k8s.io/v1/ingressclasses"
+    made = api.create(path, {"metadata": {"name": "a"}, "spec": {"controller": controller}})
+    assert (made.status, made["details"]["causes"][0]["field"]) == (422, "spec.controller")

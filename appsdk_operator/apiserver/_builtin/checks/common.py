@@ -23,6 +23,7 @@ __all__ = [
     "amount_of",
     "choice",
     "config_key",
+    "domain_path",
     "internal",
     "is_invalid_selector",
     "key",
@@ -215,6 +216,15 @@ def relative_path(value: str, path: str) -> Errors:
         yield FieldError.invalid(path, value, "must be a relative path")
     if ".." in value.split("/"):
         yield FieldError.invalid(path, value, "must not contain '..'")
+
+
+def domain_path(value: str, path: str) -> Errors:
+    """A name with the domain of its owner before it."""
+    if not re.fullmatch(r"[^/]+/.+", value):
+        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        yield FieldError.invalid(path, value, detail)
+    else:
+        yield from subdomain(value.partition("/")[0], path)
 
 
 def config_key(value: str, path: str) -> Errors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zoneinfo
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -100,9 +99,8 @@ def _job_spec(spec: _Object, at: str) -> Errors:
         detail = "when maxFailedIndexes is specified"
         yield FieldError.required(f"{at}.backoffLimitPerIndex", detail)
     manager = spec.get("managedBy")
-    if manager is not None and not re.fullmatch(r"[^/]+/.+", manager):
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        yield FieldError.invalid(f"{at}.managedBy", manager, detail)
+    if manager is not None:
+        yield from checks.domain_path(manager, f"{at}.managedBy")
     yield from checks.one_of(mode, ("NonIndexed", "Indexed"), f"{at}.completionMode")
     if mode == "Indexed":
         yield from _indexed(spec, at)

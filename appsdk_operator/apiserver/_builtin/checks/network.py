@@ -280,6 +280,10 @@ def ingress_class(new: _Object, _old: _Object | None) -> list[FieldError]:
 
 
 def _ingress_class(spec: _Object) -> Errors:
+    controller = spec.get("controller", "")
+    yield from checks.required(spec, ("controller",), "spec")
+    if controller:
+        yield from checks.domain_path(controller, "spec.controller")
     parameters, at = spec.get("parameters"), "spec.parameters"
     if parameters is None:
         return
