@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.apiserver._builtin import types
+from appsdk_operator.apiserver._schema import builtin_types as types
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 from appsdk_operator.apiserver._values.times import normalize_micro_time, normalize_time

@@ -439,3 +439,52 @@ def test_defaults_that_replace_nulls_are_defaulted_themselves(nullable: bool) ->
             once = {"spec": hold(hold_too(None))}
             structural.prune_and_default(once)
             assert once == {"spec": hold(hold_too({"b": 7}))}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "words"),
+    [
+        ({"labels": {"a": None}, "annotations": {"a": None}}, 201, {"labels": {"a": ""}}),
+        ({"name": "", "generation": 0, "finalizers": []}, 201, {}),
+        ({"creationTimestamp": "2020-01-01T01:00:00+01:00"}, 201, "2020-01-01T00:00:00Z"),
+        ({"ownerReferences": [{"odd": 1, "uid": "u", "kind": "K", "name": "n"}]}, 422, "version"),
+        ({"finalizers": [None]}, 422, "metadata.finalizers"),
+        ({"ownerReferences": [None]}, 422, "metadata.ownerReferences.apiVersion"),
+        ({"managedFields": [None]}, 422, "must be `Apply` or `Update`"),
+        ({"creationTimestamp": "x"}, 400, 'parsing time "x"'),
+        ({"managedFields": [{"time": 5}]}, 400, "cannot unmarshal number"),
+        ({"generation": 2**63}, 400, "of type int64"),
+        ({"ownerReferences": [{"controller": "yes"}]}, 400, "of type bool"),
+        ("text", 400, "of type v1.ObjectMeta"),
+    ],
+)
+def test_metadata_is_decoded_as_go_does_wherever_it_stands(
+    api: Any, widget_crd: Any, metadata: Any, status: int, words: Any
+) -> None:
+    spec = widget_crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["pod"] = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    assert api.patch(WIDGETS, {"spec": widget_crd["spec"]}).status == 200
+    embedded = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a"},
+        "spec": {"size": 1, "pod": embedded},
+    }
+    answer = api.create(api.widgets, body)
+    assert answer.status == status, answer.body
+    if status != 201:
+        assert words in answer["message"]
+        if status == 400:
+            whole = {**body, "metadata": metadata, "spec": {"size": 1}}
+            assert api.create(api.widgets, whole).status == 400
+        return
+    shown = answer["spec"]["pod"]["metadata"]
+    if isinstance(words, str):
+        assert shown == {"creationTimestamp": words}
+    else:
+        assert shown == {**words, **({"annotations": {"a": ""}} if words else {})}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin import types
+from appsdk_operator.apiserver._schema import builtin_types as types
 from appsdk_operator.apiserver._values import go_json
 
 __all__ = [

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
-from appsdk_operator.apiserver._builtin import types
-from appsdk_operator.apiserver._builtin.types import DecodeError
+from appsdk_operator.apiserver._schema import builtin_types as types
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import bad_request
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin import types
+from appsdk_operator.apiserver._schema import builtin_types as types
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 from appsdk_operator.apiserver._values.status import FieldError, invalid

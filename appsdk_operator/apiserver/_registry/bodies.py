@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.apiserver._builtin import decoding, protobuf
-from appsdk_operator.apiserver._builtin.types import DecodeError
 from appsdk_operator.apiserver._managed_fields import entries
 from appsdk_operator.apiserver._registry.writes import WriteOptions
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._storage.lists import Selection
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.selectors import parse_fields, parse_labels

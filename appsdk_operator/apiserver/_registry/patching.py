@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin import decoding
-from appsdk_operator.apiserver._builtin.types import DecodeError
 from appsdk_operator.apiserver._registry.json_patches import apply_as_go
-from appsdk_operator.apiserver._registry.preparation import coerce
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._schema.merge_keys import merge_keys
-from appsdk_operator.apiserver._schema.metadata_decoding import MetadataError, decode_metadata
-from appsdk_operator.apiserver._schema.object_checks import CoercionError
+from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import (
@@ -121,9 +119,11 @@ def _decode_custom(
     # Decoding drops the unknown fields, which a refusal shows.
     shown = _shown_object(new) if validation == "Strict" else ""
     try:
-        decode_metadata(new, custom=True)
-        unknown = coerce(served, new)
-    except (MetadataError, CoercionError) as error:
+        new["metadata"], dropped = decode_metadata(new.get("metadata"))
+        unknown = [f"metadata.{path}" for path in dropped]
+        if served.structural_schema is not None:
+            unknown += served.structural_schema.prune_and_default(new)
+    except DecodeError as error:
         raise _invalid_patch(shown or _shown_object(new), str(error)) from None
     if validation == "Ignore":
         return new, []

@@ -8,29 +8,28 @@ from typing import Any
 from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._registry.write_requests import Target, WriteOptions
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.metadata_decoding import (
-    MetadataError,
-    decode_metadata,
-    drop_unknown_fields,
-)
-from appsdk_operator.apiserver._schema.object_checks import CoercionError
-from appsdk_operator.apiserver._storage.resources import ServedVersion
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
+from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
 
-__all__ = ["check_metadata", "coerce", "prune_and_default", "validate"]
+__all__ = ["check_metadata", "prune_and_default", "validate"]
 
 
-def check_metadata(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of ``obj``, checked against its type and the request's path.
+def check_metadata(target: Target, obj: dict[str, Any]) -> list[str]:
+    """Decode the metadata of ``obj``, and check it against the request's path.
+
+    Returns:
+        The paths of unknown fields, which are dropped.
 
     Raises:
         StatusError: 400, they don't fit.
     """
     resource = target.served.resource
     try:
-        metadata = decode_metadata(obj, custom=resource.strategy.custom)
-    except MetadataError as error:
+        metadata, unknown = decode_metadata(obj.get("metadata"))
+    except DecodeError as error:
         raise decoding.cannot_be_handled(target.served, resource.kind, str(error)) from None
+    obj["metadata"] = metadata
     if target.name and metadata.get("name", target.name) != target.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL "
@@ -46,11 +45,19 @@ def check_metadata(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
-    return metadata
+    return [f"metadata.{path}" for path in unknown]
 
 
-def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions) -> list[str]:
+def prune_and_default(
+    target: Target, obj: dict[str, Any], options: WriteOptions, unknown: list[str]
+) -> list[str]:
     """Prune unknown fields and fill in defaults; return the warnings.
+
+    Args:
+        target: its address.
+        obj: the object, which is changed in place.
+        options: the field validation.
+        unknown: the paths of unknown fields that were dropped before.
 
     Raises:
         StatusError: 400, a value has the wrong type, or a field is unknown and validation strict.
@@ -63,8 +70,8 @@ def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions
         return []
     nulls = list(_nulls(obj)) if options.applied else []
     try:
-        dropped = coerce(served, obj)
-    except CoercionError as error:
+        dropped = unknown + structure.prune_and_default(obj)
+    except DecodeError as error:
         raise decoding.cannot_be_handled(served, served.resource.kind, str(error)) from None
     stored = served.resource.versions[served.resource.storage_version]
     if (
@@ -84,17 +91,6 @@ def prune_and_default(target: Target, obj: dict[str, Any], options: WriteOptions
     if options.field_validation == "Strict":
         raise decoding.strict_decoding_error(served, warnings)
     return warnings
-
-
-def coerce(served: ServedVersion, obj: dict[str, Any]) -> list[str]:
-    """Prune and default a custom resource; return the paths of its unknown fields.
-
-    Raises:
-        CoercionError: the metadata of an embedded object cannot be decoded.
-    """
-    structure = served.structural_schema
-    unknown = [f"metadata.{path}" for path in drop_unknown_fields(obj["metadata"])]
-    return unknown if structure is None else unknown + structure.prune_and_default(obj)
 
 
 def _nulls(value: Any) -> Iterator[tuple[dict[str, Any], str]]:

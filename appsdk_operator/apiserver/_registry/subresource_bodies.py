@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.apiserver._builtin import decoding, types
-from appsdk_operator.apiserver._builtin.types import DecodeError
+from appsdk_operator.apiserver._builtin import decoding
 from appsdk_operator.apiserver._registry import bodies
 from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver._schema import builtin_types as types
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import bad_request
 

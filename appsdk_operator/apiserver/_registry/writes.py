@@ -125,9 +125,9 @@ class Writer:
             StatusError: it cannot be created.
         """
         resource, strategy = target.served.resource, target.served.resource.strategy
-        metadata = check_metadata(target, obj)
-        self._check_accepts_creates(target, metadata.get("name", ""))
-        _add_warnings(options, prune_and_default(target, obj, options))
+        unknown = check_metadata(target, obj)
+        self._check_accepts_creates(target, obj["metadata"].get("name", ""))
+        _add_warnings(options, prune_and_default(target, obj, options, unknown))
         if options.manager is not None:
             _metadata.wipe_system_fields(obj["metadata"])
             await self.fields.of(target.served).updated(None, obj, options.manager)
@@ -271,7 +271,8 @@ class Writer:
         self, target: Target, obj: dict[str, Any], options: WriteOptions
     ) -> WriteResult:
         """Create an object by an update, whose resourceVersion only needs to be a number."""
-        metadata = check_metadata(target, obj)
+        check_metadata(target, obj)
+        metadata = obj["metadata"]
         _metadata.parse_revision(metadata.get("resourceVersion", ""))
         if not options.dry_run:
             metadata.pop("resourceVersion", None)
@@ -290,9 +291,9 @@ class Writer:
         target, subresource = attributes.target, attributes.subresource
         resource, strategy = target.served.resource, target.served.resource.strategy
         new, old = attributes.obj, attributes.old
-        metadata = check_metadata(target, new)
-        _add_warnings(options, prune_and_default(target, new, options))
-        self._check_uid(target, metadata, record, patch=patch)
+        unknown = check_metadata(target, new)
+        _add_warnings(options, prune_and_default(target, new, options, unknown))
+        self._check_uid(target, new["metadata"], record, patch=patch)
         if options.manager is not None:
             await self.fields.of(target.served, subresource).updated(old, new, options.manager)
         if not subresource:
@@ -528,7 +529,7 @@ def _add_warnings(options: WriteOptions, warnings: list[str]) -> None:
 
 def _prune_and_default_again(target: Target, obj: dict[str, Any]) -> None:
     """Prune and default an object again after a webhook changed it."""
-    prune_and_default(target, obj, _IGNORE_UNKNOWN)
+    prune_and_default(target, obj, _IGNORE_UNKNOWN, [])
 
 
 def _merge_subresource(

@@ -187,6 +187,13 @@ def validate(metadata: dict[str, Any], style: NameStyle) -> Iterator[FieldError]
     for finalizer in metadata.get("finalizers", ()):
         yield from validate_key("metadata.finalizers", finalizer)
     yield from _validate_owners(metadata.get("ownerReferences", ()))
+    for index, entry in enumerate(metadata.get("managedFields", ())):
+        path, operation = f"metadata.managedFields[{index}]", entry.get("operation", "")
+        if operation not in ("Apply", "Update"):
+            problem = "must be `Apply` or `Update`"
+            yield FieldError.invalid(f"{path}.operation", operation, problem)
+        if (kind := entry.get("fieldsType", "FieldsV1")) != "FieldsV1":
+            yield FieldError.invalid(f"{path}.fieldsType", kind, "must be `FieldsV1`")
 
 
 def _validate_owners(owners: Any) -> Iterator[FieldError]:

@@ -9,16 +9,15 @@ import attrs
 import msgspec
 
 from appsdk_operator.apiserver._schema import metadata as _metadata
-from appsdk_operator.apiserver._schema.metadata_decoding import drop_unknown_fields
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
+from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._schema.pruning import EMBEDDED
 from appsdk_operator.apiserver._values import names as _names
-from appsdk_operator.apiserver._values.go_json import kind_of
 from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = [
-    "CoercionError",
     "Visitor",
     "embedded_object_checks",
     "list_type_checks",
@@ -31,10 +30,6 @@ Visitor = Callable[[Any, str, list[FieldError]], None]
 
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
-
-
-class CoercionError(ValueError):
-    """An embedded object whose metadata cannot be decoded. The text is the real server's."""
 
 
 def _compile_visitor(
@@ -161,33 +156,13 @@ def _check_embedded(value: Any, path: str, errors: list[FieldError]) -> None:
 _NO_TEXT: Final = "must be a string"
 _MIXED: Final = "may have mixed case, but should otherwise match: "
 
-_OWNER: Final = "[]v1.OwnerReference"
-_MANAGED: Final = "[]v1.ManagedFieldsEntry"
-_META: Final[dict[str, str]] = {
-    "name": "string",
-    "generateName": "string",
-    "namespace": "string",
-    "selfLink": "string",
-    "uid": "types.UID",
-    "resourceVersion": "string",
-    "generation": "int64",
-    "creationTimestamp": "time",
-    "deletionTimestamp": "time",
-    "deletionGracePeriodSeconds": "int64",
-    "labels": "map[string]string",
-    "annotations": "map[string]string",
-    "ownerReferences": _OWNER,
-    "finalizers": "[]string",
-    "managedFields": _MANAGED,
-}
-
 
 def metadata_coercion(
     schema: Mapping[str, Any],
 ) -> Callable[[dict[str, Any], list[str]], None] | None:
     """A function that drops unknown metadata fields of embedded objects and reports them.
 
-    It raises :class:`CoercionError` for fields of the wrong type. None without embedded objects.
+    It raises :class:`DecodeError` for fields of the wrong type. None without embedded objects.
     """
     dropped: list[str] = []
 
@@ -211,47 +186,17 @@ def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
             shown = _shown(value[name])
-            raise CoercionError(str(FieldError.invalid(f"{path}.{name}", shown, _NO_TEXT)))
+            raise DecodeError(str(FieldError.invalid(f"{path}.{name}", shown, _NO_TEXT)))
     if "metadata" not in value:
         return
     metadata = value["metadata"]
-    if metadata is None:
-        value["metadata"] = {}
-        return
-    if problem := _decode_problem(metadata):
-        error = FieldError.invalid(f"{path}.metadata", _shown(metadata), f"json: {problem}")
-        raise CoercionError(str(error))
-    dropped += [f"{path}.metadata.{name}" for name in drop_unknown_fields(metadata)]
-    value["metadata"] = {
-        name: item for name, item in metadata.items() if item not in (None, "", {}, [])
-    }
-
-
-def _decode_problem(metadata: Any) -> str:
-    if not isinstance(metadata, dict):
-        return f"cannot unmarshal {kind_of(metadata)} into Go value of type v1.ObjectMeta"
-    for name in sorted(metadata):
-        wanted, item = _META.get(name), metadata[name]
-        if wanted is None or item is None:
-            continue
-        found = _type_mismatch(wanted, item)
-        if found:
-            word, type_ = found
-            return f"cannot unmarshal {word} into Go struct field ObjectMeta.{name} of type {type_}"
-    return ""
-
-
-def _type_mismatch(wanted: str, item: Any) -> tuple[str, str] | None:
-    """The found and the wanted type of a field with the wrong type; None if it fits."""
-    python = {"[": list, "m": dict, "i": int}.get(wanted[0], str)
-    if not isinstance(item, python) or isinstance(item, bool):
-        return kind_of(item), wanted
-    parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    inner = dict if wanted in (_OWNER, _MANAGED) else str
-    for part in parts:
-        if part is not None and not isinstance(part, inner):
-            return kind_of(part), wanted.removeprefix("[]").removeprefix("map[string]")
-    return None
+    try:
+        decoded, unknown = decode_metadata(metadata)
+    except DecodeError as error:
+        shown = _shown(metadata)
+        raise DecodeError(str(FieldError.invalid(f"{path}.metadata", shown, str(error)))) from None
+    dropped += [f"{path}.metadata.{name}" for name in unknown]
+    value["metadata"] = {name: item for name, item in decoded.items() if item != []}
 
 
 # -- replicas ------------------------------------------------------------------------------

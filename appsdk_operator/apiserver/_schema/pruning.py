@@ -100,7 +100,7 @@ class _FieldPruner:
         self.nullable = bool(schema.get("nullable"))
 
 
-def _go_number(value: float) -> float:
+def _go_number(value: Any) -> int | float:
     """A number as Go stores it: 3.0 becomes an integer, 2**63 a float."""
     if type(value) is float:
         return int(value) if value.is_integer() and -_BIG <= value < _BIG else value

@@ -65,7 +65,7 @@ class StructuralSchema:
         """Drop unknown fields and nulls, fill in defaults; return the paths of unknown fields.
 
         Raises:
-            CoercionError: the metadata of an embedded object cannot be decoded.
+            DecodeError: the metadata of an embedded object cannot be decoded.
         """
         dropped: list[str] = []
         self._prune_and_default(obj, "", dropped)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._schema.object_checks import CoercionError
+from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._storage.storage import Collection, Record
 from appsdk_operator.apiserver._values.names import NameStyle
@@ -208,7 +208,7 @@ class Resource:
         version = self.versions.get(record.api_version.rpartition("/")[2])
         schema = version.structural_schema if version is not None else None
         if version is not None and schema is not None and record.written <= version.schema_since:
-            with contextlib.suppress(CoercionError):
+            with contextlib.suppress(DecodeError):
                 schema.prune_and_default(obj)
         return obj
 

@@ -15,8 +15,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin.defaults import FILLERS, VALUES
 from appsdk_operator.apiserver._schema import builtin_schemas
+from appsdk_operator.apiserver._schema.builtin_defaults import FILLERS, VALUES
 from appsdk_operator.apiserver._values import times
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
