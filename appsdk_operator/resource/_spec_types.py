@@ -22,6 +22,7 @@ __all__ = [
     "encode_hook",
     "has_fields",
     "is_pydantic_model",
+    "model_default",
     "path_and_problem",
 ]
 
@@ -128,13 +129,24 @@ def decode_hook(view: Any, value: Any) -> Any:
 def encode_hook(value: Any) -> Any:
     """msgspec's ``enc_hook``: an instance of a pydantic model as plain JSON values."""
     if is_pydantic_model(type(value)):
-        if field := _masked_field(value.__class__):
-            raise ValueError(
-                f"pydantic writes {field} as '**********', which would be stored: give it a "
-                "@field_serializer that returns get_secret_value(), or make it a str"
-            )
-        return value.model_dump(mode="json", by_alias=True)
+        return _dumped(value, None)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
+def model_default(model: Any, name: str, default: Any) -> Any:
+    """The default of a model's field as plain JSON values, as the model writes it."""
+    others = dict.fromkeys(model.model_fields)
+    found = _dumped(model.model_construct(**{**others, name: default}), {name})
+    return next(iter(found.values()))
+
+
+def _dumped(value: Any, include: set[str] | None) -> Any:
+    if field := _masked_field(value.__class__):
+        raise ValueError(
+            f"pydantic writes {field} as '**********', which would be stored: give it a "
+            "@field_serializer that returns get_secret_value(), or make it a str"
+        )
+    return value.model_dump(mode="json", by_alias=True, include=include)
 
 
 @functools.cache

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+import decimal
+import ipaddress
+import pathlib
+from typing import Annotated, Any
 
 import attrs
 import pytest
@@ -216,3 +219,53 @@ def test_what_a_model_says_itself_is_written_as_it_says() -> None:
     written = draft.to_dict()
     assert written["a"][0]["note"] is None
     assert written["b"] == {"chosen": True}
+
+
+NAMES = pydantic.RootModel[dict[str, int]]
+WRITTEN_OTHERWISE = Annotated[str, pydantic.PlainSerializer(str.upper)]
+
+
+@pytest.mark.parametrize("rename", [None, "camel"])
+@pytest.mark.parametrize(
+    ("view", "default"),
+    [
+        (ipaddress.IPv4Address, ipaddress.IPv4Address("10.0.0.1")),
+        (pydantic.HttpUrl, pydantic.HttpUrl("http://a")),
+        (pathlib.Path, pathlib.Path("/a")),
+        (list[ipaddress.IPv4Address], [ipaddress.IPv4Address("10.0.0.1")]),
+        (set[ipaddress.IPv4Address], {ipaddress.IPv4Address(n) for n in range(9)}),
+        (dict[str, pathlib.Path], {"a_b": pathlib.Path("/a")}),
+        (dt.timedelta, dt.timedelta(hours=36)),
+        (decimal.Decimal, decimal.Decimal("1.50")),
+        (NAMES, NAMES({"a_b": 1})),
+        (Model, Model(ports=(Port(number=80),))),
+        (WRITTEN_OTHERWISE, "a"),
+        (str, "a"),
+        (tuple[int, ...], (1, 2)),
+    ],
+)
+def test_the_default_of_a_schema_is_what_the_model_writes(
+    view: Any, default: Any, rename: Any
+) -> None:
+    made = pydantic.create_model(
+        "Spec",
+        __config__=pydantic.ConfigDict(frozen=True),
+        first_one=(str, ...),
+        the_field=(view, default),
+    )
+    kind = Kind(group="example.com", version="v1", kind="W", spec=made, rename=rename)
+    name = "theField" if rename else "the_field"
+    written = MutableObject.new(kind, "w", spec=made(first_one="a"))["spec"][name]
+    crd = custom_resource_definition(kind)
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    found = spec["properties"][name]["default"]
+    assert found == (sorted(written) if isinstance(default, set) else written)
+
+
+def test_the_default_of_a_secret_is_refused_as_its_mask() -> None:
+    class Spec(pydantic.BaseModel, frozen=True):
+        password: pydantic.SecretStr = pydantic.SecretStr("x")
+
+    kind = Kind(group="example.com", version="v1", kind="W", spec=Spec)
+    with pytest.raises(ValueError, match=r"Spec\.password as '\*+'"):
+        custom_resource_definition(kind)

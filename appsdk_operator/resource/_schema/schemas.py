@@ -28,11 +28,11 @@ from appsdk_operator.resource._class_fields import (
     model_extra_name,
 )
 from appsdk_operator.resource._field_names import check_wire_rule
-from appsdk_operator.resource._renaming import STYLES
+from appsdk_operator.resource._renaming import STYLES, to_wire
 from appsdk_operator.resource._schema.constraints import add_constraint, add_validator
 from appsdk_operator.resource._schema.descriptions import attribute_docstrings, class_description
 from appsdk_operator.resource._schema.markers import Immutable, ListType, Rule, markers_of_class
-from appsdk_operator.resource._spec_types import has_fields, is_pydantic_model
+from appsdk_operator.resource._spec_types import has_fields, is_pydantic_model, model_default
 
 __all__ = ["ANYTHING", "schema_of"]
 
@@ -309,12 +309,21 @@ class _Maker:
             _allow_null(made)
         default = _default_of(field)
         if default is not NOTHING:
-            plain = _codec.plain_copy(default, path, self.rename)
-            made["default"] = plain
+            made["default"] = self._plain_default(field, default, path, above[-1])
         if "default" in made and _has_required(made):
             # API servers refuse a default that misses required fields.
             _drop_bad_default(made)
         return made
+
+    def _plain_default(self, field: ClassField, default: Any, path: str, cls: Any) -> Any:
+        plain = default
+        if is_pydantic_model(class_of(cls)):
+            plain = to_wire(
+                default, model_default(cls, field.name, default), self.rename, nulls=False
+            )
+        if isinstance(default, set | frozenset):  # in an order that does not depend on hashes
+            plain = sorted(plain, key=str)
+        return _codec.plain_copy(plain, path, self.rename)
 
     # -- Unions ------------------------------------------------------------------------------
 
@@ -479,8 +488,7 @@ def _default_of(field: ClassField) -> Any:
             return NOTHING
     if default is None or isinstance(default, msgspec.UnsetType):
         return NOTHING
-    # In an order that does not depend on hashes.
-    return sorted(default, key=str) if isinstance(default, set | frozenset) else default
+    return default
 
 
 def _has_required(schema: Mapping[str, Any]) -> bool:
