@@ -12,7 +12,7 @@ from appsdk_operator.resource._codec import encode_json
 from appsdk_operator.resource._json_diff import json_diff
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
-from appsdk_operator.resource._patches import create_merge_patch
+from appsdk_operator.resource._patches import apply_merge_patch, create_merge_patch
 
 __all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch", "patch_body"]
 
@@ -187,7 +187,8 @@ class MergePatch:
                 changed since ``before`` was read. Needed for changes of lists.
 
         Raises:
-            ValueError: ``optimistic_lock`` of an object that has no resource version.
+            ValueError: a field has a null that is new, which a merge patch would remove; or
+                ``optimistic_lock`` of an object that has no resource version.
 
         >>> from appsdk_operator.resource import Kind
         >>> web = MutableObject.new(Kind(group="", version="v1", kind="Pod"), "web", namespace="a")
@@ -196,7 +197,13 @@ class MergePatch:
         >>> MergePatch.between(before, web).body()
         b'{"metadata":{"labels":{"tier":"front"}}}'
         """
-        fields = create_merge_patch(before.to_dict(), after.to_dict())
+        old, new = before.to_dict(), after.to_dict()
+        fields = create_merge_patch(old, new)
+        if missing := json_diff(apply_merge_patch(old, fields), new):
+            raise ValueError(
+                f"{missing[0]['path']} is a null, or has one, and a merge patch removes what it "
+                "sets to null: use JsonPatch.between"
+            )
         if optimistic_lock:
             version = _lock_version({"metadata": {"resourceVersion": before.resource_version}})
             fields.setdefault("metadata", {})["resourceVersion"] = version

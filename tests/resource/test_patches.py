@@ -12,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.resource import (
+    Kind,
+    MergePatch,
+    MutableObject,
     PatchError,
     PatchTestFailed,
     apply_json_patch,
     apply_merge_patch,
     create_merge_patch,
 )
+from appsdk_operator.resource._json_values import same
 from appsdk_operator.resource._strategic import (
     BUILTIN_MERGE_KEYS,
     MergeKeys,
@@ -25,6 +29,7 @@ from appsdk_operator.resource._strategic import (
     apply_strategic_merge_patch,
 )
 
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: (
@@ -388,3 +393,18 @@ def test_without_keys_a_strategic_patch_is_a_merge_patch(
     merged = apply_merge_patch(document, patch)
     strategic = apply_strategic_merge_patch(document, patch, MergeKeys({}))
     assert repr(strategic) == repr(merged)
+
+
+@given(*[st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)] * 2)
+def test_a_merge_patch_leads_from_one_object_to_the_other_or_is_refused(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    before, after = (MutableObject.new(WIDGET, "w", spec=spec) for spec in (old, new))
+    try:
+        patch = MergePatch.between(before, after)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"^/spec/.* is a null, or has one"):
+            MergePatch.between(before, after)
+        assert "None" in repr(new)
+        return
+    assert same(apply_merge_patch(before.to_dict(), patch.fields), after.to_dict())
