@@ -269,3 +269,19 @@ def test_the_default_of_a_secret_is_refused_as_its_mask() -> None:
     kind = Kind(group="example.com", version="v1", kind="W", spec=Spec)
     with pytest.raises(ValueError, match=r"Spec\.password as '\*+'"):
         custom_resource_definition(kind)
+
+
+@pytest.mark.parametrize(("how", "format_"), [({}, None), ({"ser_json_bytes": "base64"}, "byte")])
+def test_the_bytes_of_a_model_have_the_format_in_which_they_are_written(
+    how: Any, format_: str | None
+) -> None:
+    config = pydantic.ConfigDict(
+        frozen=True, val_json_bytes=how.get("ser_json_bytes", "utf8"), **how
+    )
+    made = pydantic.create_model("Spec", __config__=config, data=(bytes, b"hello"))
+    kind = Kind(group="example.com", version="v1", kind="W", spec=made)
+    crd = custom_resource_definition(kind)
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    field = spec["properties"]["data"]
+    written = MutableObject.new(kind, "w", spec=made())["spec"]["data"]
+    assert (field.get("format"), field["default"]) == (format_, written)

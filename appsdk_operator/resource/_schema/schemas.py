@@ -166,6 +166,10 @@ class _Maker:
         if view in (Any, msgspec.Raw):
             return {_OPEN: True}
         if isinstance(view, type) and view in _SCALARS:
+            cls: Any = class_of(above[-1]) if above else None
+            is_text = is_pydantic_model(cls) and cls.model_config.get("ser_json_bytes") != "base64"
+            if view is bytes and is_text:
+                return {"type": "string"}
             return dict(_SCALARS[view])
         if get_origin(view) is Literal:
             return _enumeration([one for one in get_args(view) if one is not None], path)
