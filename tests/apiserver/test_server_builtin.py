@@ -730,3 +730,27 @@ def test_the_controller_of_an_ingress_class_has_a_domain(api: Any, controller: s
     path = "/apis/networking.k8s.io/v1/ingressclasses"
     made = api.create(path, {"metadata": {"name": "a"}, "spec": {"controller": controller}})
     assert (made.status, made["details"]["causes"][0]["field"]) == (422, "spec.controller")
+
+
+_SOURCE = {"persistentVolumeName": "p"}
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "field"),
+    [
+        ("csidrivers", {"volumeLifecycleModes": ["Ephemeral"], "fsGroupPolicy": "File"}, ""),
+        ("csidrivers", {"volumeLifecycleModes": ["x"]}, "spec.volumeLifecycleModes"),
+        ("csidrivers", {"fsGroupPolicy": "x"}, "spec.fsGroupPolicy"),
+        ("volumeattachments", {"attacher": "a.io", "nodeName": "n", "source": _SOURCE}, ""),
+        ("volumeattachments", {"attacher": "A_b", "nodeName": "n", "source": _SOURCE}, "attacher"),
+        ("volumeattachments", {"attacher": "a.io", "source": _SOURCE}, "spec.nodeName"),
+        ("volumeattachments", {"attacher": "a.io", "nodeName": "n", "source": {}}, "spec.source"),
+    ],
+)
+def test_drivers_and_attachments_of_volumes_are_validated(
+    api: Any, plural: str, spec: dict[str, Any], field: str
+) -> None:
+    path = f"/apis/storage.k8s.io/v1/{plural}"
+    made = api.create(path, {"metadata": {"name": "a"}, "spec": spec})
+    assert made.status == (422 if field else 201), made.body
+    assert not field or made["details"]["causes"][0]["field"].endswith(field)

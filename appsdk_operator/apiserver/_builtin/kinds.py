@@ -334,6 +334,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             returns_deleted=True,
         ),
         "csidrivers.storage.k8s.io": Strategy(
+            validate=volumes.csi_driver,
             immutable={
                 "spec.attachRequired": "spec.attachedRequired",
                 "spec.volumeLifecycleModes": "spec.volumeLifecycleModes",
@@ -345,6 +346,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             validate=volumes.csi_node, unconditional_update=False, returns_deleted=True
         ),
         "volumeattachments.storage.k8s.io": Strategy(
+            validate=volumes.attachment,
             immutable=_fixed("spec"),
             unconditional_update=False,
             returns_deleted=True,

@@ -10,7 +10,16 @@ from appsdk_operator.apiserver._builtin.checks.containers import environment_fie
 from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["claim", "claim_spec", "csi_node", "persistent_volume", "storage_class", "volumes"]
+__all__ = [
+    "attachment",
+    "claim",
+    "claim_spec",
+    "csi_driver",
+    "csi_node",
+    "persistent_volume",
+    "storage_class",
+    "volumes",
+]
 
 Errors = Iterator[FieldError]
 _Object = Mapping[str, Any]
@@ -416,6 +425,36 @@ def csi_node(new: _Object, old: _Object | None) -> list[FieldError]:
         now, was = ({**each, "allocatable": None} for each in (driver, before.get(name, driver)))
         errors += checks.unchanged(now, was, "spec.drivers")
     return errors
+
+
+def attachment(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A VolumeAttachment."""
+    spec = new.get("spec") or {}
+    errors = list(_driver(spec.get("attacher", ""), "spec.attacher"))
+    errors += checks.subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    source = spec.get("source") or {}
+    given = [name for name in ("persistentVolumeName", "inlineVolumeSpec") if source.get(name)]
+    if not given:
+        detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        errors.append(FieldError.required("spec.source", detail))
+    elif len(given) > 1:
+        detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        errors.append(FieldError.forbidden("spec.source", detail))
+    return errors
+
+
+def csi_driver(new: _Object, _old: _Object | None) -> list[FieldError]:
+    """A CSIDriver."""
+    spec, allowed = new.get("spec") or {}, ("Persistent", "Ephemeral")
+    policies = ("File", "None", "ReadWriteOnceWithFSType")
+    return [
+        *checks.choice(spec, "fsGroupPolicy", policies, "spec"),
+        *(
+            FieldError.not_supported("spec.volumeLifecycleModes", mode, allowed)
+            for mode in spec.get("volumeLifecycleModes") or ()
+            if mode not in allowed
+        ),
+    ]
 
 
 def storage_class(new: _Object, _old: _Object | None) -> list[FieldError]:
