@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, final, runtime_c
 
 import msgspec
 
-from appsdk_operator._generics import SpecT_co, SpecT_contra, StatusT_co, StatusT_contra, subscript
-from appsdk_operator.resource import Object, ObjectKey
+from appsdk_operator._generics import (
+    SpecT,
+    SpecT_co,
+    SpecT_contra,
+    StatusT,
+    StatusT_co,
+    StatusT_contra,
+    subscript,
+)
+from appsdk_operator.resource import Kind, Object, ObjectKey
 
 __all__ = ["BatchHandler", "Event", "EventHandler", "MaybeAwaitable", "ResourceAction"]
 
@@ -63,6 +71,29 @@ class Event(
     def key(self) -> ObjectKey:
         """Namespace and name of the object."""
         return self.object.key
+
+    def viewed_as(self, kind: Kind[SpecT, StatusT]) -> Event[SpecT, StatusT]:
+        """The event with its objects viewed as ``kind``: see :meth:`Object.viewed_as`.
+
+        An event whose object has that very kind is returned itself.
+
+        Raises:
+            WrongKindError: ``kind`` is another kind.
+        """
+        obj: Object = self.object
+        old: Object | None = self.old
+        if obj.kind is kind:
+            return self  # type: ignore[return-value]  # the kind carries the types
+        viewed = obj.viewed_as(kind)
+        return Event(
+            self.action,
+            viewed,
+            # One object stays one: handlers know a resync by that.
+            viewed if old is obj else old and old.viewed_as(kind),
+            self.is_initial,
+            self.is_final_state_unknown,
+            self.is_unfollowed,
+        )
 
     def __repr__(self) -> str:
         extra = " initial" if self.is_initial else ""

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.controllers import Outcome, TerminalError, compact_reason, sole_error
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityLog,
     CallOutcome,
@@ -263,7 +263,7 @@ class Dispatcher:
             self._forget_object(source.key_of(event.object))
             return None
         if source.view is not None:
-            event = _viewed_as(event, source.view)
+            event = event.viewed_as(source.view)
         if not self._has_handled_event:
             with self._lock:
                 self._has_handled_event = True
@@ -704,17 +704,6 @@ def _is_deferred(call: PendingCall, pending: Sequence[PendingCall]) -> bool:
     return call.is_first and any(
         other.target is call.target and _is_pending_deletion(other, call.latest)
         for other in pending
-    )
-
-
-def _viewed_as(event: Event, kind: Kind) -> Event:
-    obj, old = event.object, event.old
-    return Event(
-        event.action,
-        obj.viewed_as(kind),
-        old and old.viewed_as(kind),
-        event.is_initial,
-        event.is_final_state_unknown,
     )
 
 

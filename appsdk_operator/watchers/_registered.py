@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from msgspec import structs
-
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import Kind, Object, is_older_version
@@ -111,20 +109,21 @@ class RegisteredTarget:
 
     def read(self, obj: Object) -> Object:
         """The object with the types of :attr:`view`."""
-        view, kind = self.view, obj.kind
-        if view is None or (
-            view.spec is kind.spec and view.status is kind.status and view.rename == kind.rename
-        ):
-            return obj
-        # Under a kind that is not the informer's, objects stay as they are.
-        return obj.viewed_as(view) if view == kind else obj
+        return obj.viewed_as(self._view_of(obj.kind))
 
     def read_event(self, event: Event) -> Event:
         """:meth:`read` for the objects of an event."""
-        obj, old = self.read(event.object), event.old and self.read(event.old)
-        if obj is event.object and old is event.old:
-            return event
-        return structs.replace(event, object=obj, old=old)
+        return event.viewed_as(self._view_of(event.object.kind))
+
+    def _view_of(self, kind: Kind) -> Kind:
+        """The kind as which it gets objects of ``kind``."""
+        view = self.view
+        if view is None or (
+            view.spec is kind.spec and view.status is kind.status and view.rename == kind.rename
+        ):
+            return kind
+        # Under a kind that is not the informer's, objects stay as they are.
+        return view if view == kind else kind
 
     def request_of(self, trigger: Event | ReconcileRequest) -> ReconcileRequest:
         """``trigger`` as a request."""

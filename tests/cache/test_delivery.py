@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
+from appsdk_operator.resource import Kind, Object, WrongKindError
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, NoJitter, check_history, thing, told
 
@@ -488,3 +489,21 @@ def test_a_source_is_a_handler_for_foreign_informers_too(deliver, handler):
     assert handler.calls == ["add a@1 initial", "update a@1->2", "delete a@2 unknown"]
     check_history(handler.events)
     assert source.counts[RESYNC] == 1
+
+
+def test_an_event_is_viewed_whole_and_one_object_stays_one() -> None:
+    plain: Kind = Kind(group="example.com", version="v1", kind="Widget")
+    typed = Kind(group="example.com", version="v1", kind="Widget", spec=dict[str, int])
+    old = Object.from_dict(plain, {"metadata": {"name": "a"}, "spec": {"size": 1}})
+    new = Object.from_dict(plain, {"metadata": {"name": "a"}, "spec": {"size": 2}})
+    event = Event(ResourceAction.UPDATE, new, old)
+    assert event.viewed_as(plain) is event
+    viewed = event.viewed_as(typed)
+    assert viewed.old is not None
+    assert (viewed.object.kind, viewed.old.kind) == (typed, typed)
+    assert (viewed.object.raw, viewed.old.raw) == (new.raw, old.raw)
+    gone = Event(ResourceAction.DELETE, new, new, True, True, True).viewed_as(typed)
+    assert gone.old is gone.object
+    assert (gone.is_initial, gone.is_final_state_unknown, gone.is_unfollowed) == (True, True, True)
+    with pytest.raises(WrongKindError, match="not the same kind"):
+        event.viewed_as(Kind(group="example.com", version="v1", kind="Gadget"))

@@ -105,12 +105,9 @@ class HandlerCaller:
                 report_failure(self._on_error, error, str(key))
 
     def _call(self, event: Event) -> MaybeAwaitable:
-        obj, old = event.object, event.old or event.object
         if self._view is not None:
-            # One object stays one: handlers know a resync by that.
-            is_resync = old is obj
-            obj = obj.viewed_as(self._view)
-            old = obj if is_resync else old.viewed_as(self._view)
+            event = event.viewed_as(self._view)
+        obj, old = event.object, event.old or event.object
         if event.action is ResourceAction.CREATE:
             return self._handler.on_add(obj, is_initial=event.is_initial)
         if event.action is ResourceAction.DELETE:

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar, final
 
-import msgspec
-
 from appsdk_operator.cache import (
     DeliveryKey,
     Event,
@@ -171,23 +169,13 @@ class EventPipeline(Generic[R]):
         :class:`~appsdk_operator.cache.Handle`."""
         if event is not None:
             self._count(_EVENTS)
-            event = self._viewed(event)
+            if self._kind is not None:
+                event = event.viewed_as(self._kind)
             if not self._passes(event):
                 self._count(_FILTERED)
             elif key in self._pending or not self._call(key, event, 0):
                 self._schedule(key, event)
         return self._run_due(key) if key in self._pending else None
-
-    def _viewed(self, event: Event) -> Event:
-        """The event with the types of the source's kind, which the cache may not use."""
-        kind = self._kind
-        if kind is None or event.object.kind is kind:
-            return event
-        return msgspec.structs.replace(
-            event,
-            object=event.object.viewed_as(kind),
-            old=event.old and event.old.viewed_as(kind),
-        )
 
     def _passes(self, event: Event) -> bool:
         return all(self._passes_one(predicate, event) for predicate in self._predicates)
