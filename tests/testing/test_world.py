@@ -497,6 +497,10 @@ def test_an_operator_that_is_down_does_nothing_until_it_starts_again() -> None:
         world.run(2.0)
         assert [widget.status for widget in world.objects()] == [{"size": 1}]
         assert [replica.process for replica in world.replicas] == [2, 2]
+        world.crash()
+        world.restart()
+        world.run(1.0)
+        assert [replica.process for replica in world.replicas] == [3, 2]
 
 
 def test_a_process_that_cannot_begin_again_is_told_with_its_story() -> None:

@@ -206,8 +206,9 @@ def check_operator(
 ) -> None:
     """Run an operator through generated histories, and check its :class:`Promise` s in each.
 
-    In a history other clients create, change, delete and recreate a few objects, while answers are
-    lost, writes conflict, watches are cut or late, and the operator crashes at its writes. Then the
+    In a history other clients create, change, delete and recreate a few objects, and change and
+    delete what the operator made for them, while answers are lost, reads fail, writes conflict,
+    watches are cut or late, and the operator crashes at its writes or is down for a time. Then the
     faults end, the operator comes to rest, and the promises are checked; after a restart it must
     have nothing to write. A failing history is made as small as possible. The error has the story
     of that history, and the ``replay`` argument that plays it again.
@@ -237,7 +238,7 @@ def check_operator(
         always: called with the world after each step; raises ``AssertionError``.
         at_rest: the same at rest: whether the cluster has the wanted state.
         promises: the promises to check; default: all.
-        faults: whether there are faults.
+        faults: whether there are faults, changes to what the operator made among them.
         crds: CustomResourceDefinitions to install, that of ``kind`` included if its schema
             matters; default: one that is made from ``kind``.
         most_calls: the calls, and the writes, for one object without a change from outside above
@@ -287,7 +288,7 @@ def check_operator(
                 statuses=statuses,
                 names=names,
                 faults=faults,
-                freezes=faults and replicas > 1,
+                replicas=World.names_of(replicas),
                 functions=faults and app is not None,
                 longest=longest,
             ),

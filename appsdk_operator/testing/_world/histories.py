@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from appsdk_operator.client import ApiError, NotFound
+from appsdk_operator.resource import MutableObject, Object
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -20,11 +21,13 @@ __all__ = ["FOREIGN", "Step", "histories", "play"]
 FOREIGN: Final = "x.example.org/hold"
 """The finalizer of another controller."""
 _ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "delete", "recreate")
-_TIMED: Final = ("wait", "lag", "freeze")
-_PLAIN: Final = ("cut", "compact", "crash", "restart")
+_NUMBERED: Final = ("seed", "wait", "lag", "down", "change", "remove")
+_PLAIN: Final = ("cut", "compact")
+_ON_REPLICAS: Final = ("crash", "restart", "freeze")
 _FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
 _FAULTS: Final = {
     "write": ("ok", *_FATES),
+    "read": ("ok", "500", "503"),
     "function": ("ok", "fails", "fails late"),
     "timer": ("ok", "fails", "fails for good"),
 }
@@ -42,11 +45,14 @@ class Step:
 
     what: str
     """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
-    remove another controller's finalizer), ``delete``, ``recreate``. Time: ``wait``. Faults:
-    ``lag`` and ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``, ``restart``, and
-    ``write``, the fault of the operator's next write, ``function`` and ``timer``, the failure of
-    the next call of a function of an App. ``seed``: the order of threads."""
+    remove another controller's finalizer), ``delete``, ``recreate``. On what the operator made:
+    ``change`` (another client changes one of its values) and ``remove``, with a number that chooses
+    among what there is. Time: ``wait``. Faults: ``lag``, ``down`` and ``freeze`` (for seconds),
+    ``cut``, ``compact``, ``crash``, ``restart``, and ``write`` and ``read``, the fault of the
+    operator's next write or read, ``function`` and ``timer``, the failure of the next call of a
+    function of an App. ``seed``: the order of threads."""
     name: str = ""
+    """Of an object; of a replica for ``crash``, ``restart`` and ``freeze``, empty for the first."""
     value: Any = None
 
     def __str__(self) -> str:
@@ -68,8 +74,11 @@ class Step:
         if what in _PLAIN and not rest:
             return cls(what)
         try:
-            if what in (*_TIMED, "seed"):
+            if what in _NUMBERED:
                 return cls(what, "", json.loads(rest))
+            if what in _ON_REPLICAS:
+                name, _, value = rest.rpartition(" ") if what == "freeze" else (rest, "", "null")
+                return cls(what, name, json.loads(value))
             name, _, value = rest.partition(" ")
             if what in _ON_OBJECTS and name:
                 return cls(what, name, json.loads(value) if value else None)
@@ -85,24 +94,76 @@ def play(world: World, step: Step) -> None:
             world.run(float(step.value))
         case "lag":
             world.lag(float(step.value))
+        case "down":
+            world.down(float(step.value))
         case "freeze":
-            world.freeze(float(step.value))
+            world.freeze(float(step.value), _replica(world, step))
         case "cut":
             world.cut()
         case "compact":
             world.compact()
         case "crash":
-            world.crash()
+            world.crash(_replica(world, step))
         case "restart":
-            world.restart()
+            world.restart(_replica(world, step))
         case "write":
             world.fates.append("" if step.value == "ok" else step.value)
-        case "function" | "timer":
+        case "function" | "timer" | "read":
             world.failures[step.what].append("" if step.value == "ok" else step.value)
+        case "change" | "remove":
+            _on_made(world, step)
         case "seed":
             pass
         case _:
             _on_object(world, step)
+
+
+def _replica(world: World, step: Step) -> int:
+    names = [replica.name for replica in world.replicas]
+    return names.index(step.name) if step.name in names else 0
+
+
+def _on_made(world: World, step: Step) -> None:
+    """Change or remove one of the objects of other kinds that the operator made."""
+    found = [obj for obj in world.made() if not obj.is_deleting]
+    if step.what == "remove" and found:
+        obj = found[step.value % len(found)]
+        world.outside(f"deletes {obj.kind.plural} {obj.name}", obj.name, kind=obj.kind)
+        world.client.delete(obj.kind, obj.name, namespace=obj.namespace)
+    elif step.what == "change":
+        changes = [change for obj in found for change in _changes(obj)]
+        if changes:
+            changed, path = changes[step.value % len(changes)]
+            text = f"changes {'.'.join(path)} of {changed.kind.plural} {changed.name}"
+            entry = world.outside(text, changed.name, kind=changed.kind)
+            try:
+                world.client.update(changed)
+            except ApiError as error:
+                if error.status not in (400, 422):
+                    raise
+                entry.outcome = "refused"
+
+
+def _changes(obj: Object) -> Iterator[tuple[MutableObject, tuple[str, ...]]]:
+    """The object with one of its wanted values changed, for each of them, and which it is."""
+    for path, value in list(_leaves(obj.to_dict(), ())):
+        changed = obj.mutable_copy()
+        part: Any = changed
+        for name in path[:-1]:
+            part = part[name]
+        # What is put before a text leaves one in base64.
+        part[path[-1]] = value + 1 if isinstance(value, int) else f"xxxx{value}"
+        yield changed, path
+
+
+def _leaves(part: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
+    for name, value in part.items():
+        if not above and name in ("apiVersion", "kind", "metadata", "status"):
+            continue
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, name))
+        elif isinstance(value, (str, int)) and not isinstance(value, bool):
+            yield (*above, name), value
 
 
 def _on_object(world: World, step: Step) -> None:
@@ -151,7 +212,7 @@ def histories(
     names: Sequence[str] = ("a", "b"),
     statuses: SearchStrategy[Any] | None = None,
     faults: bool = True,
-    freezes: bool = False,
+    replicas: Sequence[str] = (),
     functions: bool = False,
     longest: int = 20,
 ) -> SearchStrategy[list[Step]]:
@@ -162,65 +223,76 @@ def histories(
         names: the names of objects; few, so that names are used again.
         statuses: the statuses that other clients write; default: they write none.
         faults: whether there are faults.
-        freezes: whether replicas are suspended as well.
+        replicas: the names of the replicas, where there are several: they are suspended as well,
+            and each of them crashes and restarts.
         functions: whether functions and timers of an App fail as well.
         longest: the most steps; default 20.
     """
     from hypothesis import strategies as st
 
-    name = st.sampled_from(list(names))
-    create = st.builds(Step, st.just("create"), name, specs)
-    spec = st.builds(Step, st.just("spec"), name, specs)
-    delete = st.builds(Step, st.just("delete"), name)
-    recreate = st.builds(Step, st.just("recreate"), name, specs)
-    hold = st.builds(Step, st.just("hold"), name)
-    soon = st.builds(Step, st.just("wait"), st.just(""), st.sampled_from([0, 1]))
-    wait = st.builds(Step, st.just("wait"), st.just(""), st.sampled_from([0, 1, 30, 600]))
-    single = [
-        create,
-        spec,
-        wait,
-        delete,
-        recreate,
-        hold,
-        st.builds(Step, st.just("release"), name),
-        st.builds(Step, st.just("label"), name, st.integers(0, 9)),
-    ]
-    # Sequences that single draws make too rarely.
-    together = [
-        st.tuples(create, soon, hold, soon, delete, soon),
-        st.tuples(create, soon, st.one_of(delete, recreate, spec), soon),
-    ]
-    if statuses is not None:
-        single.append(st.builds(Step, st.just("status"), name, statuses))
+    def plain(what: Sequence[str], values: Sequence[Any]) -> SearchStrategy[Step]:
+        return st.builds(Step, st.sampled_from(what), st.just(""), st.sampled_from(values))
+
+    soon, wait = plain(["wait"], [0, 1]), plain(["wait"], [0, 1, 30, 600])
+    replica = st.sampled_from(["", *replicas[1:]])
+    fate, bad = plain(["write"], _FAULTS["write"]), plain(["write"], _FATES)
+    read, made = plain(["read"], _FAULTS["read"][1:]), plain(["change", "remove"], range(4))
+    down, freeze = (
+        plain(["down"], [60, 600]),
+        st.builds(Step, st.just("freeze"), replica, st.sampled_from([20, 90])),
+    )
+    trouble = st.one_of(
+        st.builds(Step, st.sampled_from(["crash", "restart"]), replica),
+        plain(_PLAIN, [None]),
+        plain(["lag"], [5, 60]),
+        down,
+    )
+    function, timer = (plain([what], _FAULTS[what]) for what in ("function", "timer"))
+    single = [wait]
+    together: list[SearchStrategy[tuple[Step, ...]]] = []
     if faults:
-        fate = st.builds(Step, st.just("write"), st.just(""), st.sampled_from(["ok", *_FATES]))
-        trouble = st.one_of(
-            st.builds(Step, st.sampled_from(["crash", "restart", "cut", "compact"])),
-            st.builds(Step, st.just("lag"), st.just(""), st.sampled_from([5, 60])),
+        single += [fate, trouble, read, made]
+        single += [freeze] * (len(replicas) > 1)
+        single += [function, timer] * functions
+    for name in map(st.just, names):
+        create, spec, recreate = (
+            st.builds(Step, st.just(what), name, specs) for what in ("create", "spec", "recreate")
         )
-        single += [fate, trouble]
+        delete, hold, release = (
+            st.builds(Step, st.just(what), name) for what in ("delete", "hold", "release")
+        )
+        label = st.builds(Step, st.just("label"), name, st.integers(0, 9))
+        single += [create, spec, delete, recreate, hold, release, label]
+        if statuses is not None:
+            single.append(st.builds(Step, st.just("status"), name, statuses))
+        # Sequences that single draws make too rarely.
         together += [
-            st.tuples(fate, st.one_of(create, spec), soon, st.one_of(delete, recreate, wait)),
-            st.tuples(fate, st.one_of(delete, recreate), soon),
+            st.tuples(create, soon, hold, soon, delete, soon),
+            st.tuples(create, soon, st.one_of(delete, recreate, spec), soon),
+        ]
+        if not faults:
+            continue
+        together += [
+            st.tuples(bad, st.one_of(create, spec), soon),
+            st.tuples(create, wait, bad, st.one_of(delete, recreate, spec), soon),
+            st.tuples(create, wait, bad, st.one_of(delete, spec), soon),
             st.tuples(trouble, st.one_of(create, spec, delete, recreate), soon),
+            st.tuples(read, st.one_of(create, spec, recreate), soon),
+            st.tuples(create, wait, made, wait),
+            st.tuples(create, wait, down, st.one_of(delete, recreate, spec), wait),
         ]
-    if freezes:
-        freeze = st.builds(Step, st.just("freeze"), st.just(""), st.sampled_from([20, 90]))
-        single.append(freeze)
-        together += [st.tuples(soon, freeze, st.one_of(create, spec), wait)] * 2
-    if functions:
-        function, timer = (
-            st.builds(Step, st.just(what), st.just(""), st.sampled_from(_FAULTS[what]))
-            for what in ("function", "timer")
-        )
-        single += [function, timer]
-        # A change whose function fails, and another one before or after the retry.
-        together += [
-            st.tuples(create, wait, function, spec, soon, spec, wait),
-            st.tuples(function, create, soon, spec, wait),
-            st.tuples(create, wait, timer, wait),
-        ]
+        if len(replicas) > 1:
+            together += [st.tuples(soon, freeze, st.one_of(create, spec), wait)] * 2
+        if functions:
+            # A change whose function fails, and another one before or after the retry.
+            together += [
+                st.tuples(create, wait, function, spec, soon, spec, wait),
+                st.tuples(function, create, soon, spec, wait),
+                st.tuples(create, wait, timer, wait),
+            ] * 2
     one = st.one_of(single).map(lambda step: (step,))
-    parts = st.lists(st.one_of(one, *together), max_size=longest)
-    return parts.map(lambda found: [step for part in found for step in part][:longest])
+    parts = st.lists(st.one_of(one, *together), max_size=longest // 2)
+    # What a later step would mend is found at the end alone: the last part is a whole one.
+    return st.tuples(parts, st.one_of(together)).map(
+        lambda found: [step for part in (*found[0], found[1]) for step in part][-longest:]
+    )

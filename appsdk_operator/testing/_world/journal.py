@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
@@ -53,6 +54,8 @@ class Entry:
     """For writes: the HTTP status of the answer; 0 when it was lost."""
     outcome: str = ""
     """The result, where it differs from plain success."""
+    again: float = math.inf
+    """For calls: the seconds after which it wants to be called again."""
     asks: bool = False
     """For steps: whether it gives the operator work."""
     is_selective: bool = False

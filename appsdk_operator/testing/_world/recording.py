@@ -61,6 +61,7 @@ class CallRecorder:
             outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
             if again is not None:
+                entry.again = again
                 entry.outcome = f"wants to be called again in {again:g} s"
             return outcome
         except BaseException as error:

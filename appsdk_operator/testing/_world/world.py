@@ -6,6 +6,7 @@ Time costs nothing, only events do. What runs is real; the threads run one at a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +17,19 @@ import attrs
 
 from appsdk_operator.apiserver import FaultRule, Route, parse_path
 from appsdk_operator.app import App
-from appsdk_operator.client import Client, ClientConfig, ConnectionLost, MergePatch, NotFound
+from appsdk_operator.client import (
+    ApiError,
+    Client,
+    ClientConfig,
+    ConnectionLost,
+    MergePatch,
+    NotFound,
+)
 from appsdk_operator.resource import (
     Kind,
     MutableObject,
     Object,
+    Scope,
     custom_resource_definition,
     kinds,
 )
@@ -148,11 +157,10 @@ class World:
         self.client: Client = self.server.client(metrics=Metrics(), user_agent=_SOMEBODY)
         """The client of other users and controllers; faults do not apply to it."""
         self.replicas: list[Replica] = []
+        self._made: dict[tuple[Kind, str, str], None] = {}
         self._make = make
         self._leader_election = leader_election
-        self._names = [
-            "operator" if replicas == 1 else f"operator-{number + 1}" for number in range(replicas)
-        ]
+        self._names = self.names_of(replicas)
         # When each fault is over, and what ends it.
         self._faults: dict[object, tuple[float, Callable[[], None]]] = {}
         self._crashed: list[Replica] = []
@@ -161,6 +169,13 @@ class World:
         self._broken: BrokenPromise | None = None
         self._restarts = 0
         self._is_open = False
+
+    @staticmethod
+    def names_of(replicas: int) -> list[str]:
+        """The names of so many replicas."""
+        if replicas == 1:
+            return ["operator"]
+        return [f"operator-{number + 1}" for number in range(replicas)]
 
     # -- life --------------------------------------------------------------------------------
 
@@ -283,14 +298,21 @@ class World:
                 if (e.error if e.what in ("call", "function") else e.outcome != NO_CHANGE)
                 and e.what != "timer"
             ]
-            quiet = 0 if news or self._has_failing_calls() or self._faults else quiet + 1
+            quiet = 0 if news or self._has_calls_to_come(end) or self._faults else quiet + 1
         return quiet >= 3
 
-    def _has_failing_calls(self) -> bool:
+    def _has_calls_to_come(self, end: float) -> bool:
+        """Whether a call runs, will be repeated, or polls what was changed since it began."""
         calls = self.journal.of("call")
         last = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
         alive = {(replica.name, replica.process) for replica in self.replicas}
-        return any(e.error or not e.ended for e in last.values() if (e.who, e.process) in alive)
+        ours = self.kind.qualified_name
+        changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
+        return any(
+            e.error or not e.ended or (e.began < changed and e.at + e.again < end)
+            for e in last.values()
+            if (e.who, e.process) in alive
+        )
 
     def _end_after(self, seconds: float, fault: object, end: Callable[[], None]) -> None:
         """Call ``end`` after ``seconds``; later if the same fault goes on for longer already."""
@@ -355,6 +377,27 @@ class World:
         self.outside(f"deletes {name}", name, asks=True)
         self.client.delete(self.kind, name, namespace=self.namespace)
 
+    def note_made(self, route: Route, name: str, body: bytes) -> None:
+        """Note what the operator is about to make, unless it is of the world's kind."""
+        try:
+            of = json.loads(body)["kind"]
+        except (ValueError, KeyError, TypeError):
+            return
+        scope = Scope.NAMESPACED if route.namespace else Scope.CLUSTER
+        kind = Kind(
+            group=route.group, version=route.version, kind=of, plural=route.plural, scope=scope
+        )
+        if kind.qualified_name != self.kind.qualified_name:
+            self._made.setdefault((kind, route.namespace, name))
+
+    def made(self) -> list[Object]:
+        """The objects of other kinds that the operator made and that exist, in their order."""
+        found = []
+        for kind, namespace, name in self._made:
+            with contextlib.suppress(ApiError):
+                found.append(self.client.get(kind, name, namespace=namespace))
+        return found
+
     @property
     def namespace(self) -> str:
         """The namespace of the objects; empty for a cluster-scoped kind."""
@@ -414,7 +457,7 @@ class World:
         self.note(replica.name, "life", "is told to stop")
         replica.stop.set()
         end = self.clock.monotonic() + _END_WITHIN
-        while replica.thread is not None and replica.thread.is_alive():
+        while replica.is_alive and replica.thread is not None and replica.thread.is_alive():
             if self.clock.monotonic() > end:
                 raise BrokenPromise(f"{replica.name} has not ended {_END_WITHIN:g} s after a stop")
             self.run(0.5)
@@ -465,11 +508,13 @@ class World:
         """Add an entry to the journal."""
         return self.journal.add(Entry(self.clock.monotonic(), who, what, text, key=key))
 
-    def outside(self, text: str, name: str, *, asks: bool = False) -> Entry:
+    def outside(
+        self, text: str, name: str, *, asks: bool = False, kind: Kind | None = None
+    ) -> Entry:
         """Add a step of another client, and start counting for hot loops again."""
         self._reset_counts()
         entry = self.note(_SOMEBODY, "step", text, self.key(name))
-        entry.kind, entry.asks = self.kind.qualified_name, asks
+        entry.kind, entry.asks = (kind or self.kind).qualified_name, asks
         return entry
 
     def key(self, name: str) -> str:
@@ -683,7 +728,7 @@ class _RequestObserver:
             return
         name = route.name or _name_in(body)
         if route.plural == "leases":
-            replica.identity = _holder_in(body) or replica.identity
+            replica.identity = "" if method == "DELETE" else _holder_in(body) or replica.identity
         if route.plural in _UNRECORDED or "dryRun=" in target:
             return
         fate = world.fates.pop(0) if world.fates and world.takes_fates else ""
@@ -708,6 +753,8 @@ class _RequestObserver:
         )
         if call is not None:
             call.writes.append(self._entry)
+        if method in ("POST", "PATCH") and not route.subresource:
+            world.note_made(route, name, body)
         world.before_write(replica, self._entry)
         self._revision = world.server.api.resource_version
 
@@ -759,9 +806,11 @@ def _name_in(body: bytes) -> str:
 
 
 def _holder_in(body: bytes) -> str:
+    """The holder that a write to a Lease names; a lock without a duration elects no leader."""
     try:
-        return str(json.loads(body)["spec"]["holderIdentity"] or "")
-    except (ValueError, KeyError, TypeError):
+        spec = json.loads(body)["spec"]
+        return str(spec["holderIdentity"] or "") if spec.get("leaseDurationSeconds") else ""
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ""
 
 
