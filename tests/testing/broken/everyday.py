@@ -1,0 +1,412 @@
+"""Mistakes that operators of every day make, in some ten lines each, and their mended twins."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from appsdk_operator import Manager, MutableObject, controller_for, kinds
+from appsdk_operator.client import ApiError, Conflict, MergePatch, NotFound
+from appsdk_operator.controllers import (
+    Request,
+    Result,
+    create_or_update,
+    finalizing,
+    set_controller_reference,
+)
+from appsdk_operator.resource import Object
+from appsdk_operator.testing import Replica, World
+from appsdk_operator.watchers import SimpleWatcher
+from tests.testing.broken.operators import (
+    FINALIZER,
+    WIDGET,
+    shows_its_size,
+    with_widget,
+    write_status,
+)
+
+CONFIG_MAP: Final = kinds.core.v1.ConfigMap
+
+Make = Callable[[Replica, bool], Any]
+"""Makes the operator of a replica: with the mistake, or the mended one."""
+
+
+@attrs.frozen
+class Everyday:
+    """A mistake, and what its user asks for."""
+
+    make: Make
+    options: dict[str, Any]
+
+
+EVERYDAY: Final[list[Everyday]] = []
+
+
+def everyday(**options: Any) -> Callable[[Make], Make]:
+    def add(make: Make) -> Make:
+        EVERYDAY.append(Everyday(make, options))
+        return make
+
+    return add
+
+
+# -- what users ask for -----------------------------------------------------------------------
+
+
+def has_its_child(world: World) -> None:
+    sizes = {made.name: made.get("data", {}).get("size") for made in world.objects(CONFIG_MAP)}
+    for widget in world.objects():
+        if not widget.is_deleting:
+            assert sizes.get(widget.name) == str(widget.spec["size"]), "a child is missing or wrong"
+
+
+def nothing_is_left(world: World) -> None:
+    present = {widget.name for widget in world.objects()}
+    left = {made.name.partition(".")[0] for made in world.objects(CONFIG_MAP)} - present
+    assert not left, "a child is left behind"
+
+
+def is_as_outside(world: World) -> None:
+    wanted = {
+        widget.name: widget.spec["size"] for widget in world.objects() if not widget.is_deleting
+    }
+    assert world.elsewhere == wanted, "what is outside differs"
+
+
+def has_one_child(world: World) -> None:
+    nothing_is_left(world)
+    for widget in world.objects():
+        made = [each for each in world.objects(CONFIG_MAP) if each.name.startswith(widget.name)]
+        assert widget.is_deleting or len(made) == 1, "it has not one child"
+
+
+def nothing_is_lost(world: World) -> None:
+    known = [(widget.status or {}).get("made") for widget in world.objects()]
+    for widget in world.objects():
+        for name, uid in world.elsewhere.items():
+            assert uid != widget.uid or name in known, f"{name} is outside, and nobody knows"
+
+
+def shows_its_children(world: World) -> None:
+    for widget in world.objects():
+        made = [str(widget.spec["size"])]
+        status = widget.status or {}
+        assert widget.is_deleting or status.get("sizes") == made, "its status is out of date"
+
+
+# -- parts of operators -----------------------------------------------------------------------
+
+
+def child(replica: Replica, widget: Object, name: str = "", owner: bool = True) -> None:
+    """Make the child of a widget as it should be."""
+    draft = MutableObject.new(CONFIG_MAP, name or widget.name, namespace=widget.namespace)
+
+    def shape(made: MutableObject) -> None:
+        made["data"] = {"size": str(widget.spec["size"])}
+        if owner:
+            set_controller_reference(widget, made)
+
+    create_or_update(replica.client, draft, shape)
+
+
+def remove_child(replica: Replica, name: str) -> None:
+    with contextlib.suppress(NotFound):
+        replica.client.delete(CONFIG_MAP, name, namespace="default")
+
+
+def managed(replica: Replica, reconcile: Any, *, owns: bool = True) -> Manager:
+    """A manager with one controller."""
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+    builder = controller_for(manager).named("widgets").for_(WIDGET)
+    if owns:
+        builder.owns(CONFIG_MAP)
+    builder.complete(replica.recorded(reconcile))
+    return manager
+
+
+def if_alive(replica: Replica, do: Callable[[Object], object]) -> Any:
+    return with_widget(replica, lambda widget: None if widget.is_deleting else do(widget))
+
+
+# -- children ---------------------------------------------------------------------------------
+
+
+@everyday(at_rest=has_its_child)
+def does_not_watch_its_children(replica: Replica, mended: bool) -> Any:
+    return managed(replica, if_alive(replica, lambda one: child(replica, one)), owns=mended)
+
+
+@everyday(at_rest=has_its_child)
+def does_not_look_again(replica: Replica, mended: bool) -> Any:
+    reconcile = if_alive(replica, lambda one: child(replica, one))
+
+    def again(request: Request) -> Result:
+        reconcile(request)
+        return Result(requeue_after=300.0 if mended else None)
+
+    return again
+
+
+@everyday(at_rest=has_its_child)
+def takes_a_child_that_exists_for_right(replica: Replica, mended: bool) -> Any:
+    def make(widget: Object) -> None:
+        try:
+            replica.client.get(CONFIG_MAP, widget.name, namespace=widget.namespace)
+            exists = True
+        except NotFound:
+            exists = False
+        if mended or not exists:
+            child(replica, widget)
+
+    return managed(replica, if_alive(replica, make))
+
+
+@everyday(at_rest=has_its_child)
+def compares_with_what_it_said_itself(replica: Replica, mended: bool) -> Any:
+    def make(widget: Object) -> None:
+        if (widget.status or {}).get("size") == widget.spec["size"] and not mended:
+            return
+        child(replica, widget)
+        write_status(replica, widget, size=widget.spec["size"])
+
+    return managed(replica, if_alive(replica, make))
+
+
+@everyday(at_rest=has_its_child)
+def says_done_before_it_is(replica: Replica, mended: bool) -> Any:
+    def make(widget: Object) -> None:
+        if widget.annotations.get("done") == str(widget.generation) and not mended:
+            return
+        note = MergePatch({"metadata": {"annotations": {"done": str(widget.generation)}}})
+        replica.client.patch(WIDGET, widget.name, note, namespace=widget.namespace)
+        child(replica, widget)
+
+    return managed(replica, if_alive(replica, make))
+
+
+@everyday(at_rest=nothing_is_left)
+def deletes_children_when_told_of_a_deletion(replica: Replica, mended: bool) -> Any:
+    def make(request: Request) -> None:
+        try:
+            widget = replica.client.get(WIDGET, request.name, namespace=request.namespace)
+        except NotFound:
+            remove_child(replica, request.name)
+        else:
+            if not widget.is_deleting:
+                child(replica, widget, owner=mended)
+
+    return managed(replica, make)
+
+
+@everyday(at_rest=has_one_child)
+def forgets_the_child_of_the_former_size(replica: Replica, mended: bool) -> Any:
+    def make(widget: Object) -> None:
+        name = f"{widget.name}.{widget.spec['size']}"
+        child(replica, widget, name)
+        for each in replica.client.list(CONFIG_MAP, namespace=widget.namespace):
+            if each.name.startswith(f"{widget.name}.") and each.name != name and mended:
+                remove_child(replica, each.name)
+
+    return managed(replica, if_alive(replica, make))
+
+
+@everyday(at_rest=has_one_child)
+def makes_a_child_before_it_notes_it(replica: Replica, mended: bool) -> Any:
+    def make(widget: Object) -> None:
+        name = (widget.status or {}).get("child")
+        if name is None:
+            name = f"{widget.name}.{'child' if mended else replica.clock.rng.getrandbits(32)}"
+            child(replica, widget, name)
+            write_status(replica, widget, child=name)
+        else:
+            child(replica, widget, name)
+
+    return managed(replica, if_alive(replica, make))
+
+
+@everyday(at_rest=has_its_child)
+def takes_a_failed_list_for_an_empty_one(replica: Replica, mended: bool) -> Any:
+    def make(request: Request) -> None:
+        try:
+            widgets = list(replica.client.list(WIDGET, namespace=request.namespace))
+        except ApiError:
+            if mended:
+                raise
+            widgets = []
+        for widget in widgets:
+            if not widget.is_deleting:
+                child(replica, widget)
+
+    return managed(replica, make)
+
+
+# -- what is outside of the cluster -----------------------------------------------------------
+
+
+def kept(replica: Replica, widget: Object) -> None:
+    """Keeps what is outside, with a finalizer."""
+    outside = replica.world.elsewhere
+    finalizing(
+        replica.client,
+        widget,
+        FINALIZER,
+        apply=lambda one: outside.update({one.name: one.spec["size"]}),
+        cleanup=lambda one: outside.pop(one.name, None),
+    )
+
+
+@everyday(at_rest=is_as_outside)
+def takes_a_failed_read_for_a_deletion(replica: Replica, mended: bool) -> Any:
+    def reconcile(request: Request) -> None:
+        try:
+            widget = replica.client.get(WIDGET, request.name, namespace=request.namespace)
+        except ApiError as error:
+            if mended and not isinstance(error, NotFound):
+                raise
+            replica.world.elsewhere.pop(request.name, None)
+        else:
+            kept(replica, widget)
+
+    return reconcile
+
+
+@everyday(at_rest=is_as_outside)
+def cleans_up_without_a_finalizer(replica: Replica, mended: bool) -> Any:
+    if mended:
+        return with_widget(replica, lambda one: kept(replica, one))
+    outside = replica.world.elsewhere
+    return SimpleWatcher(
+        add=lambda one: outside.update({one.name: one.spec["size"]}),
+        update=lambda _, one: outside.update({one.name: one.spec["size"]}),
+        delete=lambda one: outside.pop(one.name, None),
+    )
+
+
+@everyday(at_rest=is_as_outside)
+def remembers_in_memory_what_it_did(replica: Replica, mended: bool) -> Any:
+    done: set[str] = set()
+
+    def keep(widget: Object) -> None:
+        if mended or widget.is_deleting or widget.name not in done:
+            kept(replica, widget)
+        done.add(widget.name)
+
+    return with_widget(replica, keep)
+
+
+@everyday(at_rest=is_as_outside)
+def gives_up_after_a_failure(replica: Replica, mended: bool) -> Any:
+    def keep(widget: Object) -> None:
+        try:
+            kept(replica, widget)
+        except ApiError:
+            if mended:
+                raise
+
+    return with_widget(replica, keep)
+
+
+@everyday(at_rest=is_as_outside)
+def takes_its_finalizer_off_first(replica: Replica, mended: bool) -> Any:
+    outside = replica.world.elsewhere
+
+    def keep(widget: Object) -> None:
+        if mended or not widget.is_deleting:
+            kept(replica, widget)
+        elif FINALIZER in widget.finalizers:
+            draft = widget.mutable_copy()
+            draft.finalizers.remove(FINALIZER)
+            replica.client.update(draft)
+            outside.pop(widget.name, None)
+
+    return with_widget(replica, keep)
+
+
+@everyday(at_rest=shows_its_size)
+def leaves_a_lock_behind(replica: Replica, mended: bool) -> Any:
+    locks = replica.world.elsewhere
+
+    def show(widget: Object) -> None:
+        if locks.setdefault(widget.name, replica.process) != replica.process and not mended:
+            raise RuntimeError("locked")
+        try:
+            if (widget.status or {}).get("size") != widget.spec["size"]:
+                write_status(replica, widget, size=widget.spec["size"])
+        finally:
+            locks.pop(widget.name, None)
+
+    return with_widget(replica, show)
+
+
+@everyday(at_rest=nothing_is_lost)
+def makes_it_before_it_notes_it(replica: Replica, mended: bool) -> Any:
+    outside = replica.world.elsewhere
+
+    def make(widget: Object) -> None:
+        name = (widget.status or {}).get("made")
+        if name is None:
+            name = widget.uid if mended else f"{widget.uid}.{len(outside)}"
+            outside[name] = widget.uid
+            write_status(replica, widget, made=name)
+
+    return with_widget(replica, make)
+
+
+# -- states -----------------------------------------------------------------------------------
+
+
+@everyday(at_rest=shows_its_children)
+def counts_in_a_cache_that_is_late(replica: Replica, mended: bool) -> Any:
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+
+    def show(widget: Object) -> None:
+        child(replica, widget)
+        found = manager.client.list(CONFIG_MAP, namespace=widget.namespace)
+        sizes = [made["data"].get("size") for made in found if made.name == widget.name]
+        if (widget.status or {}).get("sizes") != sizes:
+            write_status(replica, widget, sizes=sizes)
+
+    builder = controller_for(manager).named("widgets").for_(WIDGET)
+    if mended:
+        builder.owns(CONFIG_MAP)
+    builder.complete(replica.recorded(if_alive(replica, show)))
+    return manager
+
+
+@everyday(at_rest=shows_its_size)
+def takes_a_conflict_for_done(replica: Replica, mended: bool) -> Any:
+    def show(widget: Object) -> None:
+        try:
+            if (widget.status or {}).get("size") != widget.spec["size"]:
+                write_status(replica, widget, size=widget.spec["size"])
+        except Conflict:
+            if mended:
+                raise
+
+    return with_widget(replica, show)
+
+
+@everyday(at_rest=shows_its_size, replicas=2)
+def leads_for_ever(replica: Replica, mended: bool) -> Any:
+    me = replica.name if mended else f"{replica.name}-{replica.process}"
+    leader = replica.world.elsewhere.setdefault("leader", me)
+
+    def show(widget: Object) -> None:
+        if leader == me and (widget.status or {}).get("size") != widget.spec["size"]:
+            write_status(replica, widget, size=widget.spec["size"])
+
+    return with_widget(replica, show)
+
+
+@everyday(at_rest=shows_its_size)
+def skips_what_was_there_at_its_start(replica: Replica, mended: bool) -> Any:
+    old = set() if mended else {one.uid for one in replica.world.objects()}
+
+    def show(widget: Object) -> None:
+        if widget.uid not in old and (widget.status or {}).get("size") != widget.spec["size"]:
+            write_status(replica, widget, size=widget.spec["size"])
+
+    return with_widget(replica, show)
