@@ -48,8 +48,9 @@ def room(package: str) -> tuple[list[str], Callable[[], list[str]], Callable[[st
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home == package:
-            return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(home), name)
+            return importlib.import_module(f"{home}.{name}")
+        # As `from home import name` does: it may be a module.
+        value = getattr(__import__(home, fromlist=(name,)), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,33 @@ def test_a_package_offers_what_its_stub_lists_first(name: str) -> None:
     for each, home in (names.public | names.unlisted).items():
         module = importlib.import_module(home)
         assert getattr(package, each) is getattr(module, each), each
+
+
+def test_a_name_may_be_a_module_that_nobody_has_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "lazypackage/inner"
+    inner.mkdir(parents=True)
+    own = "from appsdk_operator._lazy import room\n__all__, __dir__, __getattr__ = room(__name__)\n"
+    (inner.parent / "__init__.py").write_text(own)
+    (inner.parent / "__init__.pyi").write_text(
+        "from lazypackage import beside as beside\n"
+        "from lazypackage.inner import (\n    below as below,\n)\n"
+        '"""For others."""\n'
+        "from lazypackage.inner import unlisted as unlisted\n"
+    )
+    for module in (inner / "__init__.py", inner / "below.py", inner / "unlisted.py"):
+        module.touch()
+    (inner.parent / "beside.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        package = importlib.import_module("lazypackage")
+        assert package.__all__ == ["beside", "below"]
+        assert package.below.__name__ == "lazypackage.inner.below"
+        assert package.beside.__name__ == "lazypackage.beside"
+        assert package.unlisted.__name__ == "lazypackage.inner.unlisted"
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            _ = package.nothing
+    finally:
+        for name in [each for each in sys.modules if each.partition(".")[0] == "lazypackage"]:
+            del sys.modules[name]

@@ -335,6 +335,21 @@ BOUNDED = settings(
 )
 
 
+@pytest.mark.parametrize(
+    "line", [b"GET /", b"CONNECT  HTTP/1.1", b"GET /healthz HTTP/0.9", b"GET /healthz HTTP/2.0"]
+)
+def test_a_request_of_another_version_of_http_is_refused_in_one_that_clients_read(
+    server: Any, line: bytes
+) -> None:
+    with connect_to(server) as connection:
+        connection.sendall(line + b"\r\n\r\n")
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.0 505 ")
+    assert b"unsupported protocol version" in answer
+
+
 @BOUNDED
 @given(data=st.one_of(nearly_http(), st.binary(max_size=200)))
 def test_whatever_bytes_come_the_server_goes_on(server: Any, data: bytes) -> None:

@@ -143,6 +143,8 @@ class Frontend:
         )
 
     async def _answer(self, request: HttpRequest) -> web.StreamResponse:
+        if request.protocol_version.major != 1:
+            raise StatusError(505, "unsupported protocol version: this server has HTTP/1.1 and 1.0")
         route = parse_path(request.raw_path)
         watching = _is_watch(request)
         user = self._access.authorize(request, route, watch=watching)
