@@ -66,7 +66,7 @@ PORTS = st.dictionaries(
     ]
 )
 FREE = st.recursive(
-    st.integers(0, 2) | LETTERS,
+    st.integers(0, 2) | st.booleans() | LETTERS,
     lambda inner: (
         st.dictionaries(LETTERS, inner, min_size=1, max_size=2)
         | st.lists(inner, min_size=1, max_size=2)
@@ -201,10 +201,22 @@ def test_one_field_has_one_name() -> None:
 @given(OBJECTS, OBJECTS)
 def test_a_comparison_tells_what_makes_one_object_of_another(old: Any, new: Any) -> None:
     found = typed_values.compare(old, new, SHAPE)
-    assert (found.removed, found.modified, found.added) == ({}, {}, {}) or old != new
+    assert (found.removed, found.modified, found.added) == ({}, {}, {}) or (
+        json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)
+    )
     assert same(found.removed, typed_values.compare(new, old, SHAPE).added)
     assert same(found.modified, typed_values.compare(new, old, SHAPE).modified)
     assert field_sets.intersection(found.removed, found.added) == {}
+
+
+@pytest.mark.parametrize("around", [lambda value: value, lambda value: [value, {"b": value}]])
+def test_a_number_that_becomes_a_flag_is_a_change(around: Callable[[Any], Any]) -> None:
+    one, true = ({"spec": {"free": {"a": around(value)}}} for value in (1, True))
+    live, owners = apply({}, one, {}, "them")
+    with pytest.raises(ownership.OwnershipConflict):
+        apply(live, true, owners, "me", force=False)
+    assert list(update(live, true, owners, "me")) == [Manager("me", "Update", "v1")]
+    assert not differs(one, {"spec": {"free": {"a": around(1.0)}}})
 
 
 @LAW

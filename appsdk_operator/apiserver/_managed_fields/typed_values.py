@@ -177,7 +177,13 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
 
 def equal_values(one: Any, other: Any) -> bool:
     """Whether two values are equal as JSON: 1 equals 1.0, but not true."""
-    return bool(one == other) and (isinstance(one, bool) == isinstance(other, bool))
+    if one != other:
+        return False
+    if isinstance(one, dict):
+        return all(equal_values(item, other[name]) for name, item in one.items())
+    if isinstance(one, list):
+        return all(map(equal_values, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
 
 
 def _compare(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) -> None:
@@ -240,7 +246,7 @@ def _compare_items(
         else:
             _compare(old[0], new[0], shape, path, found)
     elif len(old) >= 2 and len(new) >= 2:
-        if old != new:
+        if not equal_values(old, new):
             field_sets.attach(found.modified, path, {})
     elif len(old) >= 2:
         if new:
