@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
@@ -38,6 +39,8 @@ _FORMATS: Final = frozenset(
         *("uri", "uuid", "uuid3", "uuid4", "uuid5"),
     }
 )
+_NUMBER_FORMATS: Final = (("integer", "int32"), ("number", "float"))
+"""Those of them by which fewer numbers are valid."""
 _ANY: Final[Mapping[str, Any]] = {_OPEN: True}
 """The schema of whatever there is where no schema says anything."""
 _TEXT: Final[Mapping[str, Any]] = {"type": "string"}
@@ -284,8 +287,8 @@ def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
     if old == new:
         return
     old, new = _with_enum(old), _with_enum(new)
-    if old.get(_EMBEDDED) and new.get(_EMBEDDED):
-        old, new = _with_metadata(old), _with_metadata(new)
+    if old.get(_EMBEDDED):
+        old, new = _with_metadata(old), _with_metadata(new) if new.get(_EMBEDDED) else new
     before, after = _type(old), _type(new)
     if before != after:
         is_wider = after == "anything" or (before, after) in _WIDER
@@ -352,10 +355,10 @@ def _values(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             _CLIENTS,
             "keep it: what is stored without the field is read with the new default",
         )
-    if new.get("format") in _FORMATS and new.get("format") != old.get("format"):
-        yield _finding(
-            path, f"its format must be {new['format']} now", _BOTH, "leave the format as it was"
-        )
+    name = new.get("format")
+    is_checked = name in _FORMATS or (old.get("type"), name) in _NUMBER_FORMATS
+    if is_checked and name != old.get("format"):
+        yield _finding(path, f"its format must be {name} now", _BOTH, "leave the format as it was")
 
 
 def _shown(values: Sequence[Any]) -> str:
@@ -364,12 +367,13 @@ def _shown(values: Sequence[Any]) -> str:
 
 def _limits(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
     for name in (*_LOWEST, "minimum"):
-        if name in new and (name not in old or new[name] > old[name]):
+        least = 0 if name in _LOWEST else -math.inf
+        if new.get(name, least) > old.get(name, least):
             yield _narrower(old, new, path, name)
         elif name == "minimum" and name in new and _gets_exclusive(old, new, name):
             yield _narrower(old, new, path, "exclusiveMinimum")
     for name in (*_HIGHEST, "maximum"):
-        if name in new and (name not in old or new[name] < old[name]):
+        if new.get(name, math.inf) < old.get(name, math.inf):
             yield _narrower(old, new, path, name)
         elif name == "maximum" and name in new and _gets_exclusive(old, new, name):
             yield _narrower(old, new, path, "exclusiveMaximum")

@@ -83,6 +83,7 @@ NARROWER = [
     (STR, {**STR, "minLength": 1}, "minLength is 1 now"),
     (STR, {**STR, "pattern": "^a"}, "pattern is ^a now"),
     (STR, {**STR, "format": "ipv4"}, "its format must be ipv4 now"),
+    ({**INT, "format": "int64"}, {**INT, "format": "int32"}, "its format must be int32 now"),
     ({**INT, "multipleOf": 2}, {**INT, "multipleOf": 4}, "multipleOf is 4 now (it was 2)"),
     (INT, {**INT, "anyOf": [{"maximum": 1}, {"minimum": 5}]}, "anyOf changed"),
     (
@@ -159,6 +160,8 @@ def test_what_breaks_clients_alone(old: Any, new: Any, change: str) -> None:
             {"type": "object", "additionalProperties": STR},
         ),
         ({**STR, "description": "old"}, {**STR, "description": "new", "format": "our-own"}),
+        ({**INT, "format": "int32"}, {**INT, "format": "int64"}),
+        (STR, {**STR, "minLength": 0}),
     ],
 )
 def test_what_breaks_nothing(old: Any, new: Any) -> None:
@@ -176,6 +179,13 @@ def test_a_path_goes_through_lists_and_maps() -> None:
         "widgets.example.com v1 spec.it[].*.it: only 'a' are valid now, which breaks stored "
         "objects and clients: allow the others, too"
     )
+
+
+def test_an_embedded_object_that_becomes_a_plain_one_loses_what_each_object_has() -> None:
+    old = {**field(INT), "x-kubernetes-embedded-resource": True}
+    found = {one.path for one in told(old, field(INT)) if "the field is gone" in one.change}
+    assert found == {"spec.it.apiVersion", "spec.it.kind", "spec.it.metadata"}
+    assert told(old, {**old, **OPEN}) == []
 
 
 def test_parts_of_the_crd_are_compared() -> None:
@@ -251,6 +261,7 @@ scalars = st.sampled_from(
         {"type": "string", "enum": ["a", "b"]},
         {"type": "string", "format": "hexcolor"},
         {"type": "integer", "minimum": 2},
+        {"type": "integer", "format": "int32"},
         {"type": "number", "multipleOf": 0.5},
         {"type": "string", "nullable": True},
         ANY,
@@ -276,7 +287,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 some_schemas = st.recursive(scalars, containers, max_leaves=3)
 some_values = st.recursive(
-    st.sampled_from(["a", "red?", "#ffffff", "", 0, 3, 1.5, True, None]),
+    st.sampled_from(["a", "red?", "#ffffff", "", 0, 3, 2**31, 1.5, True, None]),
     lambda inner: (
         st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
     ),
