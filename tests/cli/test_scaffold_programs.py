@@ -27,9 +27,9 @@ WHEELS = "APPSDK_TEST_WHEELS"
 """A folder with a wheel of the kit: with it the test installs, by the network, what users do."""
 ADDED = [
     "kind EphemeralVolumeClaim",  # a long name
-    "kind Region --cluster-scoped",
-    "webhook Region",
-    "controller Region",
+    "kind TestRun --cluster-scoped",  # called as classes of tests are
+    "webhook TestRun",
+    "controller TestRun",
     "webhook Account",
     "controller Account",
     "controller StatefulSet",
