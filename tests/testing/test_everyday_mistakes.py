@@ -11,14 +11,10 @@ from tests.hypothesis_profiles import scaled
 from tests.testing.broken.everyday import EVERYDAY, Everyday
 from tests.testing.broken.operators import WIDGET
 
-SEEDS = (1,)
-MISSED_AT_MOST = 3
-RARE = {
-    "gives_up_after_a_failure",
-    "takes_a_conflict_for_done",
-    "takes_a_failed_list_for_an_empty_one",
-}
-"""Mistakes that a seed may miss."""
+SEEDS = (1, 2, 3)
+MISSED_AT_MOST = 2
+MISSED: dict[int, set[str]] = {seed: set() for seed in SEEDS}
+"""The mistakes that each seed misses."""
 
 
 @pytest.mark.long
@@ -30,8 +26,9 @@ def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday, see
     except BrokenPromise as error:
         told = str(error)
     else:
-        assert one.make.__name__ in RARE
+        assert one.make.__name__ in MISSED[seed]
         return
+    assert one.make.__name__ not in MISSED[seed]
     replay = ast.literal_eval(told.rpartition("replay=")[2].rstrip(")"))
     assert len(replay) <= 7, told
     check_operator(lambda each: one.make(each, True), WIDGET, replay=replay, **one.options)
@@ -49,7 +46,9 @@ def test_a_mended_operator_is_not_blamed(one: Everyday) -> None:
     )
 
 
-def test_twenty_mistakes_are_looked_for() -> None:
-    assert len(EVERYDAY) == 20
-    assert len(RARE) <= MISSED_AT_MOST
-    assert {one.make.__name__ for one in EVERYDAY} > RARE
+def test_at_least_eighteen_of_twenty_mistakes_are_found_with_each_seed() -> None:
+    names = {one.make.__name__ for one in EVERYDAY}
+    assert len(names) == 20
+    for seed in SEEDS:
+        assert MISSED[seed] <= names
+        assert len(MISSED[seed]) <= MISSED_AT_MOST

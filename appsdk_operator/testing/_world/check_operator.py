@@ -317,19 +317,41 @@ def _finalizers(given: str | Iterable[str]) -> frozenset[str]:
 
 
 def _search(
-    case: _OperatorCheck, strategy: SearchStrategy[list[Step]], max_examples: int, seed: int | None
+    case: _OperatorCheck,
+    themes: Sequence[SearchStrategy[list[Step]]],
+    max_examples: int,
+    seed: int | None,
 ) -> tuple[list[Step], BrokenPromise] | None:
     """The smallest history that breaks a promise."""
+    from hypothesis import strategies as st
+
+    seeds = st.builds(Step, st.just("seed"), st.just(""), st.integers(0, 9))
+    seed = _seed_of_profile() if seed is None else seed
+    for number in range(max_examples):
+        theme = themes[number % len(themes)]
+        histories = st.tuples(seeds, theme).map(
+            lambda drawn: [drawn[0], *drawn[1]] if drawn[0].value else drawn[1]
+        )
+        found = _search_one(case, histories, seed * max_examples + number)
+        if found:
+            return _drop_needless_steps(case, *min(found, key=lambda one: len(one[0])))
+    return None
+
+
+def _search_one(
+    case: _OperatorCheck, strategy: SearchStrategy[list[Step]], seed: int
+) -> list[tuple[list[Step], BrokenPromise]]:
+    """Draw one history; if it breaks a promise, the smaller ones that do so as well."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
-    from hypothesis import strategies as st
 
     found: list[tuple[list[Step], BrokenPromise]] = []
     tries = 0
-    seeds = st.builds(Step, st.just("seed"), st.just(""), st.integers(0, 9))
 
+    @seeded(seed)
     @settings(
-        max_examples=max_examples,
+        # The first is the simplest one each time. Of more, most would be variants of each other.
+        max_examples=2,
         deadline=None,
         database=None,
         report_multiple_bugs=False,
@@ -337,13 +359,14 @@ def _search(
         print_blob=False,
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(luck=seeds, history=strategy)
-    def run(luck: Step, history: list[Step]) -> None:
+    @given(strategy)
+    def run(steps: list[Step]) -> None:
         nonlocal tries
-        tries += bool(found)
+        tries += 1
+        if tries == 1:
+            return
         if tries > _MOST_SHRINKS:
             raise _ShrunkError
-        steps = [luck, *history] if luck.value else history
         try:
             case.run(steps)
         except BrokenPromise as error:
@@ -351,12 +374,25 @@ def _search(
             # Any promise: a smaller history that breaks another one is as good.
             raise _FailedError from error
 
-    search = run if seed is None else seeded(seed)(run)
     with contextlib.suppress(_FailedError, _ShrunkError):
-        search()
-    if not found:
-        return None
-    return _drop_needless_steps(case, *min(found, key=lambda one: len(one[0])))
+        run()
+    return found
+
+
+def _seed_of_profile() -> int:
+    """A seed that is drawn as the profile of Hypothesis says."""
+    from hypothesis import Phase, given, settings
+    from hypothesis import strategies as st
+
+    drawn: list[int] = []
+
+    @settings(max_examples=2, database=None, phases=[Phase.generate])
+    @given(st.integers(0, 2**64))
+    def draw(number: int) -> None:
+        drawn.append(number)
+
+    draw()
+    return drawn[-1]
 
 
 def _drop_needless_steps(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -215,8 +216,11 @@ def histories(
     replicas: Sequence[str] = (),
     functions: bool = False,
     longest: int = 20,
-) -> SearchStrategy[list[Step]]:
+) -> list[SearchStrategy[list[Step]]]:
     """Histories: other clients create, change, delete and recreate objects; time passes; faults.
+
+    One strategy for each theme, with which its histories end: the deletion of a held object, a
+    conflict, a failed read, a crash, … Draw from them in turn, so that none comes up too rarely.
 
     Args:
         specs: the specs of objects.
@@ -234,26 +238,28 @@ def histories(
         return st.builds(Step, st.sampled_from(what), st.just(""), st.sampled_from(values))
 
     soon, wait = plain(["wait"], [0, 1]), plain(["wait"], [0, 1, 30, 600])
-    replica = st.sampled_from(["", *replicas[1:]])
-    fate, bad = plain(["write"], _FAULTS["write"]), plain(["write"], _FATES)
-    read, made = plain(["read"], _FAULTS["read"][1:]), plain(["change", "remove"], range(4))
-    down, freeze = (
-        plain(["down"], [60, 600]),
-        st.builds(Step, st.just("freeze"), replica, st.sampled_from([20, 90])),
-    )
-    trouble = st.one_of(
-        st.builds(Step, st.sampled_from(["crash", "restart"]), replica),
-        plain(_PLAIN, [None]),
-        plain(["lag"], [5, 60]),
-        down,
-    )
+    ok, replica = plain(["write"], ["ok"]), st.sampled_from(["", *replicas[1:]])
+    freeze = st.builds(Step, st.just("freeze"), replica, st.sampled_from([20, 90]))
     function, timer = (plain([what], _FAULTS[what]) for what in ("function", "timer"))
+    writes = {
+        "conflict": plain(["write"], ["409"]),
+        "refused": plain(["write"], ["500", "503"]),
+        "lost": plain(["write"], ["lost"]),
+        "crash at a write": plain(["write"], ["crash before", "crash after"]),
+    }
+    others = {
+        "read": plain(["read"], _FAULTS["read"][1:]),
+        "crash": st.builds(Step, st.sampled_from(["crash", "restart"]), replica),
+        "network": st.one_of(plain(_PLAIN, [None]), plain(["lag"], [5, 60])),
+        "down": plain(["down"], [60, 600]),
+    }
+    on_made = {what: plain([what], range(4)) for what in ("change", "remove")}
     single = [wait]
-    together: list[SearchStrategy[tuple[Step, ...]]] = []
     if faults:
-        single += [fate, trouble, read, made]
+        single += [ok, *writes.values(), *others.values(), *on_made.values()]
         single += [freeze] * (len(replicas) > 1)
         single += [function, timer] * functions
+    themes: dict[str, list[SearchStrategy[tuple[Step, ...]]]] = defaultdict(list)
     for name in map(st.just, names):
         create, spec, recreate = (
             st.builds(Step, st.just(what), name, specs) for what in ("create", "spec", "recreate")
@@ -262,37 +268,39 @@ def histories(
             st.builds(Step, st.just(what), name) for what in ("delete", "hold", "release")
         )
         label = st.builds(Step, st.just("label"), name, st.integers(0, 9))
+        change = st.one_of(spec, delete, recreate)
         single += [create, spec, delete, recreate, hold, release, label]
         if statuses is not None:
             single.append(st.builds(Step, st.just("status"), name, statuses))
-        # Sequences that single draws make too rarely.
-        together += [
-            st.tuples(create, soon, hold, soon, delete, soon),
-            st.tuples(create, soon, st.one_of(delete, recreate, spec), soon),
-        ]
+        themes["hold"] += [st.tuples(create, soon, hold, soon, delete, soon)]
+        themes["again"] += [st.tuples(create, soon, change, soon)]
         if not faults:
             continue
-        together += [
-            st.tuples(bad, st.one_of(create, spec), soon),
-            st.tuples(create, wait, bad, st.one_of(delete, recreate, spec), soon),
-            st.tuples(create, wait, bad, st.one_of(delete, spec), soon),
-            st.tuples(trouble, st.one_of(create, spec, delete, recreate), soon),
-            st.tuples(read, st.one_of(create, spec, recreate), soon),
-            st.tuples(create, wait, made, wait),
-            st.tuples(create, wait, down, st.one_of(delete, recreate, spec), wait),
-        ]
+        for what, fault in {**writes, **others}.items():
+            themes[what] += [
+                st.tuples(fault, create, soon),
+                st.tuples(create, wait, fault, change, soon),
+            ]
+        for what, fault in writes.items():
+            themes[what] += [st.tuples(ok, fault, create, soon)]
+        for what, fault in on_made.items():
+            themes[what] += [st.tuples(create, wait, fault, wait)]
         if len(replicas) > 1:
-            together += [st.tuples(soon, freeze, st.one_of(create, spec), wait)] * 2
+            themes["freeze"] += [st.tuples(soon, freeze, st.one_of(create, spec), wait)]
         if functions:
             # A change whose function fails, and another one before or after the retry.
-            together += [
+            themes["function"] += [
                 st.tuples(create, wait, function, spec, soon, spec, wait),
                 st.tuples(function, create, soon, spec, wait),
-                st.tuples(create, wait, timer, wait),
-            ] * 2
+            ]
+            themes["timer"] += [st.tuples(create, wait, timer, wait)]
     one = st.one_of(single).map(lambda step: (step,))
-    parts = st.lists(st.one_of(one, *together), max_size=longest // 2)
+    parts = [part for theme in themes.values() for part in theme]
+    before = st.lists(st.one_of(one, *parts), max_size=longest // 2)
     # What a later step would mend is found at the end alone: the last part is a whole one.
-    return st.tuples(parts, st.one_of(together)).map(
-        lambda found: [step for part in (*found[0], found[1]) for step in part][-longest:]
-    )
+    return [
+        st.tuples(st.one_of(st.just([]), before), st.one_of(theme)).map(
+            lambda found: [step for part in (*found[0], found[1]) for step in part][-longest:]
+        )
+        for theme in themes.values()
+    ]

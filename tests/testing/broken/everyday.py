@@ -278,9 +278,13 @@ def cleans_up_without_a_finalizer(replica: Replica, mended: bool) -> Any:
     if mended:
         return with_widget(replica, lambda one: kept(replica, one))
     outside = replica.world.elsewhere
+
+    def put(widget: Object) -> None:
+        outside[widget.name] = widget.spec["size"]
+
     return SimpleWatcher(
-        add=lambda one: outside.update({one.name: one.spec["size"]}),
-        update=lambda _, one: outside.update({one.name: one.spec["size"]}),
+        add=put,
+        update=lambda _, one: put(one),
         delete=lambda one: outside.pop(one.name, None),
     )
 
@@ -302,7 +306,7 @@ def gives_up_after_a_failure(replica: Replica, mended: bool) -> Any:
     def keep(widget: Object) -> None:
         try:
             kept(replica, widget)
-        except ApiError:
+        except Exception:
             if mended:
                 raise
 
