@@ -112,7 +112,8 @@ def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
 def data_docstring(home: str, name: str) -> list[str]:
     """The lines of the docstring under an assignment, from the module that makes it."""
     while hasattr(importlib.import_module(home), "__path__"):
-        home = offered_by(home).public[name]
+        offered = offered_by(home)
+        home = (offered.public | offered.unlisted)[name]
     return ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name), [])
 
 

@@ -106,6 +106,10 @@ class _Types:
         fields = class_fields(view)
         kinds = self._all(tuple(field.type for field in fields))
         names = tuple(field.wire_name(self._rename) for field in fields)
+        for name in names:
+            # Of classes that are no Structs, msgspec finds a name beyond ASCII only if its UTF-8
+            # was asked for before.
+            msgspec.json.encode(name)
         if kinds is None and all(n == f.key for n, f in zip(names, fields, strict=True)):
             made = view
         else:

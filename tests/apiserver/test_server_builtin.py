@@ -213,6 +213,16 @@ def test_no_two_services_have_one_address_or_one_node_port(api: Any, steps: list
         api.delete(f"{SERVICES}/{name}")
 
 
+def test_a_service_cannot_have_its_health_check_at_a_node_port_of_its_own(api: Any) -> None:
+    spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
+    made = api.create(SERVICES, {"metadata": {"name": "a"}, "spec": spec})
+    port = made["spec"]["healthCheckNodePort"]
+    reply = api.patch(f"{SERVICES}/a", {"spec": {"ports": [{"port": 80, "nodePort": port}]}})
+    assert reply.status == 422
+    assert "provided port is already allocated" in reply["message"]
+    api.delete(f"{SERVICES}/a")
+
+
 def test_a_service_that_finds_no_node_port_left_is_refused(api: Any) -> None:
     ports = [{"port": 1 + number, "name": f"p{number}"} for number in range(1000)]
     found = [

@@ -309,3 +309,20 @@ def test_what_is_written_is_read_and_unknown_fields_survive(
     draft.spec = other
     assert draft.freeze().spec == draft.spec == other
     assert {name: draft["spec"][name] for name in extras} == before
+
+
+@pytest.mark.parametrize("library", ["attrs", "dataclasses", "msgspec"])
+def test_a_name_beyond_ascii_is_read_before_it_was_ever_written(library: str) -> None:
+    # Made at run time, because the UTF-8 of a constant may have been asked for.
+    name = b"gr\xc3\xb6\xc3\x9fe".decode()
+    fields: list[Any] = [("size", Annotated[float, FieldName(name)], 7.0)]
+    if library == "msgspec":
+        spec: Any = msgspec.defstruct("Spec", fields, frozen=True)
+    elif library == "dataclasses":
+        spec = dataclasses.make_dataclass("Spec", fields, frozen=True)
+    else:
+        body = {"__annotations__": {"size": fields[0][1]}, "size": 7.0}
+        spec = attrs.frozen(type("Spec", (), body))
+    kind = Kind(group="example.com", version="v1", kind="Widget", spec=spec, rename="camel")
+    raw = b'{"apiVersion":"example.com/v1","kind":"Widget","spec":{"gr\xc3\xb6\xc3\x9fe":1.5}}'
+    assert Object(kind, raw, "", "a", "", "", 0, None).spec.size == 1.5

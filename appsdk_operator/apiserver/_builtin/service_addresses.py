@@ -110,14 +110,17 @@ class ServiceAddresses:
                 detail = f"failed to allocate IP {address}: {why}"
                 problem = FieldError.invalid("spec.clusterIPs", spec["clusterIPs"], detail)
                 raise invalid("Service", "", name, [problem])
+        node_ports = {port.get("nodePort") for port in spec.get("ports") or ()}
         for path, port in _fields_with_ports(spec):
+            # Several of its ports may share one, those of several protocols.
+            is_own = path == _HEALTH_CHECK and port in node_ports
             why = ""
             if not _FIRST_PORT <= port <= _LAST_PORT:
                 why = (
                     "provided port is not in the valid range. The range of valid ports is "
                     f"{_FIRST_PORT}-{_LAST_PORT}"
                 )
-            elif self._ports.owner(port) not in (None, key):
+            elif is_own or self._ports.owner(port) not in (None, key):
                 why = "provided port is already allocated"
             if why:
                 problem = FieldError.invalid(path, port, why)
@@ -158,6 +161,9 @@ class ServiceAddresses:
                 spec["healthCheckNodePort"] = self._ports.next("nodePort", given)
         elif spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
             spec.pop("healthCheckNodePort", None)
+
+
+_HEALTH_CHECK = "spec.healthCheckNodePort"
 
 
 @final
@@ -224,7 +230,7 @@ def _fields_with_ports(spec: _Object) -> Iterator[tuple[str, int]]:
         if port.get("nodePort"):
             yield f"spec.ports[{index}].nodePort", port["nodePort"]
     if spec.get("healthCheckNodePort"):
-        yield "spec.healthCheckNodePort", spec["healthCheckNodePort"]
+        yield _HEALTH_CHECK, spec["healthCheckNodePort"]
 
 
 def _needs_health_check(spec: _Object) -> bool:

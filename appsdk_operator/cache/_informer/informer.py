@@ -288,7 +288,7 @@ class Informer(Generic[SpecT, StatusT]):
         """Whether handlers were sent the end of the first list, a moment after the sync."""
         self._reached = ""
         self.list_order: int = 0
-        """The :data:`next_order` before the first request of the last complete list."""
+        """The number of the last complete list, taken before its first request."""
         self.rewinds: int = 0
         """How often a list was older than the one before, as after an etcd restore."""
         self._last_error: Exception | None = None
