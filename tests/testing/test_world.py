@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -17,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import Manager, MutableObject, SimpleWatcher, controller_for, kinds
+from appsdk_operator.app import App
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.client import MergePatch, NotFound
+from appsdk_operator.client import AlreadyExists, MergePatch, NotFound
 from appsdk_operator.controllers import (
     Request,
     Result,
@@ -29,6 +31,7 @@ from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
+from appsdk_operator.testing._world.histories import Step, play
 from appsdk_operator.watchers import OpinionatedReconciler, ReconcileRequest, SimpleReconciler
 from tests.hypothesis_profiles import scaled
 from tests.testing.broken import operators
@@ -133,6 +136,22 @@ def owner_of_a_config_map(replica: Replica) -> Manager:
     return manager
 
 
+def app_with_a_config_map() -> App:
+    app = App("widget-operator")
+
+    @app.on_add(WIDGET)
+    @app.on_sync(WIDGET)
+    def make(widget: Object) -> None:
+        with contextlib.suppress(AlreadyExists):
+            app.client.create(
+                MutableObject.new(CONFIG_MAP, widget.name, namespace=widget.namespace, data={})
+            )
+
+    app.on_update(WIDGET)(lambda old, new: None)
+    app.every(2, WIDGET)(lambda widget: None)
+    return app
+
+
 def waiting_coroutine(replica: Replica) -> Any:
     async def reconcile(request: Request) -> Result:
         await asyncio.sleep(replica.clock.rng.random())
@@ -153,10 +172,13 @@ def waiting_coroutine(replica: Replica) -> Any:
         operators.bucket_by_name_in_a_controller,
         operators.works_in_threads_of_its_own,
         operators.secret_of_its_name,
+        app_with_a_config_map(),
     ],
-    ids=lambda make: make.__name__,
+    ids=lambda make: getattr(make, "__name__", "app"),
 )
-def test_one_seed_is_one_journal_for_each_form_of_operator(make: Callable[[Replica], Any]) -> None:
+def test_one_seed_is_one_journal_for_each_form_of_operator(
+    make: Callable[[Replica], Any] | App,
+) -> None:
     def journal(seed: int) -> list[str]:
         with World(WIDGET, make, seed=seed) as world:
             for name in "abcd":
@@ -166,6 +188,10 @@ def test_one_seed_is_one_journal_for_each_form_of_operator(make: Callable[[Repli
             world.restart()
             world.delete("b")
             world.run(3.0)
+            for step in ("change 0", "wait 1", "read 500", "function fails", 'spec c {"size": 2}'):
+                play(world, Step.parse(step))
+            for step in ("wait 1", "remove 1", "crash", "down 60", "delete d", "wait 70"):
+                play(world, Step.parse(step))
             return list(map(str, world.journal.entries))
 
     for seed in range(scaled(4)):
