@@ -96,11 +96,12 @@ def test_a_server_that_hangs_up_in_the_handshake_is_an_error(connect):
 
     def hang_up():
         sock, _ = listener.accept()
+        sock.recv(65536)  # without it, closing would be a reset
         sock.close()
 
     thread = threading.Thread(target=hang_up)
     thread.start()
-    with pytest.raises(c.ConnectFailed):
+    with pytest.raises(c.ConnectFailed, match="broke off the TLS handshake"):
         get(connect(f"https://127.0.0.1:{listener.getsockname()[1]}", max_retries=0))
     thread.join(10)
     listener.close()

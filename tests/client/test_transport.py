@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
 import socket
@@ -12,7 +13,12 @@ from hypothesis import given
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, Impersonation, Request
 from appsdk_operator.client._auth.impersonation import impersonation_headers
-from appsdk_operator.client._transport.connection import Connection, http_head
+from appsdk_operator.client._transport.connection import (
+    Connection,
+    Endpoint,
+    _TimedSocket,
+    http_head,
+)
 from appsdk_operator.client._transport.transport import _AbortHandle
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, StopSignal
@@ -204,6 +210,45 @@ def test_an_error_after_a_lost_try_says_that_it_may_have_been_done(serve, connec
     with pytest.raises(c.Conflict) as caught:
         client.update(draft)
     assert any("may have been" in note for note in caught.value.__notes__)
+
+
+def test_no_connection_after_a_lost_try_says_that_it_may_have_been_done(
+    serve, connect, monkeypatch
+):
+    connect_once = Endpoint.connect
+
+    def refuse(*_):
+        raise c.ConnectFailed("refused", sent=False)
+
+    def connect_first(*args):
+        monkeypatch.setattr(Endpoint, "connect", refuse)
+        return connect_once(*args)
+
+    monkeypatch.setattr(Endpoint, "connect", connect_first)
+    with pytest.raises(c.ConnectFailed) as caught:
+        connect(serve(reset)).delete(WIDGET, "a", namespace="x", uid="u")
+    assert caught.value.sent
+    assert any("may have been" in note for note in caught.value.__notes__)
+
+
+def test_a_request_that_cannot_be_sent_is_not_waited_for(serve, connect, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOBUFS, "no room")
+
+    monkeypatch.setattr(_TimedSocket, "sendall", fail)
+    with pytest.raises(c.ConnectionLost, match="no room"):
+        get(connect(serve(), max_retries=0))
+
+
+def test_an_address_of_a_family_that_the_machine_lacks_is_passed_over(serve, connect, monkeypatch):
+    server = serve(answer(widget()))
+    resolve = socket.getaddrinfo
+
+    def both(*args, **options):
+        return [(-2, socket.SOCK_STREAM, 0, "", ("", 0)), *resolve(*args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    assert get(connect(server, max_retries=0)).name == "a"
 
 
 def test_an_answer_to_a_body_that_was_not_read_is_still_taken(connect):

@@ -168,9 +168,10 @@ class Connection:
         except OSError as error:
             # A server that refuses a body closes the connection early; its answer may have come.
             broken = error
-        late = isinstance(broken, TimeoutError)
-        if late and not self._is_readable():
-            raise ReadTimeout("the request could not be sent in time") from broken
+        if broken is not None and not (self._unread or self._is_readable()):
+            if isinstance(broken, TimeoutError):
+                raise ReadTimeout("the request could not be sent in time") from broken
+            raise ConnectionLost(_reason(broken)) from broken
         # Each read has its time-out; this deadline is for a head that comes byte by byte.
         head_deadline = min(deadline, _now() + self._read_timeout)
         self._socket.set_limits(self._read_timeout, head_deadline)
@@ -516,8 +517,13 @@ class Endpoint:
             ) from error
         last: OSError = OSError("the name has no address")
         for family, kind, protocol, _, address in addresses:
+            try:
+                sock = socket.socket(family, kind, protocol)
+            except OSError as error:  # such as IPv6 where the machine has none
+                last = error
+                continue
             connection = Connection(
-                socket.socket(family, kind, protocol),
+                sock,
                 generation,
                 read_timeout=self.read_timeout,
                 request_timeout=self.request_timeout,
@@ -583,11 +589,12 @@ def _handshake(
 ) -> None:
     try:
         connection.start_tls(context, server_name)
-    except ssl.SSLError as error:
-        raise tls_failure(peer, error) from error
     except TimeoutError as error:
         raise ConnectFailed(f"{peer} did not finish the TLS handshake in time") from error
     except OSError as error:
+        has_ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        if isinstance(error, ssl.SSLError) and not has_ended:
+            raise tls_failure(peer, error) from error
         raise ConnectFailed(
             f"{peer} broke off the TLS handshake: {_reason(error)}; check that it speaks TLS"
         ) from error

@@ -215,7 +215,10 @@ class Transport:
         attempt = 0
         reloaded = False
         while True:
-            self._wait_for_rate_limit(request, signal)
+            wait = self._bucket.reserve() if self._bucket else 0.0
+            self._metrics.limited(request, wait)
+            if wait:
+                signal.wait(wait)
             self._credentials.prepare(signal)
             if signal.is_set():
                 raise RequestStopped(f"{request}: stopped before it was sent", sent=handle.lost)
@@ -231,21 +234,23 @@ class Transport:
                     error.add_note(_EARLIER_ATTEMPT)
                 failure: ClientError = error
             except TransportError as error:
+                if handle.lost and not error.sent:
+                    error.add_note(_EARLIER_ATTEMPT)
+                handle.lost = error.sent = handle.lost or error.sent
                 if signal.is_set():
                     raise RequestStopped(
                         f"{request}: stopped while it was under way", sent=error.sent
                     ) from error
-                handle.lost = handle.lost or error.sent
                 failure = error
-            wait = self._rules.wait_after(request, failure, attempt)
-            if wait is None:
+            pause = self._rules.wait_after(request, failure, attempt)
+            if pause is None:
                 if attempt:
                     failure.add_note(f"tried {attempt + 1} times")
                 raise failure
             attempt += 1
-            _log.debug("trying again in %.2f s: %s", wait, failure)
+            _log.debug("trying again in %.2f s: %s", pause, failure)
             self._metrics.retried(request, failure)
-            if signal.wait(wait):
+            if signal.wait(pause):
                 raise RequestStopped(
                     f"{request}: stopped while waiting to try again", sent=handle.lost
                 ) from failure
@@ -391,12 +396,6 @@ class Transport:
             return _read_body(opened.response, limit)
         except TransportError as error:
             raise self._with_context(request, error) from error.__cause__
-
-    def _wait_for_rate_limit(self, request: Request, signal: StopSignal) -> None:
-        wait = self._bucket.reserve() if self._bucket else 0.0
-        self._metrics.limited(request, wait)
-        if (wait and signal.wait(wait)) or signal.is_set():
-            raise RequestStopped(f"{request}: stopped before it was sent", sent=False)
 
     @contextlib.contextmanager
     def _combined_stop(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
