@@ -217,7 +217,7 @@ def test_a_filter_stands_before_every_handler_and_is_closed_with_the_server(serv
 def test_a_source_that_fails_hides_no_other_from_the_scrape(serve: Any) -> None:
     metrics = Metrics()
     forget = metrics.add_source(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    metrics.add_source(lambda: [Sample(Family("alive", "Still told.", "gauge"), (), 1.0)])
+    metrics.add_source(lambda: [Sample(Family("alive", "gauge", "Whether it is."), (), 1.0)])
     served = serve(make(metrics))
     page = served.get("/metrics")
     assert page.status == 200
