@@ -73,7 +73,7 @@ def public_rooms() -> list[str]:
         for init in root.glob("*/__init__.py")
     )
     return sorted(
-        module.__name__.rpartition(".")[2] for module in modules if "__all__" in vars(module)
+        module.__name__.rpartition(".")[2] for module in modules if vars(module).get("__all__")
     )
 
 
@@ -87,7 +87,8 @@ def names_of(room: str) -> list[Name]:
 def facade() -> dict[str, str]:
     """The names of the facade, each with the room that has it."""
     homes = offered_by(PACKAGE).public
-    return {name: home.removeprefix(f"{PACKAGE}.") for name, home in homes.items()}
+    rooms = {name: home.removeprefix(f"{PACKAGE}.") for name, home in homes.items()}
+    return {name: room for name, room in rooms.items() if room in ROOMS}
 
 
 def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
@@ -168,11 +169,8 @@ def reference() -> Reference:
             also[other.room].append((other, home))
             aliases[other.path] = home.path
     for name, room in facade().items():
-        if room in ROOMS:
-            path = f"{PACKAGE}.{room}.{name}"
-            aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
-        else:
-            aliases[f"{PACKAGE}.{name}"] = f"{PACKAGE}.{room}"
+        path = f"{PACKAGE}.{room}.{name}"
+        aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
     pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
     pages["kinds.rst"] = _kinds_page()
     pages["strategies.rst"] = _strategies_page()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiohttp import HttpVersion10, web
+from aiohttp import HttpVersion, HttpVersion10, web
 
 from appsdk_operator.apiserver._fault_rules import FaultRule, RequestFacts
 
@@ -18,7 +18,7 @@ class HttpRequest(web.BaseRequest):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Made by the HTTP server."""
         super().__init__(*args, **options)
-        self.protocol_version = self._version
+        self.protocol_version: HttpVersion = self._version
         """The version that its head has; what the parser makes of a head without one is 0.9."""
         if self._version.major != 1:
             # That of the answer, of which a client of HTTP 1 can read the head.
