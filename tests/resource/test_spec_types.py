@@ -79,7 +79,13 @@ def test_what_does_not_fit_is_named_with_its_path(view: Any, spec: Any, text: st
         (validators.not_(validators.max_len(9)), "not_ validator child"),
         (validators.optional(validators.in_("ab")), "'the_mode' must be in 'ab' (got 'x')"),
         (validators.deep_iterable(validators.in_("ab")), "'the_mode' must be in 'ab' (got 'x')"),
-        (validators.or_(validators.in_("ab"), validators.max_len(0)), "None of (<in_ validator"),
+        pytest.param(
+            *(
+                getattr(validators, "or_", validators.and_)(validators.in_("ab")),
+                "None of (<in_ validator",
+            ),
+            marks=pytest.mark.skipif(not hasattr(validators, "or_"), reason="attrs 24.1 has it"),
+        ),
     ],
 )
 def test_the_text_of_each_validator_of_attrs_is_all_that_is_shown(
