@@ -1,9 +1,6 @@
 from appsdk_operator.app._app import (
     App as App,
 )
-from appsdk_operator.app._permission import (
-    Permission as Permission,
-)
 from appsdk_operator.app._run import (
     ExitStatus as ExitStatus,
     RunOptions as RunOptions,
@@ -25,6 +22,7 @@ from appsdk_operator.app._declarations import (
     Timer as Timer,
 )
 from appsdk_operator.app._permission import (
+    Permission as Permission,
     merged as merged,
 )
 from appsdk_operator.app._run import (

@@ -10,15 +10,11 @@ from appsdk_operator.cache._cache.options import (
     CacheOptions as CacheOptions,
     NamespaceOptions as NamespaceOptions,
 )
-from appsdk_operator.cache._cache.registration import (
-    CacheRegistration as CacheRegistration,
-)
 from appsdk_operator.cache._client.cached_client import (
     CachedClient as CachedClient,
 )
 from appsdk_operator.cache._delivery.delivery import (
     Delivery as Delivery,
-    DeliveryKey as DeliveryKey,
     EventSource as EventSource,
     Handle as Handle,
     Overflow as Overflow,
@@ -44,12 +40,10 @@ from appsdk_operator.cache._informer.reflector import (
     ListWatchClient as ListWatchClient,
 )
 from appsdk_operator.cache._informer.store import (
-    IndexFunction as IndexFunction,
     Lister as Lister,
     Store as Store,
 )
 from appsdk_operator.cache._informer.transforms import (
-    Transform as Transform,
     drop_managed_fields as drop_managed_fields,
 )
 
@@ -62,9 +56,21 @@ from appsdk_operator.cache._cache.options import (
     checked_namespaces as checked_namespaces,
     kind_tuple as kind_tuple,
 )
+from appsdk_operator.cache._cache.registration import (
+    CacheRegistration as CacheRegistration,
+)
+from appsdk_operator.cache._delivery.delivery import (
+    DeliveryKey as DeliveryKey,
+)
 from appsdk_operator.cache._informer.handler_caller import (
     ErrorHandler as ErrorHandler,
 )
 from appsdk_operator.cache._informer.informer import (
     InformerStopped as InformerStopped,
+)
+from appsdk_operator.cache._informer.store import (
+    IndexFunction as IndexFunction,
+)
+from appsdk_operator.cache._informer.transforms import (
+    Transform as Transform,
 )

@@ -2,10 +2,8 @@ from appsdk_operator.client._api.client import (
     Client as Client,
 )
 from appsdk_operator.client._api.discovery import (
-    APIResource as APIResource,
     Discovery as Discovery,
     NoSuchKind as NoSuchKind,
-    ServerVersion as ServerVersion,
 )
 from appsdk_operator.client._api.object_store import (
     ObjectStore as ObjectStore,
@@ -14,12 +12,10 @@ from appsdk_operator.client._api.object_store import (
 )
 from appsdk_operator.client._api.options import (
     FieldValidation as FieldValidation,
-    Propagation as Propagation,
 )
 from appsdk_operator.client._api.protocols import (
     ClientLike as ClientLike,
     Reader as Reader,
-    SubresourceLike as SubresourceLike,
     Writer as Writer,
 )
 from appsdk_operator.client._api.subresource import (
@@ -39,7 +35,6 @@ from appsdk_operator.client._errors import (
     ApiError as ApiError,
     BadRequest as BadRequest,
     BadResponse as BadResponse,
-    Cause as Cause,
     ClientError as ClientError,
     ConfigError as ConfigError,
     Conflict as Conflict,
@@ -101,18 +96,22 @@ from appsdk_operator.client._wrappers.wrapper import (
 from appsdk_operator.resource import (
     JsonPatch as JsonPatch,
     MergePatch as MergePatch,
-    Patch as Patch,
     StrategicMergePatch as StrategicMergePatch,
 )
 
 """For other rooms: not part of the public surface."""
 
+from appsdk_operator.client._api.discovery import (
+    APIResource as APIResource,
+    ServerVersion as ServerVersion,
+)
 from appsdk_operator.client._api.options import (
     ApplyOptions as ApplyOptions,
     DeleteCollectionOptions as DeleteCollectionOptions,
     DeleteOptions as DeleteOptions,
     ListOptions as ListOptions,
     PatchOptions as PatchOptions,
+    Propagation as Propagation,
     SubresourceApplyOptions as SubresourceApplyOptions,
     SubresourceCreateOptions as SubresourceCreateOptions,
     SubresourceUpdateOptions as SubresourceUpdateOptions,
@@ -120,6 +119,9 @@ from appsdk_operator.client._api.options import (
 )
 from appsdk_operator.client._api.pagination import (
     PaginationGuard as PaginationGuard,
+)
+from appsdk_operator.client._api.protocols import (
+    SubresourceLike as SubresourceLike,
 )
 from appsdk_operator.client._api.request_builders import (
     check_object as check_object,
@@ -129,6 +131,9 @@ from appsdk_operator.client._auth.config import (
 )
 from appsdk_operator.client._auth.kubeconfig import (
     contexts_of as contexts_of,
+)
+from appsdk_operator.client._errors import (
+    Cause as Cause,
 )
 from appsdk_operator.client._transport.metrics import (
     UNPARSEABLE as UNPARSEABLE,
@@ -143,4 +148,7 @@ from appsdk_operator.client._transport.tls import (
 )
 from appsdk_operator.client._transport.write_guard import (
     checked_before_write as checked_before_write,
+)
+from appsdk_operator.resource import (
+    Patch as Patch,
 )

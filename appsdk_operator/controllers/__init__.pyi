@@ -15,7 +15,6 @@ from appsdk_operator.controllers._engine.controller import (
     Controller as Controller,
 )
 from appsdk_operator.controllers._handlers import (
-    HandlerFunction as HandlerFunction,
     HandlerFunctions as HandlerFunctions,
     for_object as for_object,
     for_owner as for_owner,
@@ -26,7 +25,6 @@ from appsdk_operator.controllers._helpers.conditions import (
     Condition as Condition,
     ConditionStatus as ConditionStatus,
     get_condition as get_condition,
-    is_condition_false as is_condition_false,
     is_condition_true as is_condition_true,
     patch_conditions as patch_conditions,
     remove_condition as remove_condition,
@@ -34,17 +32,14 @@ from appsdk_operator.controllers._helpers.conditions import (
 )
 from appsdk_operator.controllers._helpers.create_or_update import (
     OperationResult as OperationResult,
-    Written as Written,
     apply as apply,
     create_or_patch as create_or_patch,
     create_or_update as create_or_update,
 )
 from appsdk_operator.controllers._helpers.finalizer_helper import (
     FinalizeErrors as FinalizeErrors,
-    FinalizeResult as FinalizeResult,
     FinalizerRegistry as FinalizerRegistry,
     Finalizing as Finalizing,
-    FinalizingOutcome as FinalizingOutcome,
     finalizing as finalizing,
 )
 from appsdk_operator.controllers._helpers.finalizers import (
@@ -71,7 +66,6 @@ from appsdk_operator.controllers._helpers.wait_for import (
     wait_for as wait_for,
 )
 from appsdk_operator.controllers._object_reconciler import (
-    ObjectReconcileFunction as ObjectReconcileFunction,
     ObjectReconciler as ObjectReconciler,
     as_reconciler as as_reconciler,
 )
@@ -95,7 +89,6 @@ from appsdk_operator.controllers._predicates import (
 )
 from appsdk_operator.controllers._protocols import (
     LOW_PRIORITY as LOW_PRIORITY,
-    EventFilter as EventFilter,
     Handler as Handler,
     JoinableSource as JoinableSource,
     RequestQueue as RequestQueue,
@@ -103,7 +96,6 @@ from appsdk_operator.controllers._protocols import (
     SyncingSource as SyncingSource,
 )
 from appsdk_operator.controllers._reconcile import (
-    Outcome as Outcome,
     ReconcileFunction as ReconcileFunction,
     Reconciler as Reconciler,
     Request as Request,
@@ -141,6 +133,19 @@ from appsdk_operator.controllers._field_paths import (
     FieldPath as FieldPath,
     is_same_json as is_same_json,
 )
+from appsdk_operator.controllers._handlers import (
+    HandlerFunction as HandlerFunction,
+)
+from appsdk_operator.controllers._helpers.conditions import (
+    is_condition_false as is_condition_false,
+)
+from appsdk_operator.controllers._helpers.create_or_update import (
+    Written as Written,
+)
+from appsdk_operator.controllers._helpers.finalizer_helper import (
+    FinalizeResult as FinalizeResult,
+    FinalizingOutcome as FinalizingOutcome,
+)
 from appsdk_operator.controllers._helpers.finalizers import (
     MAX_FINALIZER_NAME as MAX_FINALIZER_NAME,
     Finalizers as Finalizers,
@@ -149,13 +154,20 @@ from appsdk_operator.controllers._helpers.finalizers import (
 from appsdk_operator.controllers._helpers.guarded import (
     PatchClient as PatchClient,
 )
+from appsdk_operator.controllers._object_reconciler import (
+    ObjectReconcileFunction as ObjectReconcileFunction,
+)
 from appsdk_operator.controllers._predicates import (
     as_predicates as as_predicates,
+)
+from appsdk_operator.controllers._protocols import (
+    EventFilter as EventFilter,
 )
 from appsdk_operator.controllers._reasons import (
     compact_reason as compact_reason,
 )
 from appsdk_operator.controllers._reconcile import (
+    Outcome as Outcome,
     check_ignored_result as check_ignored_result,
 )
 from appsdk_operator.controllers._wrong_outcome import (

@@ -60,9 +60,6 @@ from appsdk_operator.manager._servers.checks import (
     HealthCheck as HealthCheck,
     HealthChecks as HealthChecks,
 )
-from appsdk_operator.manager._servers.endpoint_server import (
-    HTTPFilter as HTTPFilter,
-)
 from appsdk_operator.manager._servers.health import (
     HealthServer as HealthServer,
     HealthServerOptions as HealthServerOptions,
@@ -81,9 +78,7 @@ from appsdk_operator.manager._shards.shards import (
 )
 from appsdk_operator.serving import (
     CertificateFiles as CertificateFiles,
-    HTTPHandler as HTTPHandler,
     HTTPLimits as HTTPLimits,
-    HTTPRequest as HTTPRequest,
     HTTPResponse as HTTPResponse,
     HTTPServer as HTTPServer,
     TLSOptions as TLSOptions,
@@ -97,4 +92,11 @@ from appsdk_operator.manager._core.options import (
 from appsdk_operator.manager._core.runnable import (
     as_runnable as as_runnable,
     name_of as name_of,
+)
+from appsdk_operator.manager._servers.endpoint_server import (
+    HTTPFilter as HTTPFilter,
+)
+from appsdk_operator.serving import (
+    HTTPHandler as HTTPHandler,
+    HTTPRequest as HTTPRequest,
 )

@@ -1,7 +1,7 @@
 """What surrounds the code of an operator: files made from it, brought up to date with each change.
 
 Everything here is a function of an App and options: the same input gives the same text, byte for
-byte. Nothing here overwrites what a person edited: :class:`GeneratedFiles` merges.
+byte. Nothing here overwrites what a person edited: files are merged.
 """
 
 from appsdk_operator._lazy import room

@@ -1,11 +1,5 @@
 from appsdk_operator.project._compatibility import (
-    Finding as Finding,
     breaking_changes as breaking_changes,
-)
-from appsdk_operator.project._files import (
-    FileChange as FileChange,
-    FileOutcome as FileOutcome,
-    GeneratedFiles as GeneratedFiles,
 )
 from appsdk_operator.project._manifests.manifests import (
     helm_chart as helm_chart,
@@ -14,15 +8,8 @@ from appsdk_operator.project._manifests.manifests import (
 from appsdk_operator.project._manifests.options import (
     ManifestOptions as ManifestOptions,
 )
-from appsdk_operator.project._models._builtin import (
-    builtin_models as builtin_models,
-)
 from appsdk_operator.project._models._crds import (
     models as models,
-    read_crds as read_crds,
-)
-from appsdk_operator.project._models._module import (
-    ModelStyle as ModelStyle,
 )
 from appsdk_operator.project._models._schemas import (
     ModelError as ModelError,
@@ -31,7 +18,6 @@ from appsdk_operator.project._rbac.grants import (
     Grants as Grants,
 )
 from appsdk_operator.project._rbac.record_file import (
-    dump_permissions as dump_permissions,
     load_permissions as load_permissions,
 )
 from appsdk_operator.project._rbac.recording import (
@@ -42,20 +28,38 @@ from appsdk_operator.project._rbac.roles import (
     roles as roles,
 )
 from appsdk_operator.project._uninstall import (
-    UninstallAction as UninstallAction,
     UninstallError as UninstallError,
-    UninstallStep as UninstallStep,
     uninstall as uninstall,
 )
 
 """For other rooms: not part of the public surface."""
 
+from appsdk_operator.project._compatibility import (
+    Finding as Finding,
+)
 from appsdk_operator.project._files import (
+    FileChange as FileChange,
+    FileOutcome as FileOutcome,
+    GeneratedFiles as GeneratedFiles,
     write_below as write_below,
 )
 from appsdk_operator.project._manifests.bindings import (
     added_permissions as added_permissions,
 )
+from appsdk_operator.project._models._builtin import (
+    builtin_models as builtin_models,
+)
+from appsdk_operator.project._models._crds import (
+    read_crds as read_crds,
+)
+from appsdk_operator.project._models._module import (
+    ModelStyle as ModelStyle,
+)
 from appsdk_operator.project._rbac.record_file import (
     RECORD_FILE as RECORD_FILE,
+    dump_permissions as dump_permissions,
+)
+from appsdk_operator.project._uninstall import (
+    UninstallAction as UninstallAction,
+    UninstallStep as UninstallStep,
 )

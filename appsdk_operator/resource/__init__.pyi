@@ -6,8 +6,6 @@ from appsdk_operator.resource._codec import (
     EncodeError as EncodeError,
     MetadataOnlyError as MetadataOnlyError,
     WrongKindError as WrongKindError,
-    decode_json as decode_json,
-    encode_json as encode_json,
 )
 from appsdk_operator.resource._conversion import (
     IntoObject as IntoObject,
@@ -28,36 +26,23 @@ from appsdk_operator.resource._kind import (
     Scope as Scope,
 )
 from appsdk_operator.resource._list_watch import (
-    ListPage as ListPage,
-    Undecodable as Undecodable,
-    UndecodableEvent as UndecodableEvent,
-    WatchEvent as WatchEvent,
     WatchEventType as WatchEventType,
-    decode_list as decode_list,
     decode_watch_event as decode_watch_event,
     decode_watch_events as decode_watch_events,
 )
 from appsdk_operator.resource._object import (
-    AnyObject as AnyObject,
     MutableObject as MutableObject,
     Object as Object,
     ObjectKey as ObjectKey,
-    OwnerReference as OwnerReference,
-    is_older_version as is_older_version,
-    parse_time as parse_time,
 )
 from appsdk_operator.resource._patch_types import (
     JsonPatch as JsonPatch,
     MergePatch as MergePatch,
-    Patch as Patch,
     StrategicMergePatch as StrategicMergePatch,
 )
 from appsdk_operator.resource._patches import (
     PatchError as PatchError,
     PatchTestFailed as PatchTestFailed,
-    apply_json_patch as apply_json_patch,
-    apply_merge_patch as apply_merge_patch,
-    create_merge_patch as create_merge_patch,
 )
 from appsdk_operator.resource._schema.columns import (
     PrinterColumn as PrinterColumn,
@@ -83,9 +68,7 @@ from appsdk_operator.resource._schema.markers import (
     Time as Time,
 )
 from appsdk_operator.resource._selectors import (
-    FieldSelection as FieldSelection,
     FieldSelector as FieldSelector,
-    LabelSelection as LabelSelection,
     LabelSelector as LabelSelector,
     SelectorError as SelectorError,
 )
@@ -100,7 +83,6 @@ from appsdk_operator.resource._versions import (
     convert_parts as convert_parts,
 )
 from appsdk_operator.resource._yaml import (
-    dump_yaml as dump_yaml,
     load_yaml as load_yaml,
 )
 
@@ -111,6 +93,8 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.resource._codec import (
     PARTIAL_METADATA_KIND as PARTIAL_METADATA_KIND,
+    decode_json as decode_json,
+    encode_json as encode_json,
     members as members,
 )
 from appsdk_operator.resource._field_errors import (
@@ -147,6 +131,13 @@ from appsdk_operator.resource._json_parts import (
 from appsdk_operator.resource._kind import (
     check_kind as check_kind,
 )
+from appsdk_operator.resource._list_watch import (
+    ListPage as ListPage,
+    Undecodable as Undecodable,
+    UndecodableEvent as UndecodableEvent,
+    WatchEvent as WatchEvent,
+    decode_list as decode_list,
+)
 from appsdk_operator.resource._lossless import (
     lost_parts as lost_parts,
     with_defaults as with_defaults,
@@ -157,16 +148,28 @@ from appsdk_operator.resource._names import (
     check_path_segment as check_path_segment,
 )
 from appsdk_operator.resource._object import (
+    AnyObject as AnyObject,
+    OwnerReference as OwnerReference,
     PartError as PartError,
     as_transformed as as_transformed,
+    is_older_version as is_older_version,
+    parse_time as parse_time,
 )
 from appsdk_operator.resource._patch_types import (
+    Patch as Patch,
     patch_body as patch_body,
+)
+from appsdk_operator.resource._patches import (
+    apply_json_patch as apply_json_patch,
+    apply_merge_patch as apply_merge_patch,
+    create_merge_patch as create_merge_patch,
 )
 from appsdk_operator.resource._schema.descriptions import (
     without_markup as without_markup,
 )
 from appsdk_operator.resource._selectors import (
+    FieldSelection as FieldSelection,
+    LabelSelection as LabelSelection,
     field_selector_of as field_selector_of,
     label_selector_of as label_selector_of,
 )
@@ -180,5 +183,6 @@ from appsdk_operator.resource._strategic import (
     apply_strategic_merge_patch as apply_strategic_merge_patch,
 )
 from appsdk_operator.resource._yaml import (
+    dump_yaml as dump_yaml,
     load_first as load_first,
 )

@@ -4,10 +4,10 @@ Nothing here knows Kubernetes. Everything that waits takes a :class:`Clock` and 
 :class:`StopSignal` or a shut-down, so that tests control the time and a stop is prompt.
 
 Guarantees:
-    * Only :class:`RealClock` reads or waits for the time.
-    * No thread is a daemon; every thread belongs to a :class:`ThreadGroup` that joins it.
+    * Only the machine's clock (:data:`system_clock`) reads or waits for the time.
+    * No thread is a daemon; every thread belongs to a group that joins it.
     * Locks are held for short operations on data only, never while user code runs.
-    * Errors of the program's logging handlers never reach the caller: :func:`get_logger`.
+    * Errors of the program's logging handlers never reach the caller.
 """
 
 from appsdk_operator._lazy import room

@@ -1,6 +1,5 @@
 from appsdk_operator.runtime._activity import (
     ActivityObserver as ActivityObserver,
-    CallOutcome as CallOutcome,
     CallRecord as CallRecord,
     FailureCause as FailureCause,
     RequestRecord as RequestRecord,
@@ -9,8 +8,6 @@ from appsdk_operator.runtime._activity import (
 from appsdk_operator.runtime._clock import (
     Clock as Clock,
     ManualClock as ManualClock,
-    RealClock as RealClock,
-    random_of as random_of,
     system_clock as system_clock,
 )
 from appsdk_operator.runtime._failure_log import (
@@ -18,40 +15,20 @@ from appsdk_operator.runtime._failure_log import (
 )
 from appsdk_operator.runtime._fork import (
     ForkedError as ForkedError,
-    OneProcess as OneProcess,
-    after_fork as after_fork,
-    fork_safe as fork_safe,
 )
 from appsdk_operator.runtime._log_setup import (
-    LogFormat as LogFormat,
     TextFormatter as TextFormatter,
     setup_logging as setup_logging,
 )
 from appsdk_operator.runtime._logging import (
     JSONFormatter as JSONFormatter,
-    SafeLogger as SafeLogger,
-    get_logger as get_logger,
 )
 from appsdk_operator.runtime._metrics import (
-    Family as Family,
-    LocalHistogram as LocalHistogram,
     Metrics as Metrics,
-    Sample as Sample,
     default_metrics as default_metrics,
 )
 from appsdk_operator.runtime._narration import (
     Narrator as Narrator,
-)
-from appsdk_operator.runtime._operator_names import (
-    PREVIOUS_NAMES as PREVIOUS_NAMES,
-    UNNAMED as UNNAMED,
-    check_operator_name as check_operator_name,
-    check_previous_names as check_previous_names,
-    is_operator_name as is_operator_name,
-)
-from appsdk_operator.runtime._queue_state import (
-    QueueItem as QueueItem,
-    QueueState as QueueState,
 )
 from appsdk_operator.runtime._rate_limiters import (
     ItemExponential as ItemExponential,
@@ -63,16 +40,6 @@ from appsdk_operator.runtime._rate_limiters import (
 )
 from appsdk_operator.runtime._stop import (
     StopSignal as StopSignal,
-    check_stop as check_stop,
-)
-from appsdk_operator.runtime._threads import (
-    LoopThread as LoopThread,
-    ThreadGroup as ThreadGroup,
-    settle as settle,
-)
-from appsdk_operator.runtime._tracebacks import (
-    failed_function as failed_function,
-    user_traceback as user_traceback,
 )
 from appsdk_operator.runtime._workers import (
     StillRunning as StillRunning,
@@ -85,6 +52,7 @@ from appsdk_operator.runtime._workqueue import (
 
 from appsdk_operator.runtime._activity import (
     ActivityLog as ActivityLog,
+    CallOutcome as CallOutcome,
     CallSlot as CallSlot,
     ObservedParts as ObservedParts,
     Observers as Observers,
@@ -97,13 +65,20 @@ from appsdk_operator.runtime._backoff import (
 )
 from appsdk_operator.runtime._clock import (
     InheritedClock as InheritedClock,
+    RealClock as RealClock,
     present_clock as present_clock,
+    random_of as random_of,
 )
 from appsdk_operator.runtime._durations import (
     duration_text as duration_text,
 )
 from appsdk_operator.runtime._environment import (
     Environment as Environment,
+)
+from appsdk_operator.runtime._fork import (
+    OneProcess as OneProcess,
+    after_fork as after_fork,
+    fork_safe as fork_safe,
 )
 from appsdk_operator.runtime._held_workers import (
     HELD_FOR as HELD_FOR,
@@ -115,6 +90,30 @@ from appsdk_operator.runtime._keyed_lock import (
 )
 from appsdk_operator.runtime._log_setup import (
     LOG_FORMATS as LOG_FORMATS,
+    LogFormat as LogFormat,
+)
+from appsdk_operator.runtime._logging import (
+    SafeLogger as SafeLogger,
+    get_logger as get_logger,
+)
+from appsdk_operator.runtime._metrics import (
+    Family as Family,
+    LocalHistogram as LocalHistogram,
+    Sample as Sample,
+)
+from appsdk_operator.runtime._operator_names import (
+    PREVIOUS_NAMES as PREVIOUS_NAMES,
+    UNNAMED as UNNAMED,
+    check_operator_name as check_operator_name,
+    check_previous_names as check_previous_names,
+    is_operator_name as is_operator_name,
+)
+from appsdk_operator.runtime._queue_state import (
+    QueueItem as QueueItem,
+    QueueState as QueueState,
+)
+from appsdk_operator.runtime._stop import (
+    check_stop as check_stop,
 )
 from appsdk_operator.runtime._texts import (
     safe_repr as safe_repr,
@@ -122,11 +121,14 @@ from appsdk_operator.runtime._texts import (
 )
 from appsdk_operator.runtime._threads import (
     CoroutineRunner as CoroutineRunner,
+    LoopThread as LoopThread,
+    ThreadGroup as ThreadGroup,
     as_exception as as_exception,
     callback_place as callback_place,
     owned_by as owned_by,
     present_owner as present_owner,
     present_runner as present_runner,
+    settle as settle,
     settle_on as settle_on,
 )
 from appsdk_operator.runtime._tracebacks import (
@@ -134,11 +136,13 @@ from appsdk_operator.runtime._tracebacks import (
     callback_name as callback_name,
     current_frames as current_frames,
     error_text as error_text,
+    failed_function as failed_function,
     forget_frames as forget_frames,
     group_members as group_members,
     has_user_frames as has_user_frames,
     present_place as present_place,
     traceback_of as traceback_of,
+    user_traceback as user_traceback,
 )
 from appsdk_operator.runtime._waiters import (
     Latch as Latch,

@@ -1,8 +1,7 @@
 """Test operators without a cluster, down to the order of events.
 
 * :class:`APIServer`: a Kubernetes API server in the process, on a real socket.
-* :class:`MemoryServer`: the same server without socket and thread; :class:`MemoryView`: clients
-  without a socket for an :class:`APIServer` that runs.
+* :class:`MemoryServer`: the same server without socket and thread.
 * :class:`ControlPlane`: the real etcd and kube-apiserver, with the same interface.
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
 * :class:`FaultSchedule` of :class:`FaultRule`: which fault applies to which requests, and how

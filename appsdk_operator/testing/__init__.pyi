@@ -1,9 +1,7 @@
 from appsdk_operator.apiserver import (
     APIServer as APIServer,
-    Access as Access,
     FaultRule as FaultRule,
     FaultSchedule as FaultSchedule,
-    LoggedRequest as LoggedRequest,
 )
 from appsdk_operator.testing._broken_promise import (
     BrokenPromise as BrokenPromise,
@@ -24,7 +22,6 @@ from appsdk_operator.testing._install.webhooks import (
 )
 from appsdk_operator.testing._memory.server import (
     MemoryServer as MemoryServer,
-    MemoryView as MemoryView,
 )
 from appsdk_operator.testing._proxy.proxy import (
     FaultProxy as FaultProxy,
@@ -63,4 +60,14 @@ from appsdk_operator.testing._world.promises import (
 from appsdk_operator.testing._world.world import (
     Replica as Replica,
     World as World,
+)
+
+"""For other rooms: not part of the public surface."""
+
+from appsdk_operator.apiserver import (
+    Access as Access,
+    LoggedRequest as LoggedRequest,
+)
+from appsdk_operator.testing._memory.server import (
+    MemoryView as MemoryView,
 )

@@ -1,7 +1,6 @@
 from appsdk_operator.serving import (
     CertificateFiles as CertificateFiles,
     Certificates as Certificates,
-    KeyPair as KeyPair,
     SelfSigned as SelfSigned,
 )
 from appsdk_operator.webhooks._admission.admission import (
@@ -14,12 +13,10 @@ from appsdk_operator.webhooks._admission.handlers import (
     MultiMutating as MultiMutating,
     MultiValidating as MultiValidating,
     Validating as Validating,
-    ValidationResult as ValidationResult,
     Validator as Validator,
 )
 from appsdk_operator.webhooks._admission.requests import (
     AdmissionRequest as AdmissionRequest,
-    GroupVersionResource as GroupVersionResource,
     Operation as Operation,
     admission_request as admission_request,
 )
@@ -40,22 +37,18 @@ from appsdk_operator.webhooks._certificates.managed import (
 )
 from appsdk_operator.webhooks._conversion.migration import (
     MigrationError as MigrationError,
-    MigrationProgress as MigrationProgress,
     migrate_stored_versions as migrate_stored_versions,
 )
 from appsdk_operator.webhooks._conversion.webhook import (
     ConversionWebhook as ConversionWebhook,
 )
 from appsdk_operator.webhooks._frameworks.asgi import (
-    ASGIWebhooks as ASGIWebhooks,
     asgi as asgi,
 )
 from appsdk_operator.webhooks._frameworks.wsgi import (
-    WSGIWebhooks as WSGIWebhooks,
     wsgi as wsgi,
 )
 from appsdk_operator.webhooks._install.configurations import (
-    RuleSource as RuleSource,
     webhook_configurations as webhook_configurations,
 )
 from appsdk_operator.webhooks._install.development import (
@@ -66,9 +59,7 @@ from appsdk_operator.webhooks._install.install import (
     remove_configurations as remove_configurations,
 )
 from appsdk_operator.webhooks._rules import (
-    Selector as Selector,
     WebhookRule as WebhookRule,
-    WebhookRuleOptions as WebhookRuleOptions,
 )
 from appsdk_operator.webhooks._server.builder import (
     WebhookBuilder as WebhookBuilder,
@@ -90,6 +81,27 @@ from appsdk_operator.webhooks._users import (
 
 """For other rooms: not part of the public surface."""
 
+from appsdk_operator.serving import (
+    KeyPair as KeyPair,
+)
+from appsdk_operator.webhooks._admission.handlers import (
+    ValidationResult as ValidationResult,
+)
+from appsdk_operator.webhooks._admission.requests import (
+    GroupVersionResource as GroupVersionResource,
+)
+from appsdk_operator.webhooks._conversion.migration import (
+    MigrationProgress as MigrationProgress,
+)
+from appsdk_operator.webhooks._frameworks.asgi import (
+    ASGIWebhooks as ASGIWebhooks,
+)
+from appsdk_operator.webhooks._frameworks.wsgi import (
+    WSGIWebhooks as WSGIWebhooks,
+)
+from appsdk_operator.webhooks._install.configurations import (
+    RuleSource as RuleSource,
+)
 from appsdk_operator.webhooks._install.local_clusters import (
     LOCAL_CONTEXTS as LOCAL_CONTEXTS,
     allowed_context as allowed_context,
@@ -97,4 +109,8 @@ from appsdk_operator.webhooks._install.local_clusters import (
 )
 from appsdk_operator.webhooks._install.probe import (
     Probe as Probe,
+)
+from appsdk_operator.webhooks._rules import (
+    Selector as Selector,
+    WebhookRuleOptions as WebhookRuleOptions,
 )

@@ -96,7 +96,8 @@ def webhook_configurations(
     'validate.deployments.apps'
 
     Args:
-        source: see :data:`RuleSource`.
+        source: where the rules are from: :class:`Webhooks`, a host of them such as a Manager or a
+            :class:`WebhookServer`, or a list of :class:`WebhookRule`.
         name: the name of the configurations.
         service: namespace and name of the Service of the webhook server.
         port: the port of the Service; default 443.
