@@ -21,12 +21,12 @@ def watchers(url: str) -> None:
     from appsdk_operator import (
         Client,
         ClientConfig,
-        Informer,
         InformerController,
         Kind,
         SimpleWatcher,
         StopSignal,
     )
+    from appsdk_operator.cache import Informer
 
     stop = StopSignal()
 

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
-    Informer,
     InformerController,
     LabelSelector,
     MergePatch,
@@ -25,6 +24,7 @@ from appsdk_operator import (
     StopSignal,
     kinds,
 )
+from appsdk_operator.cache import Informer
 from appsdk_operator.testing import APIServer
 
 CONFIG_MAP = kinds.core.v1.ConfigMap

@@ -13,7 +13,6 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
-    Informer,
     InformerController,
     LabelSelector,
     MutableObject,
@@ -23,6 +22,7 @@ from appsdk_operator import (
     StopSignal,
     kinds,
 )
+from appsdk_operator.cache import Informer
 from appsdk_operator.testing import APIServer
 
 CONFIG_MAP, NAMESPACE = kinds.core.v1.ConfigMap, kinds.core.v1.Namespace

@@ -13,7 +13,6 @@ from queue import SimpleQueue
 from appsdk_operator import (
     Client,
     ClientConfig,
-    Informer,
     InformerController,
     LabelSelector,
     MergePatch,
@@ -23,10 +22,11 @@ from appsdk_operator import (
     ResourceAction,
     SimpleWatcher,
     StopSignal,
-    WatcherCall,
     kinds,
 )
+from appsdk_operator.cache import Informer
 from appsdk_operator.testing import APIServer
+from appsdk_operator.watchers import WatcherCall
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 NAMESPACE = "default"

@@ -13,7 +13,6 @@ from appsdk_operator import (
     ClientConfig,
     InformerController,
     KubernetesInformer,
-    LeaderElection,
     Manager,
     MergePatch,
     MutableObject,
@@ -28,7 +27,7 @@ from appsdk_operator.controllers import (
     Predicate,
     until,
 )
-from appsdk_operator.manager import CacheSetup, Elector, Operator, Shards
+from appsdk_operator.manager import CacheSetup, Elector, LeaderElection, Operator, Shards
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
 from tests.cache.conftest import eventually

@@ -16,23 +16,22 @@ from appsdk_operator import (
     InformerController,
     KubernetesInformer,
     Manager,
-    ManagerOptions,
     MergePatch,
     MutableObject,
     OpinionatedWatcher,
     Request,
-    SimpleReconciler,
     SimpleWatcher,
     controller_for,
     kinds,
 )
 from appsdk_operator.cache import Informer
 from appsdk_operator.controllers import ControllerOptions, TerminalError, map_objects
-from appsdk_operator.manager import HealthChecks, Operator
+from appsdk_operator.manager import HealthChecks, ManagerOptions, Operator
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.testing import MemoryServer, running
+from appsdk_operator.watchers import SimpleReconciler
 from appsdk_operator.webhooks import (
     Admission,
     AdmissionRequest,

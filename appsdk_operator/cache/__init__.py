@@ -6,7 +6,8 @@ called in a thread of its own, through a :class:`Delivery`; a :class:`BatchHandl
 queues, is called at once. A :class:`Cache` has the informers of several kinds and namespaces and
 answers reads from them, and a :class:`CachedClient` is a client that reads from a cache.
 
->>> from appsdk_operator import Client, ClientConfig, Informer, MutableObject, StopSignal, kinds
+>>> from appsdk_operator import Client, ClientConfig, MutableObject, StopSignal, kinds
+>>> from appsdk_operator.cache import Informer
 >>> from appsdk_operator.testing import APIServer, running
 >>> server = APIServer().start()
 >>> client = Client(ClientConfig(server=server.url))

@@ -18,22 +18,20 @@ import attrs
 from appsdk_operator import (
     Client,
     ClientConfig,
-    ControllerOptions,
-    Informer,
     InformerController,
     Kind,
     Manager,
-    ManagerOptions,
     Object,
-    Overflow,
-    ReconcileRequest,
     Request,
-    SimpleReconciler,
     SimpleWatcher,
     StopSignal,
     controller_for,
     kinds,
 )
+from appsdk_operator.cache import Informer, Overflow
+from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.manager import ManagerOptions
+from appsdk_operator.watchers import ReconcileRequest, SimpleReconciler
 from benchmarks._contestant import Laps, Latencies, Memory, Options, main
 from benchmarks._contestants import Contestant, Variant
 from benchmarks._job import Group

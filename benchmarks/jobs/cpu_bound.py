@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from appsdk_operator import Controller, ControllerOptions, Metrics, Request
-from appsdk_operator.runtime import system_clock
+from appsdk_operator import Controller, Request
+from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._job import Case, Job, Unit
 from benchmarks._measures import Figures, Measure, column, one_case, own_cpu, run
 from benchmarks._replay import ROOT

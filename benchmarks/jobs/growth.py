@@ -9,13 +9,12 @@ from typing import Final
 from appsdk_operator import (
     Client,
     ClientConfig,
-    Informer,
     InformerController,
     Object,
-    Overflow,
     SimpleWatcher,
     StopSignal,
 )
+from appsdk_operator.cache import Informer, Overflow
 from benchmarks._contestant import Laps, Memory, Options, main
 from benchmarks._contestants import entries_for
 from benchmarks._job import Case, Column, Job, Unit, python_entry

@@ -20,19 +20,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 from appsdk_operator import (
-    Cache,
-    CacheOptions,
     Client,
-    Informer,
     InformerController,
-    Metrics,
     MutableObject,
     Object,
     SimpleWatcher,
     StopSignal,
     kinds,
 )
-from appsdk_operator.runtime import system_clock
+from appsdk_operator.cache import Cache, CacheOptions, Informer
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._embedded import Server, serving
 from benchmarks._job import Job, Unit
 from benchmarks._measures import (

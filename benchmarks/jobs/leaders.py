@@ -14,10 +14,10 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from appsdk_operator import Client, LeaderElection, Metrics, MutableObject, StopSignal, kinds
-from appsdk_operator.manager import Elector
+from appsdk_operator import Client, MutableObject, StopSignal, kinds
+from appsdk_operator.manager import Elector, LeaderElection
 from appsdk_operator.manager._election.options import elector_config
-from appsdk_operator.runtime import system_clock
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._embedded import Server, serving
 from benchmarks._job import Job, Unit
 from benchmarks._measures import Figures, Measure, column, observed, one_case, own_cpu, run

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from appsdk_operator import Controller, ControllerOptions, Metrics, Request, StopSignal, WorkQueue
-from appsdk_operator.controllers import RequestQueue
-from appsdk_operator.runtime import system_clock
+from appsdk_operator import Controller, Request, StopSignal
+from appsdk_operator.controllers import ControllerOptions, RequestQueue
+from appsdk_operator.runtime import Metrics, WorkQueue, system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import Figures, Measure, column, one_case, run
 

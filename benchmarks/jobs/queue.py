@@ -16,8 +16,7 @@ import random
 import threading
 from typing import Final, final
 
-from appsdk_operator import WorkQueue
-from appsdk_operator.runtime import system_clock
+from appsdk_operator.runtime import WorkQueue, system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import Figures, Measure, column, one_case, resident, run
 

@@ -19,15 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from appsdk_operator import (
-    Event,
-    InformerController,
-    Metrics,
-    Object,
-    ResourceAction,
-    StopSignal,
-)
-from appsdk_operator.runtime import system_clock
+from appsdk_operator import InformerController, Object, ResourceAction, StopSignal
+from appsdk_operator.cache import Event
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import (
     WIDGET,

@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from appsdk_operator import Client, Metrics, MutableObject
-from appsdk_operator.runtime import system_clock
+from appsdk_operator import Client, MutableObject
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._embedded import serving
 from benchmarks._job import Column, Job, Unit
 from benchmarks._measures import WIDGET, Figures, Measure, column, one_case, run
@@ -26,7 +26,7 @@ from benchmarks._measures import WIDGET, Figures, Measure, column, one_case, run
 _IMPORTS: Final = {
     "import appsdk_operator": "import appsdk_operator",
     "import of watchers": (
-        "from appsdk_operator import Client, ClientConfig, Informer, InformerController, Kind, "
+        "from appsdk_operator import Client, ClientConfig, InformerController, Kind, "
         "OpinionatedWatcher, SimpleWatcher, StopSignal"
     ),
     "import of a manager": (

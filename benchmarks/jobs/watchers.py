@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from appsdk_operator import Event, InformerController, Metrics, Object, ResourceAction, StopSignal
-from appsdk_operator.runtime import system_clock
+from appsdk_operator import InformerController, Object, ResourceAction, StopSignal
+from appsdk_operator.cache import Event
+from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import (
     WIDGET,

@@ -6,7 +6,7 @@ import threading
 
 import attrs
 
-from appsdk_operator import Cache
+from appsdk_operator.cache import Cache
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager import Manager, Runnable
 from appsdk_operator.runtime import Clock, Metrics, system_clock

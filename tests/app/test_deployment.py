@@ -8,13 +8,13 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator import App, Client, Kind, MergePatch, MutableObject, Object, Versions, kinds
+from appsdk_operator import App, Client, Kind, MergePatch, MutableObject, Object, kinds
 from appsdk_operator.app import RunOptions
 from appsdk_operator.app._run import changes_of
 from appsdk_operator.client import Forbidden
 from appsdk_operator.controllers import wait_for
 from appsdk_operator.project import ManifestOptions, manifests
-from appsdk_operator.resource import load_yaml
+from appsdk_operator.resource import Versions, load_yaml
 from appsdk_operator.testing import APIServer, running
 from appsdk_operator.webhooks import Denied
 

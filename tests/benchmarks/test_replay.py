@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from appsdk_operator import Client, ClientConfig, Informer, Kind, Object, StopSignal
+from appsdk_operator import Client, ClientConfig, Kind, Object, StopSignal
+from appsdk_operator.cache import Informer
 from benchmarks._objects import FIRST_VERSION
 from benchmarks._replay import ReplayServer, Spec
 from benchmarks.contestants.floors import Wire

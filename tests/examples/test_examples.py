@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds, wait_for
+from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds
+from appsdk_operator.controllers import wait_for
 from appsdk_operator.testing import APIServer, ControlPlane
 from tests.dashboards.scraping import eventually
 

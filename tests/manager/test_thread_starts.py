@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from appsdk_operator import (
-    Event,
     Manager,
     MutableObject,
     Object,
@@ -20,6 +19,7 @@ from appsdk_operator import (
     controller_for,
     kinds,
 )
+from appsdk_operator.cache import Event
 from appsdk_operator.controllers import (
     ChannelSource,
     ControllerOptions,

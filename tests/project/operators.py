@@ -6,9 +6,10 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator import Kind, LeaderElection, MutableObject, Object, Versions, kinds
+from appsdk_operator import Kind, MutableObject, Object, kinds
 from appsdk_operator.app import App
-from appsdk_operator.resource import Scope
+from appsdk_operator.manager import LeaderElection
+from appsdk_operator.resource import Scope, Versions
 
 
 @attrs.frozen

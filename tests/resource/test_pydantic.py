@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import attrs
 import pytest
 
-from appsdk_operator import EncodeError, Kind, MutableObject
-from appsdk_operator.resource import custom_resource_definition, encode_json
+from appsdk_operator import Kind, MutableObject
+from appsdk_operator.resource import EncodeError, custom_resource_definition, encode_json
 from tests.resource.typed_objects import kind_of, read, refusal
 
 pydantic = pytest.importorskip("pydantic")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
-from appsdk_operator.resource import FieldName, Versions, convert_parts
+from appsdk_operator import DecodeError, Kind, MutableObject, Object
+from appsdk_operator.resource import EncodeError, FieldName, Versions, convert_parts
 
 T = TypeVar("T")
 

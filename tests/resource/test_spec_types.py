@@ -12,7 +12,8 @@ import msgspec
 import pytest
 from attrs import validators
 
-from appsdk_operator import DecodeError, EncodeError, Kind, MutableObject, Object
+from appsdk_operator import DecodeError, Kind, MutableObject, Object
+from appsdk_operator.resource import EncodeError
 from tests.resource.typed_objects import kind_of, read, refusal
 
 

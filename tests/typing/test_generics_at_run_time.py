@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import appsdk_operator
-from appsdk_operator import Informer, Kind, KubernetesInformer, MutableObject, Object
+from appsdk_operator import Kind, KubernetesInformer, MutableObject, Object
+from appsdk_operator.cache import Informer
 from appsdk_operator.watchers._kubernetes_informer import InformerKeywords
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")

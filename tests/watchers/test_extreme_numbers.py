@@ -10,17 +10,17 @@ from appsdk_operator import (
     InformerController,
     KubernetesInformer,
     Manager,
-    ManagerOptions,
     MutableObject,
     Result,
     RetryAfter,
-    SimpleReconciler,
     SimpleWatcher,
     controller_for,
     kinds,
 )
+from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
+from appsdk_operator.watchers import SimpleReconciler
 from tests.cache.conftest import eventually
 
 ConfigMap = kinds.core.v1.ConfigMap

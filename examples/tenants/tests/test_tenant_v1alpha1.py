@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appsdk_operator import Versions
+from appsdk_operator.resource import Versions
 from appsdk_operator.testing import check_conversion
 
 from tenants_operator.app import app

@@ -11,7 +11,10 @@ from watchers_and_controllers import Gadget, WidgetWatcher, gadget_seen
 import appsdk_operator as op
 from appsdk_operator.app import Permission
 from appsdk_operator.client import ClientLike
+from appsdk_operator.controllers import generation_changed
+from appsdk_operator.manager import EventRecorder
 from appsdk_operator.resource import Versions
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.webhooks import Webhooks
 
 app = op.App("widget-operator", leader_election=True, workers=4, health_server=None)
@@ -63,7 +66,7 @@ class WidgetReconciler:
 assert_type(app.reconciler(WIDGET)(WidgetReconciler()), WidgetReconciler)
 
 
-@app.object_reconciler(WIDGET, predicates=[op.generation_changed])
+@app.object_reconciler(WIDGET, predicates=[generation_changed])
 def reconcile_object(widget: Widget) -> op.Result | None:
     return None
 
@@ -132,9 +135,9 @@ def watchers(client: ClientLike) -> None:
 
 
 def made(config: op.ClientConfig) -> None:
-    assert_type(app.manager(config, metrics=op.Metrics()), op.Manager)
+    assert_type(app.manager(config, metrics=Metrics()), op.Manager)
     assert_type(app.client, ClientLike)
-    assert_type(app.events, op.EventRecorder)
+    assert_type(app.events, EventRecorder)
     assert_type(app.kinds, tuple[op.Kind[Any, Any] | Versions[Any, Any], ...])
     assert_type(app.crds(service=("a", "b")), list[op.MutableObject])
     assert_type(app.webhooks, Webhooks)

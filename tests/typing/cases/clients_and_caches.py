@@ -8,7 +8,7 @@ from typing import Any, assert_type
 from kinds_and_objects import UNTYPED, WIDGET, OtherSpec, WidgetSpec, WidgetStatus
 
 import appsdk_operator as op
-from appsdk_operator.cache import Informer, Lister, Store
+from appsdk_operator.cache import Cache, CachedClient, Informer, Lister, Store, drop_managed_fields
 from appsdk_operator.client import (
     ClientLike,
     DryRunClient,
@@ -50,7 +50,7 @@ def its_wrappers(
     wrapped: NamespacedClient,
     dry: DryRunClient,
     owned: FieldOwnerClient,
-    cached: op.CachedClient,
+    cached: CachedClient,
     reader: Reader,
     like: ClientLike,
     draft: Draft,
@@ -120,10 +120,10 @@ def an_informer(client: op.Client) -> None:
     assert_type(resyncing.store.get("web"), Widget | None)
     op.KubernetesInformer(WIDGET, client, label_selectors="app=web")  # type: ignore[call-arg]
     assert_type(Store(WIDGET).get("web"), Widget | None)
-    informer.transform = op.drop_managed_fields
+    informer.transform = drop_managed_fields
 
 
-def a_cache(cache: op.Cache) -> None:
+def a_cache(cache: Cache) -> None:
     assert_type(cache.get(WIDGET, "web"), Widget | None)
     assert_type(cache.list(WIDGET), list[Widget])
     assert_type(cache.by_index(WIDGET, "size", "3"), list[Widget])

@@ -8,21 +8,33 @@ from clients_and_caches import Draft, Widget
 from kinds_and_objects import UNTYPED, WIDGET, OtherSpec, WidgetSpec, WidgetStatus
 
 import appsdk_operator as op
+from appsdk_operator.cache import Cache, Event
 from appsdk_operator.controllers import (
     FinalizingOutcome,
     Handler,
     HandlerFunctions,
     KindSource,
     ObjectReconciler,
+    Predicate,
     RequestQueue,
     Written,
     all_of,
     as_reconciler,
     create_or_patch,
+    finalizing,
+    generation_changed,
+    map_objects,
     patch_conditions,
     put_finalizer,
+    until,
+    wait_for,
 )
-from appsdk_operator.watchers import ResourceReconciler
+from appsdk_operator.watchers import (
+    OpinionatedReconciler,
+    ReconcileRequest,
+    ResourceReconciler,
+    SimpleReconciler,
+)
 
 Gadget = op.Object[OtherSpec]
 
@@ -66,36 +78,36 @@ def watchers(controller: op.InformerController, client: op.Client) -> None:
     del fits
 
 
-def reconciled(request: op.ReconcileRequest[WidgetSpec, WidgetStatus]) -> op.Result | None:
+def reconciled(request: ReconcileRequest[WidgetSpec, WidgetStatus]) -> op.Result | None:
     assert_type(request.object, Widget)
     assert_type(request.old, Widget | None)
     return None
 
 
-def gadget_reconciled(request: op.ReconcileRequest[OtherSpec]) -> None: ...
+def gadget_reconciled(request: ReconcileRequest[OtherSpec]) -> None: ...
 
 
 def reconcilers_of_an_informer_controller(
     controller: op.InformerController, client: op.Client
 ) -> None:
-    simple = op.SimpleReconciler(reconciled)
-    assert_type(simple, op.SimpleReconciler[WidgetSpec, WidgetStatus])
+    simple = SimpleReconciler(reconciled)
+    assert_type(simple, SimpleReconciler[WidgetSpec, WidgetStatus])
     controller.add_reconciler(simple, WIDGET)
-    other = op.SimpleReconciler(gadget_reconciled)
+    other = SimpleReconciler(gadget_reconciled)
     controller.add_reconciler(other, WIDGET)  # type: ignore[misc]
-    careful = op.OpinionatedReconciler(simple, WIDGET, client)
-    assert_type(careful, op.OpinionatedReconciler[WidgetSpec, WidgetStatus])
+    careful = OpinionatedReconciler(simple, WIDGET, client)
+    assert_type(careful, OpinionatedReconciler[WidgetSpec, WidgetStatus])
     fits: ResourceReconciler[WidgetSpec, WidgetStatus] = careful
     controller.add_reconciler(fits, WIDGET)
 
 
-def is_large(event: op.Event[WidgetSpec, WidgetStatus]) -> bool:
+def is_large(event: Event[WidgetSpec, WidgetStatus]) -> bool:
     assert_type(event.object, Widget)
     assert_type(event.old, Widget | None)
     return event.object.spec.size > 3
 
 
-def is_red(event: op.Event[OtherSpec]) -> bool:
+def is_red(event: Event[OtherSpec]) -> bool:
     return event.object.spec.color == "red"
 
 
@@ -107,21 +119,21 @@ def gadgets_of(gadget: Gadget) -> list[op.Request]:
     return [gadget.key]
 
 
-def enqueue(event: op.Event[WidgetSpec, WidgetStatus], queue: RequestQueue[op.Request]) -> None: ...
+def enqueue(event: Event[WidgetSpec, WidgetStatus], queue: RequestQueue[op.Request]) -> None: ...
 
 
-def controllers(manager: op.Manager, cache: op.Cache, request: op.Request) -> None:
-    large = op.Predicate(is_large)
-    assert_type(large, op.Predicate[WidgetSpec, WidgetStatus])
-    assert_type(large & op.generation_changed, op.Predicate[WidgetSpec, WidgetStatus])
-    assert_type(~large, op.Predicate[WidgetSpec, WidgetStatus])
-    assert_type(all_of(large, is_large), op.Predicate[WidgetSpec, WidgetStatus])
-    op.Predicate.from_object_filter(lambda obj: obj.name == "web")
-    mapped = op.map_objects(nodes_of)
+def controllers(manager: op.Manager, cache: Cache, request: op.Request) -> None:
+    large = Predicate(is_large)
+    assert_type(large, Predicate[WidgetSpec, WidgetStatus])
+    assert_type(large & generation_changed, Predicate[WidgetSpec, WidgetStatus])
+    assert_type(~large, Predicate[WidgetSpec, WidgetStatus])
+    assert_type(all_of(large, is_large), Predicate[WidgetSpec, WidgetStatus])
+    Predicate.from_object_filter(lambda obj: obj.name == "web")
+    mapped = map_objects(nodes_of)
     assert_type(mapped, Handler[op.Request, WidgetSpec, WidgetStatus])
     functions = HandlerFunctions(create=enqueue)
     builder = op.controller_for(manager)
-    builder.for_(WIDGET, predicates=[large, op.generation_changed, is_large])
+    builder.for_(WIDGET, predicates=[large, generation_changed, is_large])
     builder.for_(WIDGET, predicates=[is_red])  # type: ignore[list-item]
     builder.owns(WIDGET, predicates=[large])
     builder.watches(WIDGET, nodes_of)
@@ -129,7 +141,7 @@ def controllers(manager: op.Manager, cache: op.Cache, request: op.Request) -> No
     builder.watches(WIDGET, functions)
     builder.watches(WIDGET, gadgets_of)  # type: ignore[arg-type]
     KindSource(cache, WIDGET, mapped, [large])
-    KindSource(cache, WIDGET, op.map_objects(gadgets_of))  # type: ignore[misc]
+    KindSource(cache, WIDGET, map_objects(gadgets_of))  # type: ignore[misc]
 
 
 class ByObject:
@@ -154,7 +166,7 @@ def helpers(client: op.Client, widget: Widget, draft: Draft) -> None:
     assert_type(create_or_patch(client, widget, shape).object, Widget)
     op.create_or_update(client, draft, lambda draft: None)
     op.create_or_update(client, draft, shape_gadget)  # type: ignore[misc]
-    done = op.finalizing(client, widget, "example.com/x", apply=seen, cleanup=seen)
+    done = finalizing(client, widget, "example.com/x", apply=seen, cleanup=seen)
     assert_type(done, FinalizingOutcome[WidgetSpec, WidgetStatus])
     assert_type(done.object, Widget | None)
     assert_type(put_finalizer(client, widget, "example.com/x"), Widget | None)
@@ -162,14 +174,14 @@ def helpers(client: op.Client, widget: Widget, draft: Draft) -> None:
 
 
 def waiting(client: op.Client) -> None:
-    ready = op.until.condition_true("Ready")
-    assert_type(ready, op.until.Until[Never])
-    assert_type(op.wait_for(client, WIDGET, "web", ready), Widget)
-    assert_type(op.wait_for(client, WIDGET, "web", ready | op.until.exists()), Widget)
-    assert_type(op.wait_for(client, WIDGET, "web", ready & op.until.exists()), Widget)
-    assert_type(op.wait_for(client, WIDGET, "web", op.until.deleted()), Widget | None)
-    assert_type(op.wait_for(client, WIDGET, "web", ready | op.until.deleted()), Widget | None)
-    assert_type(op.wait_for(client, WIDGET, "web", ~ready), Widget | None)
-    assert_type(op.wait_for(client, WIDGET, "web", ~op.until.deleted() & ready), Widget)
-    assert_type(op.wait_for(client, WIDGET, "web", lambda obj: obj.spec.size > 3), Widget)
-    assert_type(op.wait_for(client, UNTYPED, "web", ready), op.Object[Any, Any])
+    ready = until.condition_true("Ready")
+    assert_type(ready, until.Until[Never])
+    assert_type(wait_for(client, WIDGET, "web", ready), Widget)
+    assert_type(wait_for(client, WIDGET, "web", ready | until.exists()), Widget)
+    assert_type(wait_for(client, WIDGET, "web", ready & until.exists()), Widget)
+    assert_type(wait_for(client, WIDGET, "web", until.deleted()), Widget | None)
+    assert_type(wait_for(client, WIDGET, "web", ready | until.deleted()), Widget | None)
+    assert_type(wait_for(client, WIDGET, "web", ~ready), Widget | None)
+    assert_type(wait_for(client, WIDGET, "web", ~until.deleted() & ready), Widget)
+    assert_type(wait_for(client, WIDGET, "web", lambda obj: obj.spec.size > 3), Widget)
+    assert_type(wait_for(client, UNTYPED, "web", ready), op.Object[Any, Any])
