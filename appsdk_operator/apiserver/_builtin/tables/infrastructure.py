@@ -1,151 +1,97 @@
-"""Table rows of services, endpoints, ingresses, nodes and volumes."""
+"""Table columns of services, endpoints, ingresses, nodes and volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin.tables.cells import (
-    NONE,
-    UNKNOWN,
-    UNSET,
-    Ago,
-    age_of,
+from appsdk_operator.apiserver._builtin.tables.columns import (
+    Object,
+    TableColumn,
+    columns,
     condition_of,
     get,
     join_first,
     labels_text,
-    name_of,
+    reference_text,
 )
 
-__all__ = [
-    "claim",
-    "endpoint_slice",
-    "endpoints",
-    "ingress",
-    "ingress_class",
-    "node",
-    "service",
-    "volume",
-]
+__all__ = ["COLUMNS"]
 
 
-def _addresses(ingress: Iterable[Mapping[str, Any]]) -> str:
-    return ",".join(each.get("ip") or each.get("hostname", "") for each in ingress)
+def _cluster_ip(service: Object) -> Any:
+    addresses = get(service, "spec", "clusterIPs")
+    return addresses[0] if addresses else get(service, "spec", "clusterIP")
 
 
-def _external(obj: Mapping[str, Any]) -> str:
-    external = ",".join(get(obj, "spec", "externalIPs", default=()))
-    match get(obj, "spec", "type"):
+def _addresses(balancer: Object) -> str:
+    found = balancer.get("ingress") or ()
+    return ",".join(each.get("ip") or each.get("hostname", "") for each in found)
+
+
+def _external_ip(service: Object) -> str:
+    external = ",".join(get(service, "spec", "externalIPs", default=()))
+    match get(service, "spec", "type"):
         case "ExternalName":
-            return str(get(obj, "spec", "externalName", default=""))
+            return str(get(service, "spec", "externalName", default=""))
         case "LoadBalancer":
-            found = _addresses(get(obj, "status", "loadBalancer", "ingress", default=()))
+            found = _addresses(get(service, "status", "loadBalancer", default={}))
             return ",".join(filter(None, (found, external))) or "<pending>"
         case _:
-            return external or NONE
+            return external or "<none>"
 
 
-def service(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A service."""
-    ports = []
-    for port in get(obj, "spec", "ports", default=()):
-        node = f":{port['nodePort']}" if port.get("nodePort") else ""
-        ports.append(f"{port.get('port')}{node}/{port.get('protocol', '')}")
-    addresses = get(obj, "spec", "clusterIPs", default=())
-    return [
-        name_of(obj),
-        get(obj, "spec", "type", default=""),
-        (addresses[0] if addresses else get(obj, "spec", "clusterIP")) or NONE,
-        _external(obj),
-        ",".join(ports) or NONE,
-        age_of(obj, ago),
-        labels_text(get(obj, "spec", "selector")),
-    ]
+def _service_port(port: Object) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol', '')}"
 
 
-def endpoints(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """Endpoints."""
+def _endpoints(subsets: Iterable[Object]) -> str:
     found = []
-    for subset in obj.get("subsets") or ():
+    for subset in subsets:
         addresses = [each.get("ip", "") for each in subset.get("addresses") or ()]
         ports = [port.get("port") for port in subset.get("ports") or ()]
         for port in ports or [None]:
             found += [ip if port is None else f"{ip}:{port}" for ip in addresses]
-    return [name_of(obj), join_first(found, 3) if found else NONE, age_of(obj, ago)]
+    return join_first(found)
 
 
-def endpoint_slice(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A slice of endpoints."""
-    ports = [str(port["port"]) for port in obj.get("ports") or () if port.get("port") is not None]
-    found = [ip for each in obj.get("endpoints") or () for ip in each.get("addresses") or ()]
-    return [
-        name_of(obj),
-        obj.get("addressType", ""),
-        join_first(ports, 3) if ports else UNSET,
-        join_first(found, 3) if found else UNSET,
-        age_of(obj, ago),
-    ]
+def _slice_ports(ports: Iterable[Object]) -> str:
+    return join_first([str(port["port"]) for port in ports if port.get("port") is not None])
 
 
-def ingress(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """An ingress."""
-    hosts = [rule["host"] for rule in get(obj, "spec", "rules", default=()) if rule.get("host")]
-    return [
-        name_of(obj),
-        get(obj, "spec", "ingressClassName", default=NONE),
-        join_first(hosts, 3) if hosts else "*",
-        _addresses(get(obj, "status", "loadBalancer", "ingress", default=())),
-        "80, 443" if get(obj, "spec", "tls") else "80",
-        age_of(obj, ago),
-    ]
+def _slice_addresses(endpoints: Iterable[Object]) -> str:
+    return join_first([ip for each in endpoints for ip in each.get("addresses") or ()])
 
 
-def ingress_class(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A class of ingresses."""
-    found = get(obj, "spec", "parameters")
-    parameters = NONE
-    if found:
-        group = f".{found['apiGroup']}" if found.get("apiGroup") else ""
-        parameters = f"{found.get('kind', '')}{group}/{found.get('name', '')}"
-    return [
-        name_of(obj),
-        get(obj, "spec", "controller", default=""),
-        parameters,
-        age_of(obj, ago),
-    ]
+def _hosts(rules: Iterable[Object]) -> str:
+    return join_first([rule["host"] for rule in rules if rule.get("host")])
 
 
-def node(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A node."""
-    condition = condition_of(obj, "Ready")
+def _class_parameters(found: Object) -> str:
+    group = f".{found['apiGroup']}" if found.get("apiGroup") else ""
+    return f"{found.get('kind', '')}{group}/{found.get('name', '')}"
+
+
+def _node_state(node: Object) -> str:
+    condition = condition_of(node, "Ready")
     state = {"True": "Ready", "": "Unknown"}.get(condition.get("status", ""), "NotReady")
-    if get(obj, "spec", "unschedulable"):
-        state += ",SchedulingDisabled"
+    return f"{state},SchedulingDisabled" if get(node, "spec", "unschedulable") else state
+
+
+def _node_roles(labels: Mapping[str, str]) -> str:
     roles = set()
-    for label, value in (obj["metadata"].get("labels") or {}).items():
+    for label, value in labels.items():
         if label.startswith("node-role.kubernetes.io/") and label.partition("/")[2]:
             roles.add(label.partition("/")[2])
         elif label == "kubernetes.io/role" and value:
             roles.add(value)
-    addresses = get(obj, "status", "addresses", default=())
+    return ",".join(sorted(roles))
 
-    def address(kind: str) -> str:
-        return next((each["address"] for each in addresses if each["type"] == kind), NONE)
 
-    info = get(obj, "status", "nodeInfo", default={})
-    return [
-        name_of(obj),
-        state,
-        ",".join(sorted(roles)) or NONE,
-        age_of(obj, ago),
-        info.get("kubeletVersion", ""),
-        address("InternalIP"),
-        address("ExternalIP"),
-        info.get("osImage") or UNKNOWN,
-        info.get("kernelVersion") or UNKNOWN,
-        info.get("containerRuntimeVersion") or UNKNOWN,
-    ]
+def _node_address(kind: str) -> Callable[[Iterable[Object]], Any]:
+    return lambda found: next((each["address"] for each in found if each["type"] == kind), None)
 
 
 _MODES: Final = {
@@ -156,49 +102,88 @@ _MODES: Final = {
 }
 
 
-def _modes(found: Iterable[str]) -> str:
-    return ",".join(short for name, short in _MODES.items() if name in tuple(found))
+def _modes(found: Collection[str]) -> str:
+    return ",".join(short for name, short in _MODES.items() if name in found)
 
 
-def _phase(obj: Mapping[str, Any]) -> str:
+def _phase(obj: Object) -> Any:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    return str(get(obj, "status", "phase", default=""))
+    return get(obj, "status", "phase")
 
 
-def claim(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A claim to a volume."""
-    volume = get(obj, "spec", "volumeName", default="")
-    annotations = obj["metadata"].get("annotations") or {}
-    storage_class = annotations.get("volume.beta.kubernetes.io/storage-class") or get(
-        obj, "spec", "storageClassName", default=""
-    )
-    return [
-        name_of(obj),
-        _phase(obj),
-        volume,
-        get(obj, "status", "capacity", "storage", default="") if volume else "",
-        _modes(get(obj, "status", "accessModes", default=())) if volume else "",
-        storage_class,
-        get(obj, "status", "currentVolumeAttributesClassName", default=UNSET),
-        age_of(obj, ago),
-        get(obj, "spec", "volumeMode", default=UNSET),
-    ]
+def _bound(claim: Object, *path: str) -> Any:
+    """What a claim shows of its volume."""
+    return get(claim, "status", *path) if get(claim, "spec", "volumeName") else None
 
 
-def volume(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A volume."""
-    claim = get(obj, "spec", "claimRef")
-    return [
-        name_of(obj),
-        get(obj, "spec", "capacity", "storage", default=""),
-        _modes(get(obj, "spec", "accessModes", default=())),
-        get(obj, "spec", "persistentVolumeReclaimPolicy", default=""),
-        _phase(obj),
-        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
-        get(obj, "spec", "storageClassName", default=""),
-        get(obj, "spec", "volumeAttributesClassName", default=UNSET),
-        get(obj, "status", "reason", default=""),
-        age_of(obj, ago),
-        get(obj, "spec", "volumeMode", default=UNSET),
-    ]
+def _claim_modes(claim: Object) -> str:
+    return _modes(_bound(claim, "accessModes") or ())
+
+
+def _claim_class(claim: Object) -> Any:
+    annotations = claim["metadata"].get("annotations") or {}
+    beta = annotations.get("volume.beta.kubernetes.io/storage-class")
+    return beta or get(claim, "spec", "storageClassName")
+
+
+COLUMNS: Final[dict[str, tuple[TableColumn, ...]]] = {
+    "endpoints": columns("Name", ("Endpoints=subsets||<none>", _endpoints), "Age"),
+    "endpointslices.discovery.k8s.io": columns(
+        "Name, AddressType=addressType",
+        ("Ports=ports||<unset>", _slice_ports),
+        ("Endpoints=endpoints||<unset>", _slice_addresses),
+        "Age",
+    ),
+    "ingressclasses.networking.k8s.io": columns(
+        "Name, Controller=spec.controller",
+        ("Parameters=spec.parameters|<none>", _class_parameters),
+        "Age",
+    ),
+    "ingresses.networking.k8s.io": columns(
+        "Name, Class=spec.ingressClassName|<none>",
+        ("Hosts=spec.rules||*", _hosts),
+        ("Address=status.loadBalancer", _addresses),
+        ("Ports=spec.tls|80", lambda tls: "80, 443" if tls else "80"),
+        "Age",
+    ),
+    "nodes": columns(
+        "Name",
+        ("Status", _node_state),
+        ("Roles=metadata.labels||<none>", _node_roles),
+        "Age, Version=status.nodeInfo.kubeletVersion",
+        ("*Internal-IP=status.addresses|<none>", _node_address("InternalIP")),
+        ("*External-IP=status.addresses|<none>", _node_address("ExternalIP")),
+        "*OS-Image=status.nodeInfo.osImage||<unknown>",
+        "*Kernel-Version=status.nodeInfo.kernelVersion||<unknown>",
+        "*Container-Runtime=status.nodeInfo.containerRuntimeVersion||<unknown>",
+    ),
+    "persistentvolumeclaims": columns(
+        "Name",
+        ("Status", _phase),
+        "Volume=spec.volumeName",
+        ("Capacity", lambda claim: _bound(claim, "capacity", "storage")),
+        ("Access Modes", _claim_modes),
+        ("StorageClass", _claim_class),
+        "VolumeAttributesClass=status.currentVolumeAttributesClassName|<unset>",
+        "Age, *VolumeMode=spec.volumeMode|<unset>",
+    ),
+    "persistentvolumes": columns(
+        "Name, Capacity=spec.capacity.storage",
+        ("Access Modes=spec.accessModes", _modes),
+        "Reclaim Policy=spec.persistentVolumeReclaimPolicy",
+        ("Status", _phase),
+        ("Claim=spec.claimRef", functools.partial(reference_text, first="namespace")),
+        "StorageClass=spec.storageClassName",
+        "VolumeAttributesClass=spec.volumeAttributesClassName|<unset>",
+        "Reason=status.reason, Age, *VolumeMode=spec.volumeMode|<unset>",
+    ),
+    "services": columns(
+        "Name, Type=spec.type",
+        ("Cluster-IP=||<none>", _cluster_ip),
+        ("External-IP", _external_ip),
+        ("Port(s)=spec.ports||<none>", lambda ports: ",".join(map(_service_port, ports))),
+        "Age",
+        ("*Selector=spec.selector||<none>", labels_text),
+    ),
+}

@@ -1,202 +1,199 @@
-"""Table rows of events, roles, configuration, and the remaining kinds."""
+"""Table columns of events, roles, configuration, and the remaining kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin.tables.cells import (
-    NONE,
-    UNSET,
-    Ago,
-    Cells,
-    age_of,
+from appsdk_operator.apiserver._builtin.tables.columns import (
+    Object,
+    Since,
+    TableColumn,
+    columns,
     condition_of,
-    containers_of,
+    containers,
     get,
     labels_text,
-    name_of,
-    number,
+    reference_text,
     selector_text,
 )
 
-__all__ = [
-    "api_service",
-    "binding",
-    "created_at",
-    "data",
-    "event",
-    "fields",
-    "pod_template",
-    "quota",
-    "revision",
-    "signing_request",
-    "storage_class",
-    "with_selector",
-]
+__all__ = ["COLUMNS"]
 
 
-def event(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """An event, of either group."""
-    first, last = obj.get("firstTimestamp"), obj.get("lastTimestamp")
-    about = obj.get("involvedObject") or obj.get("regarding") or {}
-    source = obj.get("source") or obj.get("deprecatedSource") or {}
-    first = first or obj.get("deprecatedFirstTimestamp")
-    last = last or obj.get("deprecatedLastTimestamp")
-    count = obj.get("count") or obj.get("deprecatedCount") or 0
-    since = ago(first or obj.get("eventTime"))
-    series = obj.get("series")
-    seen = ago(series.get("lastObservedTime") if series else last) if series or last else since
-    component = source.get("component") or obj.get("reportingComponent", "")
-    component = component or obj.get("reportingController", "")
-    host = source.get("host") or obj.get("reportingInstance", "")
+def _first_seen(event: Object) -> Since:
+    first: Since = event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp")
+    return first or event.get("eventTime")
+
+
+def _last_seen(event: Object) -> Since:
+    if event.get("series"):
+        seen: Since = event["series"].get("lastObservedTime")
+        return seen
+    last: Since = event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    return last or _first_seen(event)
+
+
+def _about(event: Object) -> Mapping[str, str]:
+    return event.get("involvedObject") or event.get("regarding") or {}
+
+
+def _about_text(event: Object) -> str:
+    about = _about(event)
     kind, name = about.get("kind", "").lower(), about.get("name", "")
-    return [
-        seen,
-        obj.get("type", ""),
-        obj.get("reason", ""),
-        f"{kind}/{name}" if kind else name,
-        about.get("fieldPath", ""),
-        f"{component}, {host}" if host else component,
-        (obj.get("message") or obj.get("note") or "").strip(),
-        since,
-        series.get("count", 0) if series else count or 1,
-        name_of(obj),
-    ]
+    return f"{kind}/{name}" if kind else name
 
 
-def quota(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A quota."""
-    hard, used = get(obj, "status", "hard", default={}), get(obj, "status", "used", default={})
-    requests: list[str] = []
-    limits: list[str] = []
-    for name in sorted(hard):
-        part = f"{name}: {used.get(name, '0')}/{hard[name]}"
-        (limits if name.startswith("limits.") else requests).append(part)
-    return [name_of(obj), ", ".join(requests), ", ".join(limits), age_of(obj, ago)]
+def _source(event: Object) -> str:
+    source = event.get("source") or event.get("deprecatedSource") or {}
+    component = source.get("component") or event.get("reportingComponent", "")
+    component = component or event.get("reportingController", "")
+    host = source.get("host") or event.get("reportingInstance", "")
+    return f"{component}, {host}" if host else component
 
 
-def binding(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A binding of a role."""
-    reference, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
+def _count(event: Object) -> Any:
+    if event.get("series"):
+        return event["series"].get("count", 0)
+    return event.get("count") or event.get("deprecatedCount") or 1
 
-    def named(kind: str) -> str:
-        return ", ".join(each.get("name", "") for each in subjects if each.get("kind") == kind)
 
-    accounts = ", ".join(
-        f"{each.get('namespace', '')}/{each.get('name', '')}"
-        for each in subjects
-        if each.get("kind") == "ServiceAccount"
+_EVENT: Final = columns(
+    ("Last Seen=~|<unknown>", _last_seen),
+    "Type=type, Reason=reason",
+    ("Object", _about_text),
+    ("*Subobject", lambda event: _about(event).get("fieldPath")),
+    ("*Source", _source),
+    ("Message", lambda event: (event.get("message") or event.get("note") or "").strip()),
+    ("*First Seen=~|<unknown>", _first_seen),
+    ("*Count", _count),
+    "*Name",
+)
+
+
+def _used(status: Object, *, of_limits: bool) -> str:
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    return ", ".join(
+        f"{name}: {used.get(name, '0')}/{hard[name]}"
+        for name in sorted(hard)
+        if name.startswith("limits.") is of_limits
     )
-    role = f"{reference.get('kind', '')}/{reference.get('name', '')}"
-    return [name_of(obj), role, age_of(obj, ago), named("User"), named("Group"), accounts]
 
 
-def api_service(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """An API service."""
-    service = get(obj, "spec", "service")
-    condition = condition_of(obj, "Available")
-    status = condition.get("status", "Unknown")
-    if status != "True" and condition.get("reason"):
-        status += f" ({condition['reason']})"
-    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
-    return [name_of(obj), where, status, age_of(obj, ago)]
+def _subjects(kind: str, name_of: Callable[[Object], str]) -> Callable[[Iterable[Object]], str]:
+    return lambda found: ", ".join(name_of(each) for each in found if each.get("kind") == kind)
 
 
-def revision(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A controller revision."""
-    controller = NONE
-    for each in obj["metadata"].get("ownerReferences") or ():
+def _name(subject: Object) -> str:
+    return str(subject.get("name", ""))
+
+
+def _namespaced_name(subject: Object) -> str:
+    return reference_text(subject, "namespace")
+
+
+_ROLE_BINDING: Final = columns(
+    "Name",
+    ("Role=roleRef", reference_text),
+    "Age",
+    ("*Users=subjects", _subjects("User", _name)),
+    ("*Groups=subjects", _subjects("Group", _name)),
+    ("*ServiceAccounts=subjects", _subjects("ServiceAccount", _namespaced_name)),
+)
+
+
+def _availability(service: Object) -> str:
+    condition = condition_of(service, "Available")
+    status, reason = condition.get("status", "Unknown"), condition.get("reason")
+    return f"{status} ({reason})" if reason and status != "True" else status
+
+
+def _controller(owners: Iterable[Object]) -> str | None:
+    for each in owners:
         if each.get("controller"):
             group = str(each.get("apiVersion", "")).rpartition("/")[0]
             kind = str(each.get("kind", "")).lower()
-            controller = f"{kind}.{group}/{each['name']}" if group else f"{kind}/{each['name']}"
-    return [name_of(obj), controller, number(obj, "revision"), age_of(obj, ago)]
+            return f"{kind}.{group}/{each['name']}" if group else f"{kind}/{each['name']}"
+    return None
 
 
-def signing_request(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A request for a certificate."""
-    kinds = [each.get("type") for each in get(obj, "status", "conditions", default=())]
+def _request_state(request: Object) -> str:
+    kinds = [each.get("type") for each in get(request, "status", "conditions", default=())]
     state = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     if "Failed" in kinds:
         state += ",Failed"
-    if get(obj, "status", "certificate"):
-        state += ",Issued"
-    seconds = get(obj, "spec", "expirationSeconds")
-    return [
-        name_of(obj),
-        age_of(obj, ago),
-        get(obj, "spec", "signerName", default=NONE),
-        get(obj, "spec", "username", default=""),
-        NONE if seconds is None else ago(seconds),
-        state,
-    ]
+    return f"{state},Issued" if get(request, "status", "certificate") else state
 
 
-def fields(*paths: str) -> Cells:
-    """Cells: the name and the values at ``paths``; ``|`` gives a fallback, ``#`` counts items."""
-
-    def cells(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-        made: list[Any] = [name_of(obj)]
-        for path in paths:
-            where, _, nothing = path.partition("|")
-            if where == "age":
-                made.append(age_of(obj, ago))
-                continue
-            found = get(obj, *where.removeprefix("#").split("."))
-            if where.startswith("#"):
-                made.append(len(found or ()))
-            elif found is None or found == "":
-                made.append({"false": False, "0": 0}.get(nothing, nothing))
-            else:
-                made.append(found)
-        return made
-
-    return cells
-
-
-def data(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A config map or secret."""
-    count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
-    if "type" in obj:
-        return [name_of(obj), obj["type"], count, age_of(obj, ago)]
-    return [name_of(obj), count, age_of(obj, ago)]
-
-
-def created_at(obj: Mapping[str, Any], _ago: Ago) -> list[Any]:
-    """A kind without columns of its own."""
-    return [name_of(obj), obj["metadata"].get("creationTimestamp", "")]
-
-
-def with_selector(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A network policy."""
-    return [
-        name_of(obj),
-        selector_text(get(obj, "spec", "podSelector", default={})),
-        age_of(obj, ago),
-    ]
-
-
-def pod_template(obj: Mapping[str, Any], _ago: Ago) -> list[Any]:
-    """A PodTemplate."""
-    template = obj.get("template")
-    return [
-        name_of(obj),
-        *containers_of(template),
-        labels_text(get(template, "metadata", "labels")),
-    ]
-
-
-def storage_class(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A class of storage."""
+def _class_name(storage_class: Object) -> str:
+    metadata = storage_class["metadata"]
     is_default = "storageclass.kubernetes.io/is-default-class"
-    annotations = obj["metadata"].get("annotations") or {}
-    name = name_of(obj) + (" (default)" if annotations.get(is_default) == "true" else "")
-    return [
-        name,
-        obj.get("provisioner", ""),
-        obj.get("reclaimPolicy", "Delete"),
-        obj.get("volumeBindingMode", UNSET),
-        bool(obj.get("allowVolumeExpansion")),
-        age_of(obj, ago),
-    ]
+    is_marked = (metadata.get("annotations") or {}).get(is_default) == "true"
+    return f"{metadata['name']} (default)" if is_marked else metadata["name"]
+
+
+_DATA: Final = (
+    "Data",
+    lambda obj: len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
+)
+_HOOKS: Final = columns("Name", ("Webhooks:integer=webhooks|0", len), "Age")
+
+COLUMNS: Final[dict[str, tuple[TableColumn, ...]]] = {
+    "apiservices.apiregistration.k8s.io": columns(
+        "Name",
+        ("Service=spec.service|Local", _namespaced_name),
+        ("Available", _availability),
+        "Age",
+    ),
+    "certificatesigningrequests.certificates.k8s.io": columns(
+        "Name, Age, SignerName=spec.signerName|<none>, Requestor=spec.username",
+        "RequestedDuration=~spec.expirationSeconds|<none>",
+        ("Condition", _request_state),
+    ),
+    "clusterrolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
+    "configmaps": columns("Name", _DATA, "Age"),
+    "controllerrevisions.apps": columns(
+        "Name",
+        ("Controller=metadata.ownerReferences|<none>", _controller),
+        "Revision=revision|0, Age",
+    ),
+    "csinodes.storage.k8s.io": columns("Name", ("Drivers:integer=spec.drivers|0", len), "Age"),
+    "events": _EVENT,
+    "events.events.k8s.io": _EVENT,
+    "leases.coordination.k8s.io": columns("Name, Holder=spec.holderIdentity, Age"),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _HOOKS,
+    "namespaces": columns("Name, Status=status.phase, Age"),
+    "networkpolicies.networking.k8s.io": columns(
+        "Name", ("Pod-Selector=spec.podSelector||<none>", selector_text), "Age"
+    ),
+    "podtemplates": columns(
+        "Name",
+        *containers("template", priority=""),
+        ("Pod Labels=template.metadata.labels||<none>", labels_text),
+    ),
+    "priorityclasses.scheduling.k8s.io": columns(
+        "Name, Value:integer=value|0, Global-Default:boolean=globalDefault|false, Age",
+        "PreemptionPolicy=preemptionPolicy",
+    ),
+    "resourcequotas": columns(
+        "Name",
+        ("Request=status", lambda status: _used(status, of_limits=False)),
+        ("Limit=status", lambda status: _used(status, of_limits=True)),
+        "Age",
+    ),
+    "rolebindings.rbac.authorization.k8s.io": _ROLE_BINDING,
+    "runtimeclasses.node.k8s.io": columns("Name, Handler=handler, Age"),
+    "secrets": columns("Name, Type=type", _DATA, "Age"),
+    "serviceaccounts": columns("Name, Age"),
+    "storageclasses.storage.k8s.io": columns(
+        ("Name", _class_name),
+        "Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete",
+        "VolumeBindingMode=volumeBindingMode|<unset>",
+        "AllowVolumeExpansion=allowVolumeExpansion|false, Age",
+    ),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _HOOKS,
+    "volumeattachments.storage.k8s.io": columns(
+        "Name, Attacher=spec.attacher, PV=spec.source.persistentVolumeName, Node=spec.nodeName",
+        "Attached:boolean=status.attached|false, Age",
+    ),
+}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin.tables.cells import Since
-from appsdk_operator.apiserver._builtin.tables.printers import printer_of
+from appsdk_operator.apiserver._builtin.tables import infrastructure, other_kinds, workloads
+from appsdk_operator.apiserver._builtin.tables.columns import Since, TableColumn, columns
 from appsdk_operator.apiserver._storage.resources import Column, ServedVersion
 from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.go_text import go_float, go_json
@@ -14,13 +15,9 @@ from appsdk_operator.apiserver._values.times import ZERO, parse_time
 
 __all__ = ["AGE", "row", "table"]
 
-_NAME: Final = {
-    "name": "Name",
-    "type": "string",
-    "format": "name",
-    "description": "Name must be unique within a namespace.",
-    "priority": 0,
-}
+_NAME: Final = Column(
+    "Name", "string", ".metadata.name", "Name must be unique within a namespace.", "name"
+)
 # Row conditions of terminated pods, by phase.
 _ENDS: Final = {
     "Succeeded": ("Succeeded", "The pod has completed successfully."),
@@ -33,6 +30,9 @@ AGE: Final = Column(
     "CreationTimestamp is a timestamp representing the server time when this object was created.",
 )
 """The only column of a kind without columns of its own."""
+# Columns and texts are those of kube-apiserver.
+_COLUMNS: Final = {**infrastructure.COLUMNS, **other_kinds.COLUMNS, **workloads.COLUMNS}
+_PLAIN: Final = columns("Name, Created At:date=metadata.creationTimestamp")
 
 
 def table(
@@ -49,31 +49,24 @@ def table(
 
 
 def _definitions(served: ServedVersion) -> list[dict[str, Any]]:
-    if not served.resource.strategy.custom:
-        printer = printer_of(served.resource.group, served.resource.plural)
-        return [
-            {
-                "name": name,
-                "type": kind,
-                "format": "name" if name == "Name" else "",
-                "description": "",
-                "priority": priority,
-            }
-            for name, kind, priority in printer.columns
-        ]
+    shown: tuple[Column | TableColumn, ...] = _builtin_columns(served)
     return [
-        _NAME,
-        *(
-            {
-                "name": column.name,
-                "type": column.type,
-                "format": column.format,
-                "description": column.description,
-                "priority": column.priority,
-            }
-            for column in _columns(served)
-        ),
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in shown or (_NAME, *_columns(served))
     ]
+
+
+def _builtin_columns(served: ServedVersion) -> tuple[TableColumn, ...]:
+    """The columns of a built-in kind; of others none."""
+    if served.resource.strategy.custom:
+        return ()
+    return _COLUMNS.get(served.resource.qualified_name, _PLAIN)
 
 
 def _columns(served: ServedVersion) -> tuple[Column, ...]:
@@ -102,9 +95,9 @@ def row(served: ServedVersion, obj: dict[str, Any], include: str, now: float) ->
 
 
 def _cells(served: ServedVersion, obj: dict[str, Any], now: float) -> list[Any]:
-    if not served.resource.strategy.custom:
-        printer = printer_of(served.resource.group, served.resource.plural)
-        return printer.cells(obj, lambda since: _ago(since, now))
+    if builtin := _builtin_columns(served):
+        ago = functools.partial(_ago, now=now)
+        return [column.cell(obj, ago) for column in builtin]
     columns = _columns(served)
     found = (_cell(jsonpath.find(obj, column.path), column.type, now) for column in columns)
     return [obj["metadata"].get("name", ""), *found]

@@ -1,39 +1,27 @@
-"""Table rows of pods and workloads."""
+"""Table columns of pods and workloads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from appsdk_operator.apiserver._builtin.tables.cells import (
-    NONE,
-    UNKNOWN,
-    UNSET,
+from appsdk_operator.apiserver._builtin.tables.columns import (
+    SELECTOR,
     Ago,
-    age_of,
+    Object,
+    TableColumn,
+    columns,
     condition_of,
-    containers_of,
+    containers,
     get,
+    join_first,
     labels_text,
-    name_of,
-    number,
-    selector_text,
+    reference_text,
 )
 
-__all__ = [
-    "autoscaler",
-    "cron_job",
-    "daemon_set",
-    "deployment",
-    "disruption_budget",
-    "job",
-    "pod",
-    "replica_set",
-    "stateful_set",
-]
+__all__ = ["COLUMNS"]
 
 
-def _ended(state: Mapping[str, Any]) -> str:
+def _ended(state: Object) -> str:
     if state.get("reason"):
         return str(state["reason"])
     if state.get("signal"):
@@ -41,7 +29,7 @@ def _ended(state: Mapping[str, Any]) -> str:
     return f"ExitCode:{state.get('exitCode', 0)}"
 
 
-def _initializing(pod: Mapping[str, Any]) -> str:
+def _initializing(pod: Object) -> str:
     """The state of the init containers; empty when all are done."""
     always = {
         each["name"]
@@ -64,7 +52,7 @@ def _initializing(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _running(pod: Mapping[str, Any], reason: str) -> tuple[str, int]:
+def _running(pod: Object, reason: str) -> tuple[str, int]:
     """The state of the containers, and the number of ready ones."""
     ready, has_running, has_failed = 0, False, False
     for each in reversed(get(pod, "status", "containerStatuses", default=())):
@@ -85,185 +73,94 @@ def _running(pod: Mapping[str, Any], reason: str) -> tuple[str, int]:
     return reason, ready
 
 
-def pod(pod: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A pod."""
+def _is_true(obj: Object, kind: str) -> bool:
+    return condition_of(obj, kind).get("status") == "True"
+
+
+def _ready_containers(pod: Object) -> str:
+    ready = 0 if _initializing(pod) else _running(pod, "")[1]
+    return f"{ready}/{len(get(pod, 'spec', 'containers', default=()))}"
+
+
+def _pod_state(pod: Object) -> str:
     status = pod.get("status") or {}
-    reason = status.get("reason") or status.get("phase", "")
-    scheduled = condition_of(pod, "PodScheduled")
-    if scheduled.get("reason") == "SchedulingGated":
-        reason = "SchedulingGated"
-    own = status.get("containerStatuses") or ()
-    restarts = sum(each.get("restartCount", 0) for each in own)
-    ready = 0
-    initializing = _initializing(pod)
-    if initializing:
-        reason = initializing
-        firsts = status.get("initContainerStatuses") or ()
-        restarts = sum(each.get("restartCount", 0) for each in firsts)
-    else:
-        reason, ready = _running(pod, reason)
     if pod["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
-            reason = "Unknown"
-        elif status.get("phase") not in ("Failed", "Succeeded"):
-            reason = "Terminating"
+            return "Unknown"
+        if status.get("phase") not in ("Failed", "Succeeded"):
+            return "Terminating"
+    reason = status.get("reason") or status.get("phase", "")
+    if condition_of(pod, "PodScheduled").get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    return _initializing(pod) or _running(pod, reason)[0]
+
+
+def _restarts(pod: Object, ago: Ago) -> str:
+    own = get(pod, "status", "containerStatuses", default=())
+    firsts = get(pod, "status", "initContainerStatuses", default=())
     ended = [get(each, "lastState", "terminated", "finishedAt") for each in own]
     last = max(filter(None, ended), default=None)
-    restarts_text: Any = f"{restarts} ({ago(last)} ago)" if restarts and last else str(restarts)
-    gates = get(pod, "spec", "readinessGates", default=())
-    met = sum(condition_of(pod, gate["conditionType"]).get("status") == "True" for gate in gates)
-    addresses = [each.get("ip", "") for each in status.get("podIPs") or ()]
-    return [
-        name_of(pod),
-        f"{ready}/{len(get(pod, 'spec', 'containers', default=()))}",
-        reason,
-        restarts_text,
-        age_of(pod, ago),
-        (addresses[0] if addresses else "") or NONE,
-        get(pod, "spec", "nodeName") or NONE,
-        status.get("nominatedNodeName") or NONE,
-        f"{met}/{len(gates)}" if gates else NONE,
-    ]
+    count = sum(each.get("restartCount", 0) for each in (firsts if _initializing(pod) else own))
+    return f"{count} ({ago(last)} ago)" if count and last else str(count)
 
 
-def deployment(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A deployment."""
-    return [
-        name_of(obj),
-        f"{number(obj, 'status', 'readyReplicas')}/{number(obj, 'spec', 'replicas')}",
-        number(obj, "status", "updatedReplicas"),
-        number(obj, "status", "availableReplicas"),
-        age_of(obj, ago),
-        *containers_of(get(obj, "spec", "template")),
-        selector_text(get(obj, "spec", "selector")),
-    ]
+def _readiness_gates(pod: Object) -> str | None:
+    gates = get(pod, "spec", "readinessGates")
+    if not gates:
+        return None
+    return f"{sum(_is_true(pod, gate['conditionType']) for gate in gates)}/{len(gates)}"
 
 
-def replica_set(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A replica set or replication controller."""
-    selector = get(obj, "spec", "selector")
-    is_old = obj.get("kind") == "ReplicationController"
-    return [
-        name_of(obj),
-        number(obj, "spec", "replicas"),
-        number(obj, "status", "replicas"),
-        number(obj, "status", "readyReplicas"),
-        age_of(obj, ago),
-        *containers_of(get(obj, "spec", "template")),
-        labels_text(selector) if is_old else selector_text(selector),
-    ]
+def _ready_replicas(obj: Object) -> str:
+    ready = get(obj, "status", "readyReplicas", default=0)
+    return f"{ready}/{get(obj, 'spec', 'replicas', default=0)}"
 
 
-def stateful_set(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A stateful set."""
-    return [
-        name_of(obj),
-        f"{number(obj, 'status', 'readyReplicas')}/{number(obj, 'spec', 'replicas')}",
-        age_of(obj, ago),
-        *containers_of(get(obj, "spec", "template")),
-    ]
-
-
-def daemon_set(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A daemon set."""
-    names = (
-        *("desiredNumberScheduled", "currentNumberScheduled", "numberReady"),
-        *("updatedNumberScheduled", "numberAvailable"),
-    )
-    return [
-        name_of(obj),
-        *(number(obj, "status", name) for name in names),
-        labels_text(get(obj, "spec", "template", "spec", "nodeSelector")),
-        age_of(obj, ago),
-        *containers_of(get(obj, "spec", "template")),
-        selector_text(get(obj, "spec", "selector")),
-    ]
-
-
-def _job_status(obj: Mapping[str, Any]) -> str:
-    def has(kind: str) -> bool:
-        return condition_of(obj, kind).get("status") == "True"
-
+def _job_state(job: Object) -> str:
     for kind in ("Complete", "Failed"):
-        if has(kind):
+        if _is_true(job, kind):
             return kind
-    if obj["metadata"].get("deletionTimestamp"):
+    if job["metadata"].get("deletionTimestamp"):
         return "Terminating"
     for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
-        if has(kind):
+        if _is_true(job, kind):
             return kind
     return "Running"
 
 
-def job(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A job."""
-    wanted, succeeded = get(obj, "spec", "completions"), number(obj, "status", "succeeded")
-    parallel = number(obj, "spec", "parallelism")
+def _completions(job: Object) -> str:
+    wanted = get(job, "spec", "completions")
+    succeeded = get(job, "status", "succeeded", default=0)
     if wanted is not None:
-        completions = f"{succeeded}/{wanted}"
-    else:
-        completions = f"{succeeded}/1 of {parallel}" if parallel > 1 else f"{succeeded}/1"
-    start, end = get(obj, "status", "startTime"), get(obj, "status", "completionTime")
-    duration = "" if start is None else ago(start) if end is None else ago((start, end))
-    return [
-        name_of(obj),
-        _job_status(obj),
-        completions,
-        duration,
-        age_of(obj, ago),
-        *containers_of(get(obj, "spec", "template")),
-        selector_text(get(obj, "spec", "selector")),
-    ]
+        return f"{succeeded}/{wanted}"
+    parallel = get(job, "spec", "parallelism", default=0)
+    return f"{succeeded}/1 of {parallel}" if parallel > 1 else f"{succeeded}/1"
 
 
-def cron_job(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A cron job."""
-    last = get(obj, "status", "lastScheduleTime")
-    template = get(obj, "spec", "jobTemplate", "spec")
-    return [
-        name_of(obj),
-        get(obj, "spec", "schedule", default=""),
-        get(obj, "spec", "timeZone", default=NONE),
-        "True" if get(obj, "spec", "suspend") else "False",
-        len(get(obj, "status", "active", default=())),
-        NONE if last is None else ago(last),
-        age_of(obj, ago),
-        *containers_of(get(template, "template")),
-        selector_text(get(template, "selector")),
-    ]
+def _duration(status: Object) -> Any:
+    start, end = status.get("startTime"), status.get("completionTime")
+    return start if start is None or end is None else (start, end)
 
 
-def disruption_budget(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A disruption budget."""
-    return [
-        name_of(obj),
-        str(get(obj, "spec", "minAvailable", default="N/A")),
-        str(get(obj, "spec", "maxUnavailable", default="N/A")),
-        number(obj, "status", "disruptionsAllowed"),
-        age_of(obj, ago),
-    ]
-
-
-def _target(metric: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+def _target(metric: Object, current: Object) -> str:
     kind = str(metric.get("type", ""))
     source = metric.get(kind[:1].lower() + kind[1:]) or {}
     target = source.get("target") or {}
     now = (current.get(kind[:1].lower() + kind[1:]) or {}).get("current") or {}
     if target.get("averageUtilization") is not None:
         used = now.get("averageUtilization")
-        shown = f"{UNKNOWN if used is None else f'{used}%'}/{target['averageUtilization']}%"
+        shown = f"{'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%"
     else:
         name = "averageValue" if target.get("averageValue") is not None else "value"
         average = " (avg)" if name == "averageValue" and kind in ("Object", "External") else ""
-        shown = f"{now.get(name, UNKNOWN)}/{target.get(name, '')}{average}"
+        shown = f"{now.get(name, '<unknown>')}/{target.get(name, '')}{average}"
     return f"{source['name']}: {shown}" if kind == "Resource" else shown
 
 
-def autoscaler(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
-    """A horizontal autoscaler of pods."""
-    metrics = get(obj, "spec", "metrics", default=())
-    current = get(obj, "status", "currentMetrics", default=())
-    percentage = get(obj, "spec", "targetCPUUtilizationPercentage")
+def _targets(autoscaler: Object) -> str:
+    metrics = get(autoscaler, "spec", "metrics", default=())
+    current = get(autoscaler, "status", "currentMetrics", default=())
+    percentage = get(autoscaler, "spec", "targetCPUUtilizationPercentage")
     if percentage is not None:
         target = {"type": "Utilization", "averageUtilization": percentage}
         metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
@@ -271,14 +168,76 @@ def autoscaler(obj: Mapping[str, Any], ago: Ago) -> list[Any]:
         _target(metric, current[place] if place < len(current) else {})
         for place, metric in enumerate(metrics)
     ]
-    more = f" + {len(shown) - 2} more..." if len(shown) > 2 else ""
-    reference = get(obj, "spec", "scaleTargetRef", default={})
-    return [
-        name_of(obj),
-        f"{reference.get('kind', '')}/{reference.get('name', '')}",
-        ", ".join(shown[:2]) + more if shown else NONE,
-        str(get(obj, "spec", "minReplicas", default=UNSET)),
-        number(obj, "spec", "maxReplicas"),
-        number(obj, "status", "currentReplicas"),
-        age_of(obj, ago),
-    ]
+    return join_first(shown, 2, ", ")
+
+
+_CONTAINERS: Final = containers()
+_REPLICAS: Final = (
+    "Name, Desired:integer=spec.replicas|0, Current:integer=status.replicas|0, "
+    "Ready:integer=status.readyReplicas|0, Age"
+)
+
+COLUMNS: Final[dict[str, tuple[TableColumn, ...]]] = {
+    "cronjobs.batch": columns(
+        "Name, Schedule=spec.schedule, Timezone=spec.timeZone|<none>",
+        ("Suspend:boolean=spec.suspend|False", str),
+        ("Active:integer=status.active|0", len),
+        "Last Schedule=~status.lastScheduleTime|<none>, Age",
+        *containers("spec.jobTemplate.spec.template"),
+        ("*Selector=spec.jobTemplate.spec.selector||<none>", SELECTOR[1]),
+    ),
+    "daemonsets.apps": columns(
+        "Name, Desired:integer=status.desiredNumberScheduled|0",
+        "Current:integer=status.currentNumberScheduled|0, Ready:integer=status.numberReady|0",
+        "Up-to-date:integer=status.updatedNumberScheduled|0",
+        "Available:integer=status.numberAvailable|0",
+        ("Node Selector=spec.template.spec.nodeSelector||<none>", labels_text),
+        "Age",
+        *_CONTAINERS,
+        SELECTOR,
+    ),
+    "deployments.apps": columns(
+        "Name",
+        ("Ready", _ready_replicas),
+        "Up-to-date=status.updatedReplicas|0, Available=status.availableReplicas|0, Age",
+        *_CONTAINERS,
+        SELECTOR,
+    ),
+    "horizontalpodautoscalers.autoscaling": columns(
+        "Name",
+        ("Reference=spec.scaleTargetRef", reference_text),
+        ("Targets=||<none>", _targets),
+        ("MinPods=spec.minReplicas|<unset>", str),
+        "MaxPods=spec.maxReplicas|0, Replicas=status.currentReplicas|0, Age",
+    ),
+    "jobs.batch": columns(
+        "Name",
+        ("Status", _job_state),
+        ("Completions", _completions),
+        ("Duration=~status", _duration),
+        "Age",
+        *_CONTAINERS,
+        SELECTOR,
+    ),
+    "poddisruptionbudgets.policy": columns(
+        "Name",
+        ("Min Available=spec.minAvailable|N/A", str),
+        ("Max Unavailable=spec.maxUnavailable|N/A", str),
+        "Allowed Disruptions:integer=status.disruptionsAllowed|0, Age",
+    ),
+    "pods": columns(
+        "Name",
+        ("Ready", _ready_containers),
+        ("Status", _pod_state),
+        TableColumn("Restarts", "string", 0, _restarts),
+        "Age",
+        ("*IP=status.podIPs||<none>", lambda ips: ips[0].get("ip") if ips else None),
+        "*Node=spec.nodeName||<none>, *Nominated Node=status.nominatedNodeName||<none>",
+        ("*Readiness Gates=|<none>", _readiness_gates),
+    ),
+    "replicasets.apps": columns(_REPLICAS, *_CONTAINERS, SELECTOR),
+    "replicationcontrollers": columns(
+        _REPLICAS, *_CONTAINERS, ("*Selector=spec.selector||<none>", labels_text)
+    ),
+    "statefulsets.apps": columns("Name", ("Ready", _ready_replicas), "Age", *_CONTAINERS),
+}
