@@ -39,7 +39,7 @@ def test_what_a_map_function_returns_by_mistake_is_not_shown(
     feed = Feed(map_objects(lambda _: json.dumps(SECRET)))  # type: ignore[arg-type, return-value]
     feed.put(created("a"))
     assert "returned str: return a list of requests" in caplog.text
-    assert "aHVudGVyMg" not in caplog.text + feed.feed.pipeline.text()
+    assert "aHVudGVyMg" not in caplog.text + feed.feed.text()
 
 
 def test_what_is_pushed_by_mistake_is_not_shown() -> None:

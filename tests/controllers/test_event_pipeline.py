@@ -15,7 +15,7 @@ from appsdk_operator.controllers import (
     generation_changed,
     map_objects,
 )
-from appsdk_operator.controllers._sources.event_feed import EventFeed
+from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.runtime import ManualClock, Metrics
 from tests.cache.conftest import NoJitter, thing
 from tests.controllers.event_tools import (
@@ -36,7 +36,7 @@ class Feed:
 
     def __init__(self, handler, *predicates, **options):
         self.clock, self.metrics, self.queue = ManualClock(), Metrics(), RecordingQueue()
-        self.feed = EventFeed(
+        self.feed = EventPipeline(
             "things",
             handler,
             predicates,
@@ -45,8 +45,8 @@ class Feed:
             rng=NoJitter(),
             **options,
         )
-        self.feed.pipeline.set_queue(self.queue)
-        self.metrics.add_source(self.feed._samples)
+        self.feed._queue = self.queue
+        self.metrics.add_source(self.feed.samples)
 
     def put(self, *events):
         self.feed.events.on_events(events)
@@ -211,7 +211,7 @@ def test_a_failure_is_logged_counted_and_told_in_the_health_text_until_it_is_men
     plan = Plan(lambda name, version: is_broken)
     feed = Feed(plan.handler()).put(created("a", 7))
     assert "1 events are tried again; newest: things x/a: ValueError: no ('a', 7)" in (
-        feed.feed.pipeline.text()
+        feed.feed.text()
     )
     assert feed.value("retrying_events") == 1
     record = caplog.records[0]
@@ -225,13 +225,13 @@ def test_a_failure_is_logged_counted_and_told_in_the_health_text_until_it_is_men
     )
     is_broken = False
     feed.advance()
-    assert feed.feed.pipeline.text() == "ok"
+    assert feed.feed.text() == "ok"
     assert feed.value("retrying_events") == 0
 
 
 def test_what_is_kept_of_a_failure_holds_no_traceback():
     feed = Feed(Plan(lambda name, version: True).handler()).put(created())
-    pending = next(iter(feed.feed.pipeline._pending.values()))[0]
+    pending = next(iter(feed.feed._failed.values()))[0]
     assert not hasattr(pending, "error")
 
 
@@ -241,39 +241,18 @@ def test_other_objects_do_not_wait_for_one_that_fails():
     assert plan.done == [("b", 1)]
 
 
-def test_later_events_of_an_object_wait_for_the_one_that_failed():
+def test_later_events_of_an_object_do_not_wait_for_the_one_that_failed():
     is_broken = True
     plan = Plan(lambda name, version: is_broken and version == 1)
-    feed = Feed(plan.handler()).put(*versions("a", 1, 3))
-    assert plan.done == []
+    feed = Feed(plan.handler()).put(*versions("a", 1, 3), Event(DELETE, thing("a", 4)))
+    assert plan.done == [("a", 2), ("a", 3), ("a", 4)]
+    # It is still tried, each time by itself.
+    feed.advance()
+    assert plan.tried.count(("a", 1)) == 2
     is_broken = False
     feed.advance()
-    assert plan.done == [("a", 1), ("a", 2), ("a", 3)]
-
-
-def test_an_event_that_fails_for_ever_stands_aside_after_five_tries(caplog):
-    plan = Plan(lambda name, version: version == 1)
-    feed = Feed(plan.handler()).put(*versions("a", 1, 2))
-    for _ in range(4):
-        assert plan.done == []
-        feed.advance()
-    assert plan.done == [("a", 2)]
-    assert "later events of the object go first from now on" in caplog.text
-    # New ones do not wait at all, and the old one is still tried.
-    feed.put(*versions("a", 3, 3))
-    assert plan.done == [("a", 2), ("a", 3)]
-    tries = plan.tried.count(("a", 1))
-    feed.advance()
-    assert plan.tried.count(("a", 1)) == tries + 1
-
-
-def test_a_deletion_waits_for_the_event_before_it_and_is_not_lost():
-    is_broken = True
-    plan = Plan(lambda name, version: is_broken)
-    feed = Feed(plan.handler()).put(created("a", 1), Event(DELETE, thing("a", 2)))
-    is_broken = False
-    feed.advance()
-    assert plan.done == [("a", 1), ("a", 2)]
+    assert plan.done[3:] == [("a", 1)]
+    assert feed.due_in is None
 
 
 def test_a_map_function_that_fails_once_loses_no_state_in_between():
@@ -286,14 +265,14 @@ def test_a_map_function_that_fails_once_loses_no_state_in_between():
 
     feed = Feed(map_objects(targets)).put(*versions("a", 2, 4))
     feed.advance()
-    assert feed.queue.requests == ["v1", "v2", "v2", "v3", "v3", "v4"]
+    assert feed.queue.requests == ["v2", "v3", "v3", "v4", "v1", "v2"]
 
 
 def test_what_waits_for_one_object_is_bounded_and_the_newest_state_is_kept():
     is_broken = True
     plan = Plan(lambda name, version: is_broken)
     feed = Feed(plan.handler()).put(*versions("a", 1, 500))
-    assert feed.feed.pipeline.retrying == 16
+    assert feed.feed.retrying == 16
     is_broken = False
     feed.advance()
     assert plan.done == [*(("a", version) for version in range(1, 16)), ("a", 500)]
@@ -332,9 +311,11 @@ def test_creations_and_deletions_are_never_merged():
     st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=24),
     st.lists(st.integers(0, 4), min_size=24, max_size=24),
 )
-def test_whatever_fails_each_object_s_events_are_handled_once_and_in_order(steps, failures):
+def test_whatever_fails_each_event_is_handled_once_and_those_that_do_not_fail_in_order(
+    steps, failures
+):
     """Each event fails up to four times; in between, time passes or not."""
-    left, next_version = {}, {"a": 1, "b": 1}
+    left, failures_of, next_version = {}, {}, {"a": 1, "b": 1}
 
     def fails(name, version):
         left[name, version] -= 1
@@ -347,15 +328,18 @@ def test_whatever_fails_each_object_s_events_are_handled_once_and_in_order(steps
         if version > 12:
             continue
         next_version[name] = version + 1
-        left[name, version] = count
+        left[name, version] = failures_of[name, version] = count
         feed.put(*versions(name, version, version))
         if is_pause and feed.due_in is not None:
             feed.advance()
     while feed.due_in is not None:
         feed.advance()
     for name in "ab":
-        assert [v for n, v in plan.done if n == name] == list(range(1, next_version[name]))
-    assert feed.feed.pipeline.retrying == 0
+        done = [v for n, v in plan.done if n == name]
+        assert sorted(done) == list(range(1, next_version[name]))
+        at_once = [v for v in done if failures_of[name, v] == 0]
+        assert at_once == sorted(at_once)
+    assert feed.feed.retrying == 0
 
 
 # What handlers are given.

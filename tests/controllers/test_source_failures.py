@@ -48,7 +48,7 @@ def test_a_handler_that_never_works_keeps_no_more_than_16_updates_of_an_object()
     for version in range(2, 60):
         feed.put(updated(thing("a", version - 1), thing("a", version)))
         stand_aside(feed)
-    assert feed.feed.pipeline.retrying == 16
+    assert feed.feed.retrying == 16
 
 
 def test_the_newest_state_is_tried_at_once_also_when_it_was_merged_into_what_has_failed():
@@ -63,7 +63,7 @@ def test_the_newest_state_is_tried_at_once_also_when_it_was_merged_into_what_has
     assert ("a", 40) in plan.done
     while feed.due_in is not None:
         feed.advance()
-    assert feed.feed.pipeline.retrying == 0
+    assert feed.feed.retrying == 0
 
 
 def test_generic_events_that_are_merged_stay_generic():
@@ -76,7 +76,7 @@ def test_generic_events_that_are_merged_stay_generic():
 
     feed = Feed(HandlerFunctions(generic=generic))
     feed.put(*(Event(GENERIC, thing("a", version)) for version in range(1, 40)))
-    assert feed.feed.pipeline.retrying == 16
+    assert feed.feed.retrying == 16
     broken = False
     feed.advance()
     assert seen[-1] == (GENERIC, "39")
@@ -119,7 +119,7 @@ def test_a_channel_whose_handler_fails_makes_who_pushes_wait(monkeypatch):
     source.start(queue, stop)
     for number in range(3):
         assert source.push(thing(f"o{number}"))
-    eventually(lambda: source._feed.pipeline.retrying == 3)
+    eventually(lambda: source._pipeline.retrying == 3)
     assert not source.push(thing("o3"), timeout=0.0)
     outcomes = []
     pusher = threading.Thread(target=lambda: outcomes.append(source.push(thing("o3"))))
@@ -146,7 +146,7 @@ def test_an_error_whose_text_fails_loses_no_event():
         return [it.key]
 
     feed = Feed(map_objects(targets)).put(created("a"))
-    assert "newest: things x/a: Mute: " in feed.feed.pipeline.text()
+    assert "newest: things x/a: Mute: " in feed.feed.text()
     feed.advance()
     assert feed.queue.names == ["x/a"]
 
@@ -172,7 +172,7 @@ def test_a_handler_whose_text_fails_loses_no_event():
             raise ValueError("no text")
 
     feed = Feed(Handler()).put(created("a"))
-    assert "fails, 1 events" in feed.feed.pipeline.text()
+    assert "fails, 1 events" in feed.feed.text()
     feed.advance()
     assert feed.queue.names == ["x/a"]
 

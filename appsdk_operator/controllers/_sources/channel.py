@@ -14,7 +14,7 @@ from appsdk_operator.controllers._protocols import (
     JoinableSource,
     RequestQueue,
 )
-from appsdk_operator.controllers._sources.event_feed import EventFeed
+from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, present_clock
 from appsdk_operator.runtime.validation import check_count
@@ -87,7 +87,7 @@ class ChannelSource(Generic[R]):
         self._used = 0
         self._is_closed = False
         self._detach: Callable[[], None] = lambda: None
-        self._feed = EventFeed(
+        self._pipeline = EventPipeline(
             name,
             handler,
             predicates,
@@ -98,7 +98,7 @@ class ChannelSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._feed.clock
+        self._clock = self._pipeline.clock
 
     def push(
         self,
@@ -129,7 +129,7 @@ class ChannelSource(Generic[R]):
             raise ValueError(f"{event!r} cannot be pushed: its object has no name")
         if not self._take_room(timeout, stop):
             return False
-        self._feed.events.on_events((event,))
+        self._pipeline.events.on_events((event,))
         return True
 
     def _take_room(self, timeout: float | None, stop: StopSignal | None) -> bool:
@@ -139,14 +139,14 @@ class ChannelSource(Generic[R]):
         try:
             with self._condition:
                 while True:
-                    if self._is_closed or self._feed.is_stopped:
+                    if self._is_closed or self._pipeline.is_stopped:
                         why = "was closed" if self._is_closed else "has stopped with its controller"
                         raise ChannelClosed(f"channel {self} {why}: push nothing after that")
                     # The handler itself never waits: it would wait for itself.
                     has_room = self._used < self._buffer_size and (
-                        self._feed.pipeline.retrying < self._max_retrying
+                        self._pipeline.retrying < self._max_retrying
                     )
-                    if has_room or self._feed.is_handling:
+                    if has_room or self._pipeline.is_handling:
                         self._used += 1
                         return True
                     left = None if deadline is None else deadline - clock.monotonic()
@@ -165,12 +165,12 @@ class ChannelSource(Generic[R]):
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
-        if self._feed.is_started:
+        if self._pipeline.is_started:
             self._end_if_drained()
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
         """For managers: use these, unless others were given or it was started already."""
-        self._feed.inherit_environment(clock, metrics)
+        self._pipeline.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
@@ -178,23 +178,25 @@ class ChannelSource(Generic[R]):
         Raises:
             RuntimeError: it was started before.
         """
-        self._feed.claim()
-        self._feed.start(queue, stop)
+        self._pipeline.claim()
+        self._pipeline.start(queue, stop)
         self._detach = stop.on_set(self._wake)
         self._end_if_drained()
 
     def health(self) -> Health:
         """Ready while the source runs; the text says what its handler fails for."""
-        if not self._feed.is_started:
-            return Health(False, f"channel {self}: not started, {self._feed.pending} events wait")
-        if self._feed.is_stopped:
+        if not self._pipeline.is_started:
+            return Health(
+                False, f"channel {self}: not started, {self._pipeline.pending} events wait"
+            )
+        if self._pipeline.is_stopped:
             return Health(False, f"channel {self}: stopped")
-        return Health(True, f"channel {self}: {self._feed.pipeline.text()}")
+        return Health(True, f"channel {self}: {self._pipeline.text()}")
 
     def join(self, timeout: float | None = None, /) -> list[str]:
         """Wait for its threads after a stop or :meth:`close`; the names of those that still run."""
         self._detach()
-        return self._feed.join(timeout)
+        return self._pipeline.join(timeout)
 
     def _handled(self, event: Event | None) -> None:
         with self._condition:
@@ -206,15 +208,15 @@ class ChannelSource(Generic[R]):
     def _end_if_drained(self) -> None:
         with self._condition:
             is_drained = self._is_closed and not self._used
-        if is_drained and not self._feed.pipeline.retrying:
-            self._feed.end()
+        if is_drained and not self._pipeline.retrying:
+            self._pipeline.end()
 
     def _wake(self) -> None:
         with self._condition:
             self._condition.notify_all()
 
     def __str__(self) -> str:
-        return self._feed.name
+        return self._pipeline.name
 
 
 def _fits(source: ChannelSource[R]) -> JoinableSource[R]:

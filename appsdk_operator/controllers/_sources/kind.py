@@ -23,7 +23,7 @@ from appsdk_operator.controllers._protocols import (
     RequestQueue,
     SyncingSource,
 )
-from appsdk_operator.controllers._sources.event_feed import EventFeed
+from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, present_clock
 from appsdk_operator.runtime.validation import check_flag
@@ -44,8 +44,8 @@ class KindSource(Generic[R]):
 
     Its own thread handles the events one by one, in order for each object. Existing objects come
     first, as initial creations. A handler, or its map function, that raises is called again for the
-    event with growing delays (0.1 s, doubling, up to a minute); later events of the object wait for
-    up to five tries.
+    event with growing delays (0.1 s, doubling, up to a minute); later events of the object do not
+    wait for it.
 
     When more than ``max_pending`` events wait for a slow handler, the informer blocks, and so do
     its other users: no state of an object is skipped. A handler should therefore only use memory;
@@ -105,7 +105,7 @@ class KindSource(Generic[R]):
         if metadata_only is False:
             # Now, so that the start order of several controllers does not matter.
             cache.expect_whole(kind)
-        self._feed = EventFeed(
+        self._pipeline = EventPipeline(
             str(kind),
             handler,
             predicates,
@@ -115,11 +115,11 @@ class KindSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._feed.clock
+        self._clock = self._pipeline.clock
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
         """For managers: use these, unless others were given or it was started already."""
-        self._feed.inherit_environment(clock, metrics)
+        self._pipeline.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
@@ -129,16 +129,16 @@ class KindSource(Generic[R]):
             ValueError: whole objects are needed, but the cache's options were changed since to keep
                 only their metadata.
         """
-        self._feed.claim()
+        self._pipeline.claim()
         if self._metadata_only:
             self._cache.add_metadata(self.kind)
         else:
             if self._metadata_only is False:
                 self._cache.expect_whole(self.kind)
             self._cache.add(self.kind)
-        self._registration = self._cache.add_event_handler(self.kind, self._feed.events)
+        self._registration = self._cache.add_event_handler(self.kind, self._pipeline.events)
         try:
-            self._feed.start(queue, stop)
+            self._pipeline.start(queue, stop)
         except BaseException:
             # A source whose start failed is not joined.
             self._registration.remove()
@@ -172,7 +172,7 @@ class KindSource(Generic[R]):
                 return True
             later = clock.monotonic()
             # Returned before the time-out: the registration was removed.
-            has_ended = stop.is_set() or self._feed.is_stopped or later < now + wait
+            has_ended = stop.is_set() or self._pipeline.is_stopped or later < now + wait
             if has_ended or (deadline is not None and later >= deadline):
                 return False
             _log.warning(
@@ -187,11 +187,11 @@ class KindSource(Generic[R]):
         """
         # Read first: the informers exist before the registration does.
         registration = self._registration
-        return _health(self, self._feed, registration, self._informers())
+        return _health(self, self._pipeline, registration, self._informers())
 
     def join(self, timeout: float | None = None, /) -> list[str]:
         """Wait for its threads after the stop; returns the names of those that still run."""
-        running = self._feed.join(timeout)
+        running = self._pipeline.join(timeout)
         if self._registration is not None:
             self._registration.remove()
         return running
@@ -248,7 +248,7 @@ class InformerSource(Generic[R]):
             raise TypeError(f"informer={informer!r}: give an Informer; KindSource takes a cache")
         self._informer = informer
         self._registration: Registration | None = None
-        self._feed = EventFeed(
+        self._pipeline = EventPipeline(
             str(informer.kind),
             handler,
             predicates,
@@ -260,7 +260,7 @@ class InformerSource(Generic[R]):
 
     def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
         """For managers: use these, unless others were given or it was started already."""
-        self._feed.inherit_environment(clock, metrics)
+        self._pipeline.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
@@ -268,10 +268,10 @@ class InformerSource(Generic[R]):
         Raises:
             RuntimeError: it was started before, or the informer has stopped.
         """
-        self._feed.claim()
-        self._registration = self._informer.add_event_handler(self._feed.events)
+        self._pipeline.claim()
+        self._registration = self._informer.add_event_handler(self._pipeline.events)
         try:
-            self._feed.start(queue, stop)
+            self._pipeline.start(queue, stop)
         except BaseException:
             # A source whose start failed is not joined.
             self._registration.remove()
@@ -294,11 +294,11 @@ class InformerSource(Generic[R]):
 
     def health(self) -> Health:
         """As :meth:`KindSource.health`."""
-        return _health(self, self._feed, self._registration, [self._informer])
+        return _health(self, self._pipeline, self._registration, [self._informer])
 
     def join(self, timeout: float | None = None, /) -> list[str]:
         """Wait for its threads after the stop; returns the names of those that still run."""
-        running = self._feed.join(timeout)
+        running = self._pipeline.join(timeout)
         if self._registration is not None:
             self._registration.remove()
         return running
@@ -319,13 +319,13 @@ class InformerSource(Generic[R]):
 
 def _health(
     source: object,
-    feed: EventFeed[R],
+    pipeline: EventPipeline[R],
     registration: CacheRegistration | Registration | None,
     informers: list[Informer],
 ) -> Health:
-    if not feed.is_started:
+    if not pipeline.is_started:
         return Health(False, f"source {source}: not started")
-    if feed.is_stopped:
+    if pipeline.is_stopped:
         return Health(False, f"source {source}: stopped")
     if registration is None:
         return Health(False, f"source {source}: is starting")
@@ -336,13 +336,13 @@ def _health(
             "more: remove a kind only after the controllers that watch it have stopped",
         )
     if registration.has_synced:
-        return Health(True, f"source {source}: {feed.pipeline.text()}")
+        return Health(True, f"source {source}: {pipeline.text()}")
     waiting = [informer for informer in informers if not informer.has_synced]
     causes = [informer.health().text for informer in waiting]
     if any(isinstance(informer.last_error, NotFound) for informer in waiting):
         causes.append("install its CustomResourceDefinition, or correct the kind")
     if not waiting:
-        causes.append(f"{feed.pending} objects are still to go through its handler")
+        causes.append(f"{pipeline.pending} objects are still to go through its handler")
     return Health(False, f"source {source}: waits for its first objects: {'; '.join(causes)}")
 
 
