@@ -249,7 +249,7 @@ def test_a_source_whose_thread_breaks_ends_the_run_and_says_why(
     def broken(*_: Any) -> None:
         raise MemoryError("no room for an event")
 
-    monkeypatch.setattr(source._feed.pipeline, "handle", broken)
+    monkeypatch.setattr(source._pipeline, "_handle_new", broken)
     rig.controller.watch(source)
     running(rig)
     source.push(created())

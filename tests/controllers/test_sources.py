@@ -235,8 +235,8 @@ def test_a_slow_handler_is_shown_every_state_and_makes_the_informer_wait(make):
     for version in range(2, 9):
         stream.send(line("MODIFIED", thing("a", version + 10, spec={"target": f"t{version}"})))
     # Each comes alone, so that no more are taken over than there is room for, and one.
-    eventually(lambda: source._feed._delivery._room.waiting)
-    assert source._feed.pending <= 3
+    eventually(lambda: source._pipeline._delivery._room.waiting)
+    assert source._pipeline.pending <= 3
     opened.set()
     running.queue.wait_for(15)
     assert source.wait_for_sync(running.stop, None)
@@ -339,7 +339,7 @@ def test_a_source_that_was_not_started_is_not_waited_for(make):
     with pytest.raises(RuntimeError, match="was not started"):
         source.wait_for_sync(StopSignal())
     assert source.health().text == "source things.v1.example.com: not started"
-    source._feed.claim()  # as at the beginning of a start
+    source._pipeline.claim()  # as at the beginning of a start
     assert source.health().text == "source things.v1.example.com: is starting"
 
 
