@@ -106,16 +106,9 @@ from appsdk_operator.client._api.discovery import (
     ServerVersion as ServerVersion,
 )
 from appsdk_operator.client._api.options import (
-    ApplyOptions as ApplyOptions,
-    DeleteCollectionOptions as DeleteCollectionOptions,
-    DeleteOptions as DeleteOptions,
+    GetOptions as GetOptions,
     ListOptions as ListOptions,
-    PatchOptions as PatchOptions,
     Propagation as Propagation,
-    SubresourceApplyOptions as SubresourceApplyOptions,
-    SubresourceCreateOptions as SubresourceCreateOptions,
-    SubresourceUpdateOptions as SubresourceUpdateOptions,
-    WriteOptions as WriteOptions,
 )
 from appsdk_operator.client._api.pagination import (
     PaginationGuard as PaginationGuard,
@@ -148,6 +141,11 @@ from appsdk_operator.client._transport.tls import (
 )
 from appsdk_operator.client._transport.write_guard import (
     checked_before_write as checked_before_write,
+)
+from appsdk_operator.client._wrappers.call import (
+    Call as Call,
+    Forward as Forward,
+    ResultT as ResultT,
 )
 from appsdk_operator.resource import (
     Patch as Patch,

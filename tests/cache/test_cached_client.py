@@ -175,6 +175,27 @@ def test_dry_runs_and_lost_answers_lay_nothing_over(live, start):
         assert not each._overlay.counts().get(ConfigMap)
 
 
+def test_reads_from_the_cache_do_not_pass_the_hook_and_all_others_do(live, start, monkeypatch):
+    passed = []
+
+    def send(self, call, forward):
+        passed.append(call.verb)
+        return forward(call)
+
+    client = start(live, ConfigMap, uncached=[Secret])
+    client.create(draft("a"))
+    monkeypatch.setattr(CachedClient, "_send", send)
+    client.get(ConfigMap, "a", namespace="default")
+    assert list(client.list(ConfigMap))
+    assert passed == []
+    with pytest.raises(NotFound):
+        client.get(Secret, "a", namespace="default")
+    assert not list(client.list(Secret))
+    client.list_page(ConfigMap, namespace="default")
+    client.delete_collection(ConfigMap, namespace="default")
+    assert passed == ["get", "list", "list_page", "delete_collection"]
+
+
 def test_wrappers_go_around_it(live, start):
     client = start(live, ConfigMap)
     wrapped = FieldOwnerClient(NamespacedClient(client, "default"), "me")

@@ -287,7 +287,7 @@ class ReadYourWrites(RuleBasedStateMachine):
                 self.create("a" if name == "b" else "b", "yes", False)
             else:
                 self.somebody_else_writes(name, "yes", what)
-        self.client.note(THING, answer, {})
+        self.client._note(THING, answer)
         self.written[name] = max(self.written.get(name, 0), int(answer.resource_version))
 
     @rule(count=st.integers(0, 3))

@@ -54,7 +54,7 @@ def test_a_read_that_another_informer_overtakes_is_not_older_than_own_writes(
     machine.names = {"x"}
     model.write("x", "a", deletes=False)
     written = model.objects["x", "a"]
-    client.note(THING, written, {})
+    client._note(THING, written)
     assert read(client) == written
 
     looks = 1 if read is get else 2
@@ -93,7 +93,7 @@ def test_what_was_written_while_a_namespace_was_away_is_read_when_its_informer_i
     changes.set_namespaces(["y"])
     model.write("x", "a", deletes=False)
     written = model.objects["x", "a"]
-    client.note(THING, written, {})
+    client._note(THING, written)
     client._overlay.sweep()
     with pytest.raises(NotFollowedError):
         client.wait_until_seen(written, changes.cache._stop or StopSignal())

@@ -15,6 +15,7 @@ from appsdk_operator.client import (
     MergePatch,
     NamespacedClient,
     Reader,
+    SubresourceLike,
     Writer,
 )
 from appsdk_operator.resource import Kind, MutableObject
@@ -283,6 +284,87 @@ def test_one_hook_takes_its_verb_and_leaves_all_others(serve, connect, verb):
         call(client)
         assert len(server.requests) == before + (name != verb), name
     assert len(calls) == 1
+
+
+def verbs_of(protocol: type) -> set[str]:
+    return {name for name in dir(protocol) if not name.startswith("_")}
+
+
+def test_the_table_above_has_every_verb_of_the_protocols():
+    others = {"status", "subresource", "name"}
+    subresource = {f"subresource_{verb}" for verb in verbs_of(SubresourceLike) - others}
+    assert set(HOOKED) == (verbs_of(ClientLike) - others) | subresource
+
+
+class Answer:
+    def close(self):
+        pass
+
+    def __iter__(self):
+        return iter(())
+
+
+class Recording(ClientWrapper):
+    """Keeps the calls, and answers them itself."""
+
+    def __init__(self):
+        super().__init__(Echo())
+        self.calls = []
+
+    def _send(self, call, forward):
+        self.calls.append((call, forward))
+        return Answer()
+
+
+class Echo:
+    """A client whose verbs return what they were called with."""
+
+    def __init__(self, subresource=""):
+        self.name = subresource
+
+    def subresource(self, name):
+        return Echo(name)
+
+    def __getattr__(self, verb):
+        return lambda *args, **options: (verb, self.name, args, options)
+
+
+@pytest.mark.parametrize("verb", HOOKED)
+def test_every_verb_passes_the_hook_once_with_what_it_is(verb):
+    client = Recording()
+    HOOKED[verb](client)
+    ((call, forward),) = client.calls
+    subresource, _, name = verb.rpartition("_") if verb.startswith("sub") else ("", "", verb)
+    assert (call.verb, call.subresource) == (name, "status" if subresource else "")
+    assert call.kind is WIDGET
+    assert call.is_write == (name not in {"get", "list", "list_page", "watch"})
+    has_body = name in {"create", "update", "patch", "apply"}
+    assert (call.body is not None) == has_body
+    if name not in {"list", "list_page", "watch"}:
+        assert call.namespace == "x"
+        assert call.name == ("" if name == "delete_collection" else "a")
+    assert forward(call) == (name, call.subresource, call.arguments, call.options)
+
+
+def test_a_call_by_keywords_is_the_same_call():
+    client = Recording()
+    client.patch(name="a", kind=WIDGET, patch=PATCH, dry_run=True)
+    client.subresource("eviction").create(draft(namespace=""), parent=GADGET, name="b")
+    (patch, _), (eviction, _) = client.calls
+    assert patch.arguments == (WIDGET, "a", PATCH)
+    assert patch.options == {"dry_run": True}
+    assert patch.having(namespace="y").options == {"dry_run": True, "namespace": "y"}
+    assert (eviction.kind, eviction.namespace, eviction.name) == (GADGET, "", "b")
+
+
+def test_a_call_shows_no_body():
+    client = Recording()
+    client.create(MutableObject(WIDGET, widget() | {"spec": {"password": "hunter2"}}))
+    client.status.patch(WIDGET, "a", MergePatch({"password": "hunter2"}), namespace="x")
+    assert [repr(call) for call, _ in client.calls] == [
+        "<create widgets.v1.example.com 'x' 'a'>",
+        "<patch widgets.v1.example.com/status 'x' 'a'>",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,16 @@ from appsdk_operator.cache._client.overlay import (
 from appsdk_operator.cache._informer.informer import Informer, access_to
 from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
+    Call,
     ClientError,
     ClientLike,
     ClientWrapper,
     DryRunClient,
-    Patch,
-    SubresourceLike,
-    SubresourceWrapper,
+    Forward,
+    ResultT,
     error_from_status,
 )
 from appsdk_operator.resource import (
-    AnyObject,
     DecodeError,
     Kind,
     Object,
@@ -49,17 +48,7 @@ from appsdk_operator.runtime.validation import (
 )
 
 if TYPE_CHECKING:
-    from appsdk_operator.client import (
-        ApplyOptions,
-        DeleteCollectionOptions,
-        DeleteOptions,
-        ListOptions,
-        PatchOptions,
-        SubresourceApplyOptions,
-        SubresourceCreateOptions,
-        SubresourceUpdateOptions,
-        WriteOptions,
-    )
+    from appsdk_operator.client import GetOptions, ListOptions
 
 __all__ = ["CachedClient"]
 
@@ -155,7 +144,7 @@ class CachedClient(ClientWrapper):
     # Reading.
 
     def get(
-        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[GetOptions]
     ) -> Object[SpecT, StatusT]:
         """The object from the cache, or as last written.
 
@@ -165,7 +154,8 @@ class CachedClient(ClientWrapper):
             ValueError: a namespace is missing, or given for a cluster-scoped kind.
         """
         if kind in self._uncached:
-            return self.inner.get(kind, name, namespace=namespace)
+            return super().get(kind, name, **options)
+        namespace: str = options.get("namespace", "")
         key = ObjectKey(namespace, name)
         while True:
             try:
@@ -194,7 +184,7 @@ class CachedClient(ClientWrapper):
             ValueError: the field selector cannot be answered from the indexes.
         """
         if kind in self._uncached:
-            return self.inner.list(kind, **options)
+            return super().list(kind, **options)
         namespace: str = options.get("namespace", "")
         check_namespace_name(namespace)
         labels = label_selector_of(options.get("label_selector"))
@@ -290,111 +280,79 @@ class CachedClient(ClientWrapper):
 
     # Writing.
 
-    def create(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
-    ) -> Object[SpecT, StatusT]:
-        """As :meth:`Client.create`."""
-        before = next_order()
-        answer = self.inner.create(obj, **options)
-        return self.note(obj.kind, answer, options, created_after=before)
-
-    def update(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
-    ) -> Object[SpecT, StatusT]:
-        """As :meth:`Client.update`."""
-        return self.note(obj.kind, self.inner.update(obj, **options), options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        """As :meth:`Client.patch`."""
-        return self.note(kind, self.inner.patch(kind, name, patch, **options), options)
-
-    def apply(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
-    ) -> Object[SpecT, StatusT]:
-        """As :meth:`Client.apply`."""
-        return self.note(obj.kind, self.inner.apply(obj, **options), options)
-
-    def delete(
-        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
-    ) -> Object[SpecT, StatusT] | None:
-        """As :meth:`Client.delete`."""
-        key = ObjectKey(options.get("namespace", ""), name)
-        known = self._known(kind, key)
-        answer = self.inner.delete(kind, name, **options)
-        if self._is_noted(kind, options):
-            uid, version = options.get("uid", ""), options.get("resource_version", "")
-            if answer is not None and not _is_deleted(answer) and answer.is_deleting:
-                self._add_written(kind, answer)
-            elif answer is not None:
-                self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
-            else:
-                if known is not None:
-                    # If another object was deleted, then this one was deleted earlier.
-                    self._add_deletion(kind, key, known.uid, self._last_version(known))
-                if uid and (known is None or uid != known.uid):
-                    self._add_deletion(kind, key, uid, version)
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        """Forward a call, and add the outcome of a write to the overlay."""
+        if not call.is_write or self._is_dry or call.options.get("dry_run"):
+            return forward(call)
+        if call.verb == "delete":
+            known = self._known(call.kind, ObjectKey(call.namespace, call.name))
+            answer = forward(call)
+            self._note_deleted(call, answer, known)
+        elif call.verb == "delete_collection":
+            present = self._present(call.kind, call.namespace)
+            answer = forward(call)
+            self._note_remaining(call.kind, call.namespace, present)
+        else:
+            # What a subresource returns may be older than its call.
+            is_new = call.verb == "create" and not call.subresource
+            before = next_order() if is_new else None
+            answer = forward(call)
+            self._note(call.kind, answer, before)
         return answer
-
-    def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
-        """As :meth:`Client.delete_collection`; then lists once, to find out what was deleted."""
-        namespace: str = options.get("namespace", "")
-        informer = self._informer_of(kind, namespace)
-        known: Objects = []
-        if informer is not None and self._is_noted(kind, options):
-            keys = {obj.key for obj in informer.store.list(namespace=namespace or None)}
-            keys |= {k for k in self._overlay.keys(kind) if k.namespace == namespace}
-            known = [o for o in (self._known(kind, key) for key in keys) if o is not None]
-        self.inner.delete_collection(kind, **options)
-        if known:
-            try:
-                self._note_remaining(kind, namespace, known)
-            except (ClientError, DecodeError, OSError) as error:
-                _log.warning(
-                    "%s in %r were deleted, but cannot be listed: until the watch brings it, reads "
-                    "show what was there: %s",
-                    kind,
-                    namespace,
-                    error,
-                )
-
-    def subresource(self, name: str) -> SubresourceLike:
-        """A subresource; an answer that is the object itself goes into the overlay too."""
-        return _CachedSubresource(self.inner.subresource(name), self)
 
     # The overlay.
 
-    def note(
-        self,
-        kind: Kind[SpecT, StatusT],
-        answer: Object[SpecT, StatusT],
-        options: Any,
-        *,
-        created_after: int | None = None,
-    ) -> Object[SpecT, StatusT]:
-        """For subresources: add the answer of a write to the overlay; returns it."""
-        if answer.kind == kind and self._is_noted(kind, options):
-            if _is_deleted(answer):
-                self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
+    def _note(self, kind: Kind, answer: object, created_after: int | None = None) -> None:
+        """Add the answer of a write; that of a subresource may be something else."""
+        if not isinstance(answer, Object) or answer.kind != kind:
+            return
+        if _is_deleted(answer):
+            self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
+        else:
+            self._add_written(kind, answer, created_after)
+
+    def _note_deleted(self, call: Call[Any], answer: object, known: Object | None) -> None:
+        kind, key = call.kind, ObjectKey(call.namespace, call.name)
+        if isinstance(answer, Object):
+            if answer.is_deleting and not _is_deleted(answer):
+                self._add_written(kind, answer)
             else:
-                self._add_written(kind, answer, created_after)
-        return answer
+                self._add_deletion(kind, answer.key, answer.uid, answer.resource_version)
+            return
+        uid: str = call.options.get("uid", "")
+        if known is not None:
+            # If another object was deleted, then this one was deleted earlier.
+            self._add_deletion(kind, key, known.uid, self._last_version(known))
+        if uid and (known is None or uid != known.uid):
+            version: str = call.options.get("resource_version", "")
+            self._add_deletion(kind, key, uid, version)
 
     def _note_remaining(self, kind: Kind, namespace: str, known: Objects) -> None:
-        version, token = "", ""
+        """List once, to find out which of the known objects a collection delete has deleted."""
+        if not known:
+            return
+        version = ""
+        token: str | None = ""
         left: dict[str, Object | None] = {}
-        while True:
-            page = self.inner.list_page(kind, namespace=namespace, continue_token=token)
-            version = version or page.resource_version
-            left.update((obj.uid, obj) for obj in page.items)
-            for item in page.undecodable:
-                if not item.uid:
-                    return  # it may be any of them
-                left[item.uid] = None
-            token = page.continue_token
-            if not token:
-                break
+        try:
+            while token is not None:
+                page = self.list_page(kind, namespace=namespace, continue_token=token)
+                version = version or page.resource_version
+                left.update((obj.uid, obj) for obj in page.items)
+                for item in page.undecodable:
+                    if not item.uid:
+                        return  # it may be any of them
+                    left[item.uid] = None
+                token = page.continue_token or None
+        except (ClientError, DecodeError, OSError) as error:
+            _log.warning(
+                "%s in %r were deleted, but cannot be listed: until the watch brings it, reads "
+                "show what was there: %s",
+                kind,
+                namespace,
+                error,
+            )
+            return
         for obj in known:
             if obj.uid not in left:
                 # Not in the version of the list: another object of this name may be older.
@@ -402,12 +360,18 @@ class CachedClient(ClientWrapper):
             elif (found := left[obj.uid]) is not None:
                 self._add_written(kind, found)
 
-    def _is_noted(self, kind: Kind, options: Any) -> bool:
-        return not (self._is_dry or options.get("dry_run") or kind in self._uncached)
+    def _present(self, kind: Kind, namespace: str) -> Objects:
+        """What reads of a namespace would return, also before the first sync."""
+        informer = self._informer_of(kind, namespace)
+        if informer is None:
+            return []
+        keys = {obj.key for obj in informer.store.list(namespace=namespace or None)}
+        keys |= {key for key in self._overlay.keys(kind) if key.namespace == namespace}
+        return [obj for obj in (self._known(kind, key) for key in keys) if obj is not None]
 
     def _known(self, kind: Kind[SpecT, StatusT], key: ObjectKey) -> Object[SpecT, StatusT] | None:
         """What a read would return, also before the first sync."""
-        informer = None if kind in self._uncached else self._informer_of(kind, key.namespace)
+        informer = self._informer_of(kind, key.namespace)
         return None if informer is None else self._resolved(kind, key, informer)
 
     def _last_version(self, deleted: Object) -> str:
@@ -453,7 +417,8 @@ class CachedClient(ClientWrapper):
     def _informer_of(
         self, kind: Kind[SpecT, StatusT], namespace: str
     ) -> Informer[SpecT, StatusT] | None:
-        return self.cache.informer_of(kind, namespace)
+        """The informer that follows a namespace of a kind that is read from the cache."""
+        return None if kind in self._uncached else self.cache.informer_of(kind, namespace)
 
     def _samples(self) -> Samples:
         counts = dict.fromkeys(self.cache.kinds, 0)
@@ -462,34 +427,6 @@ class CachedClient(ClientWrapper):
             *(Sample(_OVERLAY, (str(kind),), count) for kind, count in counts.items()),
             Sample(_DROPPED, (), self._overlay.dropped),
         ]
-
-
-class _CachedSubresource(SubresourceWrapper):
-    def __init__(self, inner: SubresourceLike, client: CachedClient) -> None:
-        super().__init__(inner)
-        self._client = client
-
-    def create(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
-    ) -> Object[SpecT, StatusT]:
-        return self.inner.create(obj, **options)
-
-    def update(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
-    ) -> Object[SpecT, StatusT]:
-        kind = options.get("parent") or obj.kind
-        return self._client.note(kind, self.inner.update(obj, **options), options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        return self._client.note(kind, self.inner.patch(kind, name, patch, **options), options)
-
-    def apply(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
-    ) -> Object[SpecT, StatusT]:
-        kind = options.get("parent") or obj.kind
-        return self._client.note(kind, self.inner.apply(obj, **options), options)
 
 
 def _is_deleted(obj: Object) -> bool:

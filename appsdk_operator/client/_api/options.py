@@ -20,6 +20,7 @@ __all__ = [
     "DeleteCollectionOptions",
     "DeleteOptions",
     "FieldValidation",
+    "GetOptions",
     "ListOptions",
     "ListPageOptions",
     "PatchOptions",
@@ -49,10 +50,14 @@ class WriteOptions(TypedDict, total=False):
     field_validation: FieldValidation | None
 
 
-class PatchOptions(WriteOptions, total=False):
-    """The options of patch."""
+class GetOptions(TypedDict, total=False):
+    """The options of get."""
 
     namespace: str
+
+
+class PatchOptions(GetOptions, WriteOptions, total=False):
+    """The options of patch."""
 
 
 class ApplyOptions(WriteOptions, total=False):

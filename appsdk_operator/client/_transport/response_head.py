@@ -46,7 +46,8 @@ class Headers:
 
     def tokens(self, name: str) -> list[str]:
         """The elements of all fields of this name, in lower case."""
-        values = ",".join(self.get_all(name)).lower().split(",")
+        fields = self.get_all(name)
+        values = ",".join(fields).lower().split(",") if fields else ()
         return [token for value in values if (token := value.strip())]
 
 

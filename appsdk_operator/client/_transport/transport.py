@@ -197,13 +197,17 @@ class Transport:
         stop: StopSignal | None,
         use: Callable[[Request, OpenResponse, _AbortHandle], _T],
     ) -> _T:
+        if self._stop.is_set():
+            raise RequestStopped(f"{request}: the client is closed", sent=False)
         handle = _AbortHandle()
-        with self._combined_stop(request, stop) as signal:
-            forget = signal.on_set(handle.abort)
-            try:
-                return self._send_with_retries(request, signal, handle, use)
-            finally:
-                forget()
+        signal = self._stop if stop is None else self._stop.child(stop)
+        forget = signal.on_set(handle.abort)
+        try:
+            return self._send_with_retries(request, signal, handle, use)
+        finally:
+            forget()
+            if stop is not None:
+                signal.set()  # removes it from the children of both
 
     def _send_with_retries(
         self,
@@ -396,19 +400,6 @@ class Transport:
             return _read_body(opened.response, limit)
         except TransportError as error:
             raise self._with_context(request, error) from error.__cause__
-
-    @contextlib.contextmanager
-    def _combined_stop(self, request: Request, stop: StopSignal | None) -> Iterator[StopSignal]:
-        if self._stop.is_set():
-            raise RequestStopped(f"{request}: the client is closed", sent=False)
-        if stop is None:
-            yield self._stop
-            return
-        both = self._stop.child(stop)
-        try:
-            yield both
-        finally:
-            both.set()  # removes it from the children of both
 
     def _log_warnings(self, request: Request, response: Response) -> None:
         values = response.headers.get_all("Warning")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from appsdk_operator.client._api.options import WriteOptions
 from appsdk_operator.client._api.protocols import ClientLike
-from appsdk_operator.client._wrappers.write_options import WriteOptionsClient
+from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
+from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_text
 
 __all__ = ["FieldOwnerClient"]
 
 
-class FieldOwnerClient(WriteOptionsClient):
+class FieldOwnerClient(ClientWrapper):
     """Every write names ``field_manager`` as the owner of its fields, unless the call names one.
 
     Deletes have no owner. The name shows up in ``metadata.managedFields``, and server-side apply
@@ -31,5 +31,7 @@ class FieldOwnerClient(WriteOptionsClient):
             )
         self.field_manager = field_manager
 
-    def _set_options(self, options: WriteOptions) -> None:
-        options["field_manager"] = options.get("field_manager") or self.field_manager
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        if call.body is not None and not call.options.get("field_manager"):
+            call = call.having(field_manager=self.field_manager)
+        return forward(call)

@@ -7,8 +7,9 @@ from typing import Any, Never
 
 import attrs
 
-from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
-from appsdk_operator.client._wrappers.wrapper import ClientWrapper, SubresourceWrapper
+from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
+from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_function
 
 __all__ = ["Hooks", "InterceptedClient"]
@@ -71,28 +72,15 @@ class InterceptedClient(ClientWrapper):
                 f"InterceptedClient(client, Hooks({names}))"
             )
         self._hooks = hooks
-        for field in attrs.fields(Hooks):
-            hook = getattr(hooks, field.name)
-            if hook is not None and not field.name.startswith("subresource_"):
-                # On the instance, where it shadows the method of the class.
-                setattr(self, field.name, _bound(hook, inner))
 
-    def subresource(self, name: str) -> SubresourceLike:
-        """A subresource with the same hooks."""
-        return _InterceptedSubresource(self.inner.subresource(name), self._hooks)
-
-
-class _InterceptedSubresource(SubresourceWrapper):
-    def __init__(self, inner: SubresourceLike, hooks: Hooks) -> None:
-        super().__init__(inner)
-        for verb in ("get", "create", "update", "patch", "apply"):
-            hook = getattr(hooks, f"subresource_{verb}")
-            if hook is not None:
-                setattr(self, verb, _bound(hook, inner))
-
-
-def _bound(hook: Hook, inner: object) -> Hook:
-    def call(*args: Any, **options: Any) -> Any:
-        return hook(inner, *args, **options)
-
-    return call
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        inner: object = self.inner
+        name = call.verb
+        if call.subresource:
+            inner = self.inner.subresource(call.subresource)
+            name = f"subresource_{name}"
+        hook: Hook | None = getattr(self._hooks, name)
+        if hook is None:
+            return forward(call)
+        answer: ResultT = hook(inner, *call.arguments, **call.options)
+        return answer

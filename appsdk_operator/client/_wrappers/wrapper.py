@@ -1,15 +1,16 @@
-"""The base class of client wrappers, which passes every verb on to another client."""
+"""The base class of client wrappers: every verb goes to another client, through one hook."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Unpack
+from typing import Any, Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import (
     ApplyOptions,
     DeleteCollectionOptions,
     DeleteOptions,
+    GetOptions,
     ListOptions,
     ListPageOptions,
     PatchOptions,
@@ -21,13 +22,44 @@ from appsdk_operator.client._api.options import (
 )
 from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
 from appsdk_operator.client._transport.watch import WatchStream
+from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 from appsdk_operator.runtime import ActivityObserver
 
 __all__ = ["ClientWrapper", "SubresourceWrapper"]
 
 
-class ClientWrapper:
+class _Wrapper:
+    """The hook, and the verbs that objects and subresources have in the same form."""
+
+    inner: Any
+    _subresource = ""
+
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        """The hook; see :mod:`appsdk_operator.client._wrappers.call`."""
+        return forward(call)
+
+    def _forward(self, call: Call[ResultT]) -> ResultT:
+        answer: ResultT = getattr(self.inner, call.verb)(*call.arguments, **call.options)
+        return answer
+
+    def get(
+        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[GetOptions]
+    ) -> Object[SpecT, StatusT]:
+        """See :meth:`Client.get`."""
+        return self._send(Call("get", (kind, name), options, self._subresource), self._forward)
+
+    def patch(
+        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
+    ) -> Object[SpecT, StatusT]:
+        """See :meth:`Client.patch`."""
+        call: Call[Object[SpecT, StatusT]] = Call(
+            "patch", (kind, name, patch), options, self._subresource
+        )
+        return self._send(call, self._forward)
+
+
+class ClientWrapper(_Wrapper):
     """Passes every verb on to ``inner``; subclass it and override single verbs."""
 
     def __init__(self, inner: ClientLike) -> None:
@@ -37,7 +69,7 @@ class ClientWrapper:
             TypeError: ``inner`` is no client.
         """
         _check_inner(inner)
-        self.inner = inner
+        self.inner: ClientLike = inner
         """The wrapped client."""
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
@@ -47,63 +79,51 @@ class ClientWrapper:
         )
         return observe(observer) if callable(observe) else lambda: None
 
-    def get(
-        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.get`."""
-        return self.inner.get(kind, name, namespace=namespace)
-
     def list(
         self, kind: Kind[SpecT, StatusT], **options: Unpack[ListOptions]
     ) -> Iterator[Object[SpecT, StatusT]]:
         """See :meth:`Client.list`."""
-        return self.inner.list(kind, **options)
+        return self._send(Call("list", (kind,), options), self._forward)
 
     def list_page(
         self, kind: Kind[SpecT, StatusT], **options: Unpack[ListPageOptions]
     ) -> ListPage[SpecT, StatusT]:
         """See :meth:`Client.list_page`."""
-        return self.inner.list_page(kind, **options)
+        return self._send(Call("list_page", (kind,), options), self._forward)
 
     def watch(
         self, kind: Kind[SpecT, StatusT], **options: Unpack[WatchOptions]
     ) -> WatchStream[SpecT, StatusT]:
         """See :meth:`Client.watch`."""
-        return self.inner.watch(kind, **options)
+        return self._send(Call("watch", (kind,), options), self._forward)
 
     def create(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.create`."""
-        return self.inner.create(obj, **options)
+        return self._send(Call("create", (obj,), options), self._forward)
 
     def update(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.update`."""
-        return self.inner.update(obj, **options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.patch`."""
-        return self.inner.patch(kind, name, patch, **options)
+        return self._send(Call("update", (obj,), options), self._forward)
 
     def apply(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.apply`."""
-        return self.inner.apply(obj, **options)
+        return self._send(Call("apply", (obj,), options), self._forward)
 
     def delete(
         self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
     ) -> Object[SpecT, StatusT] | None:
         """See :meth:`Client.delete`."""
-        return self.inner.delete(kind, name, **options)
+        return self._send(Call("delete", (kind, name), options), self._forward)
 
     def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
         """See :meth:`Client.delete_collection`."""
-        self.inner.delete_collection(kind, **options)
+        self._send(Call("delete_collection", (kind,), options), self._forward)
 
     @property
     def status(self) -> SubresourceLike:
@@ -112,50 +132,51 @@ class ClientWrapper:
 
     def subresource(self, name: str) -> SubresourceLike:
         """The client for a subresource, wrapped the same way."""
-        return self.inner.subresource(name)
+        return _SubresourceWithHook(self.inner.subresource(name), self._send)
 
 
-class SubresourceWrapper:
+class SubresourceWrapper(_Wrapper):
     """Passes every verb on a subresource on to ``inner``."""
 
     def __init__(self, inner: SubresourceLike) -> None:
-        self.inner = inner
+        self.inner: SubresourceLike = inner
         """The wrapped client."""
+        self._subresource = inner.name
 
     @property
     def name(self) -> str:
         """The subresource, for example ``status``."""
-        return self.inner.name
-
-    def get(
-        self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`SubresourceClient.get`."""
-        return self.inner.get(kind, name, namespace=namespace)
+        return self._subresource
 
     def create(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.create`."""
-        return self.inner.create(obj, **options)
+        return self._send(Call("create", (obj,), options, self._subresource), self._forward)
 
     def update(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.update`."""
-        return self.inner.update(obj, **options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`SubresourceClient.patch`."""
-        return self.inner.patch(kind, name, patch, **options)
+        return self._send(Call("update", (obj,), options, self._subresource), self._forward)
 
     def apply(
         self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
     ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.apply`."""
-        return self.inner.apply(obj, **options)
+        return self._send(Call("apply", (obj,), options, self._subresource), self._forward)
+
+
+class _SubresourceWithHook(SubresourceWrapper):
+    def __init__(
+        self, inner: SubresourceLike, hook: Callable[[Call[Any], Forward[Any]], Any]
+    ) -> None:
+        super().__init__(inner)
+        self._hook = hook
+
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        answer: ResultT = self._hook(call, forward)
+        return answer
 
 
 def _check_inner(inner: object) -> None:

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Protocol, Unpack, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import (
-    ApplyOptions,
+    Call,
     ClientLike,
     ClientWrapper,
-    DeleteCollectionOptions,
-    DeleteOptions,
-    Patch,
-    PatchOptions,
-    SubresourceApplyOptions,
-    SubresourceCreateOptions,
-    SubresourceLike,
-    SubresourceUpdateOptions,
-    SubresourceWrapper,
-    WriteOptions,
+    Forward,
+    ResultT,
     checked_before_write,
 )
 from appsdk_operator.manager._election.unanswered_writes import (
     TrackedWrite,
     may_still_be_carried_out,
 )
-from appsdk_operator.resource import AnyObject, Kind, Object
 
 __all__ = ["Fence", "FencedClient"]
 
@@ -77,101 +65,28 @@ class FencedClient(ClientWrapper):
     def __init__(self, inner: ClientLike, fence: Fence) -> None:
         super().__init__(inner)
         self._fence = fence
+        self._track = fence.track_write if isinstance(fence, _TrackingFence) else None
 
-    def create(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.create`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            return self.inner.create(obj, **options)
-
-    def update(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[WriteOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.update`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            return self.inner.update(obj, **options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.patch`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            return self.inner.patch(kind, name, patch, **options)
-
-    def apply(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[ApplyOptions]
-    ) -> Object[SpecT, StatusT]:
-        """See :meth:`Client.apply`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            return self.inner.apply(obj, **options)
-
-    def delete(
-        self, kind: Kind[SpecT, StatusT], name: str, **options: Unpack[DeleteOptions]
-    ) -> Object[SpecT, StatusT] | None:
-        """See :meth:`Client.delete`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            return self.inner.delete(kind, name, **options)
-
-    def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
-        """See :meth:`Client.delete_collection`; raises LeadershipLost once the lead is lost."""
-        with _guarded(self._fence):
-            self.inner.delete_collection(kind, **options)
-
-    def subresource(self, name: str) -> SubresourceLike:
-        """The subresource, with the same fence."""
-        return _FencedSubresource(self.inner.subresource(name), self._fence)
-
-
-class _FencedSubresource(SubresourceWrapper):
-    def __init__(self, inner: SubresourceLike, fence: Fence) -> None:
-        super().__init__(inner)
-        self._fence = fence
-
-    def create(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceCreateOptions]
-    ) -> Object[SpecT, StatusT]:
-        with _guarded(self._fence):
-            return self.inner.create(obj, **options)
-
-    def update(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceUpdateOptions]
-    ) -> Object[SpecT, StatusT]:
-        with _guarded(self._fence):
-            return self.inner.update(obj, **options)
-
-    def patch(
-        self, kind: Kind[SpecT, StatusT], name: str, patch: Patch, **options: Unpack[PatchOptions]
-    ) -> Object[SpecT, StatusT]:
-        with _guarded(self._fence):
-            return self.inner.patch(kind, name, patch, **options)
-
-    def apply(
-        self, obj: AnyObject[SpecT, StatusT], **options: Unpack[SubresourceApplyOptions]
-    ) -> Object[SpecT, StatusT]:
-        with _guarded(self._fence):
-            return self.inner.apply(obj, **options)
-
-
-@contextlib.contextmanager
-def _guarded(fence: Fence) -> Iterator[None]:
-    if not isinstance(fence, _TrackingFence):
-        fence.check_write()
-        with checked_before_write(fence.check_write):
-            yield
-        return
-    write = fence.track_write()
-    write.begin()
-    is_lost = True
-    try:
-        with checked_before_write(write.before_send):
-            yield
-        is_lost = False
-    except BaseException as error:
-        is_lost = may_still_be_carried_out(error)
-        raise
-    finally:
-        write.end(is_lost=is_lost)
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        if not call.is_write:
+            return forward(call)
+        if self._track is None:
+            self._fence.check_write()
+            with checked_before_write(self._fence.check_write):
+                return forward(call)
+        write = self._track()
+        write.begin()
+        is_lost = True
+        try:
+            with checked_before_write(write.before_send):
+                answer = forward(call)
+            is_lost = False
+        except BaseException as error:
+            is_lost = may_still_be_carried_out(error)
+            raise
+        finally:
+            write.end(is_lost=is_lost)
+        return answer
 
 
 def _fits(client: FencedClient) -> ClientLike:
