@@ -36,8 +36,7 @@ _PACKAGES = (f"{_LIBRARY}site-packages{os.sep}", f"{_LIBRARY}dist-packages{os.se
 _DEPENDENCIES = tuple(
     f"{os.sep}site-packages{os.sep}{name}{os.sep}"
     for name in (
-        *("attr", "h11", "kubernetes", "msgspec", "prometheus_client", "tenacity", "urllib3"),
-        "yaml",
+        *("attr", "kubernetes", "msgspec", "prometheus_client", "tenacity", "urllib3", "yaml"),
     )
 )
 _LONGEST_ERROR = 2000

@@ -2,7 +2,7 @@
 
 Probes, metrics, profiles and webhooks use it: a listening socket, a bounded number of connections
 with a thread each, limits on the time and size of each request, and certificates that are read
-again when their files change. h11 parses the requests; threads, time limits, eviction and draining
+again when their files change. The parser of requests, threads, time limits, eviction and draining
 are this room's own.
 """
 

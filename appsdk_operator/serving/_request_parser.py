@@ -1,9 +1,8 @@
 """Parses HTTP/1.1 requests, without I/O.
 
-Heads, and bodies with a ``Content-Length``, are read here; h11 decodes chunks. RFC 9112 lets a
-recipient be lenient: take bare line feeds, folded fields, equal ``Content-Length`` fields, a
-``Content-Length`` beside a ``Transfer-Encoding``. Two parties that read one message in two ways are
-how requests are smuggled (RFC 9112, section 11), so all of these are refused.
+RFC 9112 lets a recipient be lenient: take bare line feeds, folded fields, equal ``Content-Length``
+fields, a ``Content-Length`` beside a ``Transfer-Encoding``. Two parties that read one message in
+two ways are how requests are smuggled (RFC 9112, section 11), so all of these are refused.
 """
 
 from __future__ import annotations
@@ -14,8 +13,14 @@ from collections.abc import Callable
 from typing import Final, final
 
 import attrs
-import h11
 
+from appsdk_operator.runtime.chunked import (
+    FIELD,
+    TOKEN,
+    ChunkedBody,
+    StreamFormatError,
+    TrailersTooLongError,
+)
 from appsdk_operator.serving._limits import HTTPLimits
 from appsdk_operator.serving._messages import Headers
 
@@ -24,20 +29,16 @@ __all__ = ["RequestHead", "RequestParser", "RequestRefused"]
 _MAX_FIELDS: Final = 1000
 _REMEMBERED: Final = 2048
 """Bytes of a head that is kept until the next one."""
-_MAX_LINE: Final = 1024
-"""Bytes of a chunk's first line, and of all trailers together."""
+_MAX_TRAILERS: Final = 1024
+"""Bytes of all trailers together."""
 
 _END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
-_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_FIELD_PATTERN: Final = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*"
 # No "#" in a target: a fragment stays with the client.
-_REQUEST_LINE: Final = re.compile(rb"(%b) ([\x21\x22\x24-\x7e]+) ([^ ]*)" % _TOKEN)
+_REQUEST_LINE: Final = re.compile(rb"(%b) ([\x21\x22\x24-\x7e]+) ([^ ]*)" % TOKEN)
 _VERSION: Final = re.compile(rb"HTTP/[0-9](\.[0-9])?")
-_FIELD: Final = re.compile(_FIELD_PATTERN)
-_FIELDS: Final = re.compile(rb"(?:%b(?:\r\n%b)*)?" % (_FIELD_PATTERN, _FIELD_PATTERN))
+_FIELDS: Final = re.compile(rb"(?:%b(?:\r\n%b)*)?" % (FIELD, FIELD))
 _LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _AUTHORITY: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
 
 
@@ -107,7 +108,7 @@ class RequestParser:
         self._body_limit = body_limit
         # The one of the request whose head was read last.
         self._max_body_bytes = limits.max_body_bytes
-        # Bytes received and not yet returned, or passed to h11.
+        # Bytes received and not yet returned.
         self._buffer = bytearray()
         # The last head, if it is short: many clients send the same one again and again.
         self._head_data = b""
@@ -116,16 +117,11 @@ class RequestParser:
         self._searched = 0
         # The size of the empty lines before the head.
         self._empty_bytes = 0
-        # Decodes the chunks of a body; None where there are none.
-        self._h11: h11.Connection | None = None
-        self._body = bytearray()
-        self._is_chunked = False
-        # Bytes of the body; or of a chunk and its line end, which may pass to h11 as they come.
+        # The missing bytes of a body that is not in chunks.
         self._data_left = 0
-        # The sum of the chunk sizes so far.
-        self._chunked_size = 0
-        # Bytes of trailers; None before the last chunk.
-        self._trailer_size: int | None = None
+        # The decoder of a body in chunks, and what it has found.
+        self._chunks: ChunkedBody | None = None
+        self._body = bytearray()
 
     @property
     def pending(self) -> int:
@@ -167,13 +163,11 @@ class RequestParser:
                 self._head_data, self._head = data, head
         if self._body_limit is not None:
             self._max_body_bytes = self._body_limit(head.path)
+        self._data_left = head.content_length
+        if self._data_left > self._max_body_bytes:
+            raise self._too_long()
         if head.is_chunked:
-            self._begin_chunks(data)
-        else:
-            self._is_chunked = False
-            self._data_left = head.content_length
-            if self._data_left > self._max_body_bytes:
-                raise self._too_long()
+            self._chunks = ChunkedBody(limit=self._max_body_bytes, max_trailers=_MAX_TRAILERS)
         return head
 
     def _skip_empty_lines(self, limit: int) -> None:
@@ -191,103 +185,29 @@ class RequestParser:
         Raises:
             RequestRefused: 400, 413 or 431.
         """
-        if self._h11 is None:
-            size = self._data_left
-            if len(self._buffer) < size:
-                return None
-            self._data_left = 0
-            return self._take(size)
-        refused: RequestRefused | None = None
-        parts: list[bytes] = []
-        try:
-            while (part := self._next_part()) is not None:
-                parts.append(part)
-        except RequestRefused as error:
-            refused = error
-        if data := b"".join(parts):  # to h11, no bytes are the end of the connection
-            self._h11.receive_data(data)
-        # Before a refusal: h11 may refuse an earlier part.
-        is_complete = self._collect_body(self._h11)
-        if refused is not None:
-            raise refused
-        if not is_complete:
+        if self._chunks is not None:
+            return self._read_chunks(self._chunks)
+        size = self._data_left
+        if len(self._buffer) < size:
             return None
-        body, self._body = bytes(self._body), bytearray()
-        return body
+        self._data_left = 0
+        return self._take(size)
 
-    def _begin_chunks(self, data: bytes) -> None:
-        """Prepare for a body in chunks, after the head ``data``."""
-        # A new one for each request, because h11 does not keep HTTP/1.0 connections alive.
-        self._h11 = h11.Connection(h11.SERVER)
-        self._h11.receive_data(data + _HEAD_END)
-        self._body = bytearray()
-        self._is_chunked = True
-        self._data_left = self._chunked_size = 0
-        self._trailer_size = None
+    def _read_chunks(self, chunks: ChunkedBody) -> bytes | None:
         try:
-            event = self._h11.next_event()
-        except h11.RemoteProtocolError:
-            raise RequestRefused(400, "malformed header field") from None
-        assert isinstance(event, h11.Request)
-
-    def _collect_body(self, parser: h11.Connection) -> bool:
-        """Add what h11 has of the body; whether it is complete."""
-        try:
-            while not isinstance(event := parser.next_event(), h11.EndOfMessage):
-                if event is h11.NEED_DATA:
-                    return False
-                assert isinstance(event, h11.Data)
-                self._body += event.data
-        except h11.RemoteProtocolError:
-            raise RequestRefused(400, "malformed chunk") from None
-        self._h11 = None
-        return True
-
-    def _next_part(self) -> bytes | None:
-        """The next bytes of the body for h11: data as it comes, lines between chunks once whole."""
-        if self._data_left:
-            data = self._take(self._data_left)
-            self._data_left -= len(data)
-            return data or None
-        if not self._is_chunked:
-            return None
-        line = self._take_line()
-        if line is None:
-            return None
-        if self._trailer_size is None:
-            return self._chunk_line(line)
-        if not line:
-            self._is_chunked = False  # what follows is the next request
-            return _END
-        self._trailer_size += len(line)
-        if not _FIELD.fullmatch(line):
-            raise RequestRefused(400, "malformed header field")
-        if self._trailer_size > _MAX_LINE:
-            raise RequestRefused(431, "the trailer is too long")
-        return b""  # trailers are not offered to handlers
-
-    def _chunk_line(self, line: bytes) -> bytes:
-        # For lenient parsers a bare line feed ends an extension and begins another chunk.
-        found = _CHUNK_LINE.fullmatch(line)
-        if found is None:
-            raise RequestRefused(400, "malformed chunk")
-        size = int(found[1], 16)
-        self._chunked_size += size
-        if self._chunked_size > self._max_body_bytes:
+            self._body += b"".join(chunks.feed(self._take(len(self._buffer))))
+        except TrailersTooLongError:
+            raise RequestRefused(431, "the trailer is too long") from None
+        except StreamFormatError:
+            text = "malformed header field" if chunks.in_trailers else "malformed chunk"
+            raise RequestRefused(400, text) from None
+        if chunks.too_large:
             raise self._too_long()
-        if size:
-            self._data_left = size + len(_END)
-        else:
-            self._trailer_size = 0
-        return found[1] + _END  # without the extension, which is ignored
-
-    def _take_line(self) -> bytes | None:
-        end = self._buffer.find(_END)
-        if end < 0:
-            if len(self._buffer) > _MAX_LINE:
-                raise RequestRefused(400, "malformed chunk")
+        if not chunks.ended:
             return None
-        return self._take(end + 2)[:-2]
+        self._buffer += chunks.rest
+        body, self._body, self._chunks = bytes(self._body), bytearray(), None
+        return body
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._buffer[:size])

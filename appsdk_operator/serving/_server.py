@@ -29,6 +29,7 @@ from appsdk_operator.serving._addresses import (
     peer_host,
 )
 from appsdk_operator.serving._certificates import Certificates, load_certificates
+from appsdk_operator.serving._connection import ConnectionPhase, ServerConnection
 from appsdk_operator.serving._connection_pool import ConnectionPool, RequestLimit
 from appsdk_operator.serving._limits import HTTPLimits
 from appsdk_operator.serving._messages import (
@@ -42,8 +43,6 @@ from appsdk_operator.serving._tls import ServerContexts, TLSOptions
 
 if TYPE_CHECKING:
     import ssl
-
-    from appsdk_operator.serving._connection import ConnectionPhase, ServerConnection
 
 __all__ = ["HTTPServer"]
 
@@ -369,19 +368,16 @@ class HTTPServer:
                 selector.register(woken, selectors.EVENT_READ)
                 selector.register(self._listener, selectors.EVENT_READ)
                 self._listener.setblocking(False)
-                # Here, so that a server that is not started loads no parser.
-                from appsdk_operator.serving._connection import ServerConnection
-
                 while not stop.is_set():
                     selector.select()
                     if stop.is_set() or not self._pool.wait_for_capacity(stop):
                         return
-                    self._accept_one(stop, ServerConnection)
+                    self._accept_one(stop)
         except Exception as error:
             failures.append(error)
             stop.set()
 
-    def _accept_one(self, stop: StopSignal, make: type[ServerConnection]) -> None:
+    def _accept_one(self, stop: StopSignal) -> None:
         try:
             sock, name = self._listener.accept()
         except OSError as error:
@@ -395,7 +391,7 @@ class HTTPServer:
         except OSError:
             sock.close()
             return
-        connection = make(sock, peer_host(name), self)
+        connection = ServerConnection(sock, peer_host(name), self)
         self._pool.add(connection)
         self._accepted += 1
         try:

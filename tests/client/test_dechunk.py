@@ -7,12 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appsdk_operator.client._transport import dechunk
-from appsdk_operator.client._transport.dechunk import (
-    ChunkedBody,
-    ChunkedLines,
-    PlainLines,
-    StreamFormatError,
-)
+from appsdk_operator.client._transport.dechunk import ChunkedLines, PlainLines
+from appsdk_operator.runtime.chunked import ChunkedBody, StreamFormatError
 
 LINES = st.lists(st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\n", b"_")))
 
@@ -147,3 +143,23 @@ def test_a_large_chunk_that_trickles_in_is_joined_once():
 
 def test_empty_lines_are_no_events():
     assert ChunkedLines().feed(b"1\r\n\n\r\n4\r\n\n\na\n\r\n") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_taken"),
+    [(b"1;" + b"x" * 254 + b"\r\na\r\n", True), (b"1;" + b"x" * 255 + b"\r\na\r\n", False)],
+)
+def test_the_longest_line_of_a_chunk_does_not_depend_on_the_reads(line, is_taken):
+    for pieces in ([line], [line[at : at + 1] for at in range(len(line))]):
+        decoder = ChunkedBody(limit=9)
+        try:
+            taken = [part for piece in pieces for part in decoder.feed(piece)] == [b"a"]
+        except StreamFormatError:
+            taken = False
+        assert taken is is_taken
+
+
+@pytest.mark.parametrize("line", [b"x", b" a: b", b"a : b", b"a: b\nc: d", b"a: \0"])
+def test_trailers_are_header_fields(line):
+    with pytest.raises(StreamFormatError, match="not a header field"):
+        ChunkedBody(limit=9).feed(b"0\r\n" + line + b"\r\n")

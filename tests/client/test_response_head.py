@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appsdk_operator.client._transport.dechunk import StreamFormatError
 from appsdk_operator.client._transport.response_head import (
     Framing,
     end_of_head,
     framing_of,
     parse_head,
 )
+from appsdk_operator.runtime.chunked import StreamFormatError
 
 
 def head_of(*fields, line=b"HTTP/1.1 200 OK"):

@@ -617,7 +617,7 @@ def test_the_answer_of_a_late_handler_is_dropped(
     assert answer.count(b"HTTP/1.1") == 1
 
 
-# -- heads, as h11 reads them ----------------------------------------------------------------------
+# -- requests, as h11 reads them -------------------------------------------------------------------
 
 names = st.sampled_from(["Host", "host", "Accept", "X-a", "Content-Length", "Expect", "Connection"])
 values = st.sampled_from(
@@ -652,6 +652,33 @@ def test_a_head_that_is_accepted_is_read_as_h11_reads_it(
     assert head.expects_continue == peer.they_are_waiting_for_100_continue
     framed = peer.next_event()
     assert isinstance(framed, h11.EndOfMessage) is not head.has_body
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"3\r\nabc\r\n", b"0\r\n", b"1 ;x=y\r\na\r\n", b"a: b\r\n", b"\r\n"])
+        | st.sampled_from([b"2", b"\r", b"\n", b";", b" ", b"x", b"0" * 300])
+    )
+)
+@settings(deadline=None)
+def test_a_body_in_chunks_that_is_accepted_is_read_as_h11_reads_it(parts: list[bytes]) -> None:
+    data = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(parts)
+    parser = RequestParser(HTTPLimits())
+    parser.receive_data(data)
+    assert parser.read_head() is not None
+    body = None
+    with contextlib.suppress(RequestRefused):
+        body = parser.read_body()
+    if body is None:
+        return
+    peer, read = h11.Connection(h11.SERVER), b""
+    peer.receive_data(data)
+    assert isinstance(peer.next_event(), h11.Request)
+    while isinstance(event := peer.next_event(), h11.Data):
+        read += event.data
+    assert isinstance(event, h11.EndOfMessage)
+    assert body == read
+    assert len(peer.trailing_data[0]) == parser.pending
 
 
 def test_a_server_takes_a_socket_that_the_process_was_started_with() -> None:

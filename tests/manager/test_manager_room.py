@@ -11,7 +11,7 @@ import pytest
 from appsdk_operator import manager
 
 # What a program may use without a server, TLS or the metrics of Prometheus.
-HEAVY = ("ssl", "http", "prometheus_client", "kubernetes", "urllib3", "asyncio", "msgspec", "h11")
+HEAVY = ("ssl", "http", "prometheus_client", "kubernetes", "urllib3", "asyncio", "msgspec")
 
 
 def _loaded(code: str, names: tuple[str, ...] = HEAVY) -> str:
@@ -48,17 +48,3 @@ def test_an_operator_loads_no_client_and_no_server() -> None:
 def test_a_manager_without_a_port_loads_no_prometheus() -> None:
     code = "from appsdk_operator.manager import Manager, ManagerOptions"
     assert not _loaded(code, ("prometheus_client", "kubernetes", "aiohttp", "cryptography"))
-
-
-def test_servers_that_are_not_started_load_no_parser() -> None:
-    code = (
-        "from appsdk_operator.manager import Manager, ManagerOptions, HTTPServer\n"
-        "from appsdk_operator.manager import HealthServerOptions, MetricsServerOptions\n"
-        "HTTPServer('127.0.0.1:0').close()\n"
-        "from appsdk_operator import ClientConfig\n"
-        "Manager(ClientConfig(server='http://127.0.0.1:1'), options=ManagerOptions(\n"
-        "    health_server=HealthServerOptions(address='127.0.0.1:0'),\n"
-        "    metrics_server=MetricsServerOptions(address='127.0.0.1:0'),\n"
-        ")).close()"
-    )
-    assert not _loaded(code, ("h11",))

@@ -29,7 +29,6 @@ from appsdk_operator.client._errors import (
     TLSFailed,
 )
 from appsdk_operator.client._redaction import redacted
-from appsdk_operator.client._transport.dechunk import ChunkedBody, StreamFormatError
 from appsdk_operator.client._transport.proxy import Proxy, proxy_for
 from appsdk_operator.client._transport.response_head import (
     Framing,
@@ -42,6 +41,7 @@ from appsdk_operator.client._transport.response_head import (
 from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, verifying_context
 from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.runtime import after_fork, system_clock
+from appsdk_operator.runtime.chunked import ChunkedBody, StreamFormatError
 
 __all__ = ["Connection", "Endpoint", "Response"]
 

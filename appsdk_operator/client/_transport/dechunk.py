@@ -1,26 +1,23 @@
-"""Decoders of chunked and plain answers, to a body or to lines; without I/O."""
+"""Decoders of chunked and plain answers to lines; without I/O."""
 
 from __future__ import annotations
 
-import re
-from typing import Protocol, final
+from typing import Protocol
 
 from appsdk_operator.resource import Lines
+from appsdk_operator.runtime.chunked import (
+    MAX_SIZE_LINE,
+    StreamFormatError,
+    check_break,
+    chunk_size,
+)
 
-__all__ = ["ChunkedBody", "ChunkedLines", "LineDecoder", "PlainLines", "StreamFormatError"]
+__all__ = ["ChunkedLines", "LineDecoder", "PlainLines"]
 
 MAX_LINE = 64 * 1024 * 1024
 """The maximum length of a line in bytes: etcd stores objects of some MiB."""
 
-_MAX_SIZE_LINE = 256  # a chunk's size and extensions
-_MAX_TRAILERS = 16384
 _MAX_SIZES = 4096
-# Some servers pad the size with spaces. int() alone accepts signs, underscores and 0x.
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
-
-
-class StreamFormatError(ValueError):
-    """The bytes break the transfer coding, or a line is too long."""
 
 
 class LineDecoder(Protocol):
@@ -140,9 +137,9 @@ class ChunkedLines(PlainLines):
         total = len(data)
         position = 0  # of a chunk's size
         while position < total:
-            eol = find(b"\r\n", position, position + _MAX_SIZE_LINE)
+            eol = find(b"\r\n", position, position + MAX_SIZE_LINE)
             if eol < 0:
-                if total - position >= _MAX_SIZE_LINE:
+                if total - position >= MAX_SIZE_LINE:
                     raise StreamFormatError("a chunk begins without its size")
                 self._hold(data, position, 1)
                 break
@@ -165,114 +162,17 @@ class ChunkedLines(PlainLines):
                 self._split(data[start:end], lines)
             position = end + 2
         else:
-            _check_break(data, position)
+            check_break(data, position)
         return Lines(lines)
 
     def _hold(self, data: bytes, position: int, missing: int) -> None:
-        _check_break(data, position)
+        check_break(data, position)
         self._held = [data[position:]]
         self._missing = missing
 
     def _size(self, text: bytes) -> int:
-        _check_break(text, 2)
-        size = _size(text[2:], MAX_LINE)
+        check_break(text, 2)
+        size = chunk_size(text[2:], MAX_LINE)
         if len(self._sizes) < _MAX_SIZES:
             self._sizes[text] = size
         return size
-
-
-def _check_break(data: bytes, position: int) -> None:
-    """Refuse a chunk that does not end with a line break before ``position``."""
-    if position and not data.startswith(b"\r\n", position - 2):
-        raise StreamFormatError("a chunk is longer than its size")
-
-
-def _size(text: bytes, limit: int) -> int:
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise StreamFormatError(f"{text[:40]!r} is not the size of a chunk")
-    size = int(found[1], 16)
-    if size > limit:
-        raise StreamFormatError(f"a chunk of {size} bytes is not taken: at most {limit}")
-    return size
-
-
-@final
-class ChunkedBody:
-    """A body in the chunked transfer coding, read to its exact end.
-
-    >>> body = ChunkedBody(limit=100)
-    >>> body.feed(b"3\\r\\nabc\\r\\n0\\r\\n"), body.ended
-    ([b'abc'], False)
-    >>> body.feed(b"\\r\\nHTTP"), body.ended, body.rest
-    ([], True, b'HTTP')
-    """
-
-    def __init__(self, *, limit: int) -> None:
-        """A body of ``limit`` bytes at most."""
-        self.ended = False
-        """Whether the empty line at its end has come."""
-        self.rest = b""
-        """The bytes after it, which belong to the next answer."""
-        self.too_large = False
-        """Whether the body, the present chunk included, exceeds the limit."""
-        self._limit = limit
-        self._left = 0
-        """The missing bytes of the present chunk, its final line break included."""
-        self._held = b""
-        self._in_trailers = False
-        self._trailers = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The parts of the body in ``data``.
-
-        Raises:
-            StreamFormatError: this is not in the transfer coding.
-        """
-        parts: list[bytes] = []
-        if self._held:
-            data, self._held = self._held + data, b""
-        position, total = 0, len(data)
-        while position < total and not self.too_large:
-            if self._left > 2:
-                part = data[position : position + self._left - 2]
-                parts.append(part)
-                position += len(part)
-                self._left -= len(part)
-                continue
-            if self._left:
-                if total - position < 2 and data[position:] == b"\r":
-                    break
-                position += 2
-                _check_break(data, position)
-                self._left = 0
-                continue
-            eol = data.find(b"\r\n", position)
-            bound = _MAX_TRAILERS if self._in_trailers else _MAX_SIZE_LINE
-            if (total if eol < 0 else eol) - position > bound:
-                raise StreamFormatError(
-                    "the trailers do not end"
-                    if self._in_trailers
-                    else "a chunk begins without its size"
-                )
-            if eol < 0:
-                break
-            line, position = data[position:eol], eol + 2
-            if self._in_trailers:
-                if not line:
-                    self.ended = True
-                    self.rest = data[position:]
-                    return parts
-                self._trailers += len(line) + 2
-                if self._trailers > _MAX_TRAILERS:
-                    raise StreamFormatError("the trailers do not end")
-            else:
-                self._begin(_size(line, 1 << 60))
-        self._held = data[position:]
-        return parts
-
-    def _begin(self, size: int) -> None:
-        self._limit -= size
-        self.too_large = self._limit < 0
-        self._in_trailers = not size
-        self._left = size + 2 if size else 0

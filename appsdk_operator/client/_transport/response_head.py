@@ -12,7 +12,7 @@ from typing import final
 
 import attrs
 
-from appsdk_operator.client._transport.dechunk import StreamFormatError
+from appsdk_operator.runtime.chunked import StreamFormatError
 
 __all__ = ["Framing", "Head", "Headers", "end_of_head", "framing_of", "parse_head"]
 

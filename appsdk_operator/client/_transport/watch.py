@@ -19,12 +19,7 @@ from appsdk_operator.client._errors import (
 )
 from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._transport.dechunk import (
-    ChunkedLines,
-    LineDecoder,
-    PlainLines,
-    StreamFormatError,
-)
+from appsdk_operator.client._transport.dechunk import ChunkedLines, LineDecoder, PlainLines
 from appsdk_operator.resource import (
     DecodeError,
     Kind,
@@ -34,6 +29,7 @@ from appsdk_operator.resource import (
     decode_watch_event,
 )
 from appsdk_operator.runtime import StopSignal, system_clock
+from appsdk_operator.runtime.chunked import StreamFormatError
 from appsdk_operator.runtime.validation import check_number
 
 if TYPE_CHECKING:
