@@ -434,6 +434,45 @@ def a_mutating_webhook_sees_a_service_before_its_address_is_allocated(world: Wor
 
 
 @promise
+def a_namespace_whose_name_is_generated_is_selected_by_its_labels(world: World) -> None:
+    labelled = {"namespaceSelector": {"matchLabels": {"asks": "one"}}}
+    world.admit("Mutating", "one", webhook(world.hooks, "one", rule("namespaces"), **labelled))
+    for asked, labels in ((0, {}), (1, {"asks": "one"})):
+        metadata = {"generateName": "generated-", "labels": labels}
+        world.api.create("/api/v1/namespaces?dryRun=All", {"metadata": metadata})
+        assert len(world.hooks.asked) == asked
+
+
+@promise
+def a_request_for_a_token_is_asked_about(world: World) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    world.api.create(accounts, {"metadata": {"name": "a"}})
+    world.admit("Validating", "one", webhook(world.hooks, "one", rule("serviceaccounts/token")))
+    assert world.api.create(f"{accounts}/a/token", {"spec": {}}).status == 201
+    [request] = world.hooks.requests("one")
+    assert (request["name"], request["subResource"]) == ("a", "token")
+    assert request["object"]["kind"] == request["kind"]["kind"] == "TokenRequest"
+    world.hooks.answers["one"] = lambda _: {"allowed": False}
+    assert world.api.create(f"{accounts}/a/token", {"spec": {}}).status == 400
+    world.api.delete(f"{accounts}/a")
+
+
+@promise
+def a_pod_that_is_ending_is_asked_about_when_it_has_to_end_sooner(world: World) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    metadata = {"name": "ending", "labels": {"hook": "one"}}
+    assert world.api.create(pods, {"metadata": metadata, "spec": spec}).status == 201
+    world.admit(
+        "Validating", "one", webhook(world.hooks, "one", rule("pods", "DELETE"), **only("one"))
+    )
+    for asked, body in ((1, None), (1, None), (2, {"gracePeriodSeconds": 5})):
+        assert world.api.delete(f"{pods}/ending", body).status == 200
+        assert len(world.hooks.asked) == asked
+    world.api.delete(f"{pods}/ending", {"gracePeriodSeconds": 0})
+
+
+@promise
 def parts_of_objects_are_asked_about_by_their_names(world: World) -> None:
     world.admit(
         "Validating",

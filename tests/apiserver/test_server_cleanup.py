@@ -93,6 +93,49 @@ def test_in_the_foreground_the_owner_goes_last(api: Any, server: Any) -> None:
     assert gone == ["child", "owner"]
 
 
+JOB = "/apis/batch/v1/namespaces/default/jobs"
+CONTROLLER = "/api/v1/namespaces/default/replicationcontrollers"
+
+
+@pytest.mark.parametrize("path", [JOB, CONTROLLER])
+@pytest.mark.parametrize(
+    ("body", "finalizers"),
+    [
+        (None, ["orphan"]),
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Background"}, None),
+        ({"orphanDependents": False}, None),
+    ],
+)
+def test_jobs_and_replication_controllers_orphan_their_pods_unless_told_otherwise(
+    api: Any, path: str, body: Any, finalizers: list[str] | None
+) -> None:
+    pod: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+    spec: dict[str, Any] = {"template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}
+    if path == JOB:
+        pod["restartPolicy"] = "Never"
+    else:
+        spec["selector"] = {"a": "b"}
+    assert api.create(path, {"metadata": {"name": "o"}, "spec": spec}).status == 201
+    gone = api.delete(f"{path}/o", body)
+    assert gone.body.get("metadata", {}).get("finalizers") == finalizers
+
+
+@pytest.mark.parametrize("group", ["/api/v1", "/apis/events.k8s.io/v1"])
+def test_an_event_has_no_dependents_to_wait_for(api: Any, group: str) -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+    assert api.create("/api/v1/namespaces/default/events", event).status == 201
+    path = f"{group}/namespaces/default/events/e"
+    gone = api.delete(path, {"propagationPolicy": "Foreground"})
+    assert (gone["kind"], gone["status"]) == ("Status", "Success")
+
+
+def test_who_deletes_without_a_policy_leaves_that_of_the_object(api: Any) -> None:
+    api.map("a", finalizers=["foregroundDeletion"])
+    marked = api.delete(f"{api.maps}/a")
+    assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
+
+
 def test_owners_of_custom_kinds_count_too(api: Any) -> None:
     owner = api.widget("w")
     reference = {**owned_by(owner, "Widget")[0], "apiVersion": "example.com/v1"}
@@ -124,6 +167,48 @@ def test_a_namespace_takes_its_content_along_and_waits_for_finalizers(api: Any) 
     assert stream.event()[0] == "DELETED"
     assert api.get(f"{spaces}/n").status == 404
     assert api.create(spaces, {"metadata": {"name": "n"}}).status == 201
+
+
+def test_a_namespace_waits_for_foreign_finalizers_in_its_spec(api: Any) -> None:
+    path, foreign = "/api/v1/namespaces/n", ["example.com/x"]
+    api.create("/api/v1/namespaces", {"metadata": {"name": "n"}, "spec": {"finalizers": foreign}})
+    stream = api.watch("/api/v1/namespaces", "fieldSelector=metadata.name%3Dn")
+    assert stream.event()[1]["spec"] == {"finalizers": [*foreign, "kubernetes"]}
+    api.delete(path)
+    assert [stream.event()[0] for _ in range(2)] == ["MODIFIED", "MODIFIED"]
+    emptied = api.get(path)
+    assert emptied["spec"] == {"finalizers": foreign}
+    released = api.update(f"{path}/finalize", {**emptied.body, "spec": {"finalizers": []}})
+    assert released.status == 200
+    assert stream.event()[0] == "DELETED"
+
+
+def test_a_dependent_that_is_too_large_to_be_marked_is_deleted_once_it_is_smaller(
+    api: Any,
+) -> None:
+    owner, path = api.map("owner"), f"{api.widgets}/w"
+    api.widget("w")
+    metadata = {"finalizers": ["example.com/x"], "ownerReferences": owned_by(owner)}
+
+    def grow(size: int) -> bool:
+        spec = {"size": 1, "free": {"a": "x" * size}}
+        return bool(api.patch(path, {"metadata": metadata, "spec": spec}).status == 200)
+
+    fits, fits_not = 1, 3 * 1024 * 1024 // 2
+    while fits_not - fits > 1:
+        middle = (fits + fits_not) // 2
+        fits, fits_not = (middle, fits_not) if grow(middle) else (fits, middle)
+    assert grow(fits)
+    refused = api.delete(path)
+    assert (refused.status, refused["message"]) == (500, "etcdserver: request is too large")
+    api.delete(f"{api.maps}/owner")
+    api.map("other", ownerReferences=[{**owned_by(owner)[0], "uid": "nobody"}])
+    assert until_gone(api, "owner", "other") == []
+    stream = api.watch(api.widgets)
+    assert "deletionTimestamp" not in stream.event()[1]["metadata"]
+    assert grow(1)
+    while "deletionTimestamp" not in stream.event()[1]["metadata"]:
+        pass
 
 
 def test_the_namespaces_of_every_cluster_are_there_and_stay(api: Any) -> None:

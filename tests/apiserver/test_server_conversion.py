@@ -6,7 +6,7 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -433,6 +433,35 @@ def test_what_a_webhook_said_about_a_revision_is_listed_while_it_fails(things: T
     assert failed.status == 500
     assert failed["message"].startswith(FAILED)
     assert "Retry-After" not in failed.headers
+
+
+def test_what_is_marked_for_deletion_is_stored_in_the_present_version(things: Things) -> None:
+    things.make(ONE, "a", "1", finalizers=["example.com/wait"])
+    path = f"{CRDS}/things.{GROUP}"
+    crd = things.api.get(path).body
+    for version in crd["spec"]["versions"]:
+        version["storage"] = version["name"] == "v2"
+    assert things.api.update(path, crd).status == 200
+    things.api.delete(f"{ONE}/a")
+    things.hooks.answers["convert"] = lambda _: (500, "oops")
+    stored = things.api.get(f"{TWO}/a")
+    assert (stored["spec"], "deletionTimestamp" in stored["metadata"]) == ({"size": 1}, True)
+
+
+def test_what_a_former_webhook_said_is_not_taken_for_the_word_of_another(things: Things) -> None:
+    server = things.api.server
+    assert isinstance(server, APIServer)
+    things.make(ONE, "a", "1")
+    served = server._core.served(GROUP, "v2", "things")
+    [record] = served.resource.collection.records.values()
+    converter = cast("Any", type("Converter", (), {}))
+    served.resource.converter = converter()
+    served.keep_converted(record, record.decode())
+    assert not served.needs_conversion(record)
+    # It is often at the address that the other one had.
+    served.resource.converter = None
+    served.resource.converter = converter()
+    assert served.needs_conversion(record)
 
 
 def test_a_write_that_changes_nothing_keeps_the_version(things: Things) -> None:

@@ -8,6 +8,11 @@ from urllib.parse import quote
 import pytest
 
 from appsdk_operator.apiserver import APIServer
+from appsdk_operator.apiserver._core import Core
+from appsdk_operator.apiserver._storage.lists import ListOptions, Selection, list_page
+from appsdk_operator.apiserver._values.run_sync import run_sync
+from appsdk_operator.runtime import system_clock
+from tests.counting import calls_of
 from tests.definitions import widget_definition
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -178,6 +183,35 @@ def test_a_history_that_is_too_short_for_a_page_is_told(connect: Any) -> None:
         for name in "defg":
             api.map(name)
         assert api.get(f"{api.maps}?limit=1&continue={token}").status == 410
+
+
+def test_each_page_of_a_long_list_costs_the_same() -> None:
+    def work(count: int, *, writes: bool) -> int:
+        core = Core(clock=system_clock, history=10_000)
+        maps = core.served("", "v1", "configmaps")
+
+        def write(name: str) -> None:
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            obj = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}
+            core.storage.put(maps.resource.collection, f"default/{name}", obj)
+
+        for number in range(count):
+            write(f"m{number:05}")
+
+        def read() -> None:
+            token, seen = "", 0
+            while not seen or token:
+                options = ListOptions(limit=50, continue_token=token)
+                page = run_sync(list_page(core.storage, maps, Selection("default"), options))
+                token, seen = page.continue_token, seen + len(page.records)
+                if writes:
+                    write(f"z{seen:05}")
+            assert seen == count
+
+        return calls_of(read)
+
+    for writes in (False, True):
+        assert work(2000, writes=writes) < 3 * work(1000, writes=writes)
 
 
 @pytest.mark.parametrize(

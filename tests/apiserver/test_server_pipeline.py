@@ -25,6 +25,7 @@ from appsdk_operator.apiserver._registry.writes import (
     WriteResult,
 )
 from appsdk_operator.apiserver._schema import metadata
+from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.run_sync import run_sync
 from appsdk_operator.runtime import system_clock
 from tests.definitions import widget_definition
@@ -375,3 +376,51 @@ def test_the_service_of_the_server_is_created_again_some_seconds_after_it_was_de
     assert not loop.calls
     service.resume("192.0.2.7", 6443, cast("Any", loop))
     assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}
+
+
+def test_the_service_of_the_server_waits_for_its_address(core: Core) -> None:
+    service, loop = KubernetesService(core.create_own, core.served), Later()
+    core.event_handlers.append(service.on_event)
+    thief = {"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]}}
+    core.create_own("", "v1", "services", thief, "default")
+    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    assert of_kubernetes(core).keys() == {"endpoints", "slice"}
+    [(seconds, create)] = loop.calls
+    assert seconds == 10
+    target = Target(core.served("", "v1", "services"), "default", "a")
+    run_sync(core.writer.delete(target, DeleteOptions()))
+    create()
+    assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}
+
+
+def test_who_waits_for_many_dependents_reads_none_of_them(core: Core, monkeypatch: Any) -> None:
+    core.create_own("", "v1", "configmaps", {"metadata": {"name": "owner"}}, "default")
+    maps = core.served("", "v1", "configmaps")
+    records = maps.resource.collection.records
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "blockOwnerDeletion": True}
+    owner["uid"] = records["default/owner"].uid
+    for name in "abcdefgh":
+        metadata = {"name": name, "finalizers": ["example.com/x"], "ownerReferences": [owner]}
+        core.create_own("", "v1", "configmaps", {"metadata": metadata}, "default")
+
+    async def release() -> int:
+        core.garbage_collector.resume(asyncio.get_running_loop().create_task)
+        foreground = DeleteOptions(propagation="Foreground")
+        await core.writer.delete(Target(maps, "default", "owner"), foreground)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert all(record.deleting for record in records.values())
+        decode, read = Record.decode, list[Record]()
+
+        def noted(record: Record) -> dict[str, Any]:
+            read.append(record)
+            return decode(record)
+
+        core.storage.remove(maps.resource.collection, "default/a")
+        monkeypatch.setattr(Record, "decode", noted)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        core.garbage_collector.pause()
+        return len(read)
+
+    assert asyncio.run(release()) == 0

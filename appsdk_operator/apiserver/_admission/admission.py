@@ -144,9 +144,9 @@ class WebhookAdmission:
     def _in_namespaces(
         self, webhook: Webhook, reviewed: ReviewedResource, attributes: AdmissionAttributes
     ) -> bool:
-        if not reviewed.namespace:
-            return True
         is_namespace = reviewed.served.resource.qualified_name == "namespaces"
+        if not reviewed.namespace and not is_namespace:
+            return True
         labels: Mapping[str, str]
         if is_namespace and not reviewed.subresource and attributes.obj:
             labels = (attributes.obj.get("metadata") or {}).get("labels") or {}

@@ -149,6 +149,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         ),
         "events": Strategy(
             validate=core.event,
+            propagation=None,
             create_on_update=True,
             name_style=NameStyle.PATH_SEGMENT,
         ),
@@ -200,6 +201,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         ),
         "replicationcontrollers": Strategy(
             validate=workloads.controller,
+            propagation="Orphan",
             generation=True,
             prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
         ),
@@ -248,6 +250,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         ),
         "events.events.k8s.io": Strategy(
             validate=core.event,
+            propagation=None,
             immutable={
                 "regarding": "involvedObject",
                 "reason": "reason",
@@ -280,6 +283,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         ),
         "jobs.batch": Strategy(
             validate=jobs.job,
+            propagation="Orphan",
             immutable=_fixed(
                 "spec.selector",
                 "spec.completionMode",

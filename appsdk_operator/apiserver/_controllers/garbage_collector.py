@@ -131,10 +131,11 @@ class GarbageCollector:
             self._absent[record.uid] = _identity(record.decode(), record.name)
             for place in dependents:
                 self._add(place)
-        if record.namespace:
+        if record.namespace and not any(collection.scan(f"{record.namespace}/")):
             self._add_deleting((self._storage.collection("namespaces"), record.namespace))
-        definitions = self._storage.collection("customresourcedefinitions.apiextensions.k8s.io")
-        self._add_deleting((definitions, collection.name))
+        if not collection.records:
+            definitions = self._storage.collection("customresourcedefinitions.apiextensions.k8s.io")
+            self._add_deleting((definitions, collection.name))
 
     def _add_deleting(self, place: _Place | None) -> None:
         """Queue an object that is being deleted."""
@@ -288,11 +289,7 @@ class GarbageCollector:
     async def _foreground(self, resource: Resource, record: Record) -> None:
         blocked = False
         for dependent, held in self._dependents_of(record):
-            references = held.decode()["metadata"].get("ownerReferences") or []
-            blocked |= any(
-                reference.get("uid") == record.uid and reference.get("blockOwnerDeletion")
-                for reference in references
-            )
+            blocked |= record.uid in held.blocked
             if not held.deleting:
                 self._add((dependent.collection, held.key))
         if not blocked:
@@ -320,11 +317,13 @@ class GarbageCollector:
             self._add((resource.collection, record.key))
             return
         obj = record.decode()
-        if record.finalizers:
-            if obj["spec"].pop("finalizers", None):
-                self._storage.put(resource.collection, record.key, obj)
-            return
-        self._storage.remove(resource.collection, record.key)
+        finalizers = obj["spec"].get("finalizers") or []
+        kept = [name for name in finalizers if name != "kubernetes"]
+        if not kept and not record.finalizers:
+            self._storage.remove(resource.collection, record.key)
+        elif kept != finalizers:
+            obj["spec"]["finalizers"] = kept
+            self._storage.put(resource.collection, record.key, obj)
 
     async def _empty_definition(self, resource: Resource, record: Record) -> None:
         spec = record.decode()["spec"]

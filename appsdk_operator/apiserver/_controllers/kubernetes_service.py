@@ -9,6 +9,7 @@ from typing import Any, Final, final
 
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Event
+from appsdk_operator.apiserver._values.status import StatusError
 
 __all__ = ["KubernetesService"]
 
@@ -70,15 +71,21 @@ class KubernetesService:
     def on_event(self, collection: Collection, event: Event) -> None:
         """Look again in a while if one of the objects was deleted."""
         deleted = event.type == "DELETED" and event.record.key == _KEY
-        ours = deleted and collection in self._collections.values()
-        if ours and self._loop is not None and self._timer is None:
+        if deleted and collection in self._collections.values():
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._loop is not None and self._timer is None:
             self._timer = self._loop.call_later(_INTERVAL, self._create_missing)
 
     def _create_missing(self) -> None:
         self._timer = None
         for kind, obj in self._wanted.items():
             if _KEY not in self._collections[kind].records:
-                self._create(*kind, obj, _NAMESPACE)
+                try:
+                    self._create(*kind, obj, _NAMESPACE)
+                except StatusError:  # somebody has its address
+                    self._look_later()
 
 
 def _service(port: int) -> _Object:

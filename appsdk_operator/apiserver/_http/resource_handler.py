@@ -303,6 +303,7 @@ class ResourceHandler:
         page = await lists.list_page(
             self._core.storage, request.served, selection, _list_options(request.query)
         )
+        await conversion.convert_records(request.served, page.records)
         for record in page.records:
             target = attrs.evolve(request.target, name=record.name)
             try:
@@ -310,7 +311,6 @@ class ResourceHandler:
             except StatusError as error:
                 if error.code != 404:
                     raise
-        await conversion.convert_records(request.served, page.records)
         return ResourceResponse(
             200, request.representation.list(request.served, page.records, _list_metadata(page))
         )
@@ -357,7 +357,7 @@ class ResourceHandler:
         if name in CONNECTIONS:
             await self._connect(request)
         if name == "token" and request.verb == "create":
-            return self._token(request)
+            return await self._token(request)
         if name in ("status", "finalize", "approval", "ephemeralcontainers", "resize"):
             match request.verb:
                 case "get":
@@ -395,9 +395,9 @@ class ResourceHandler:
         pod = self._core.writer.get(request.target).decode()
         check_connection(pod, options, self._core.storage.collection("nodes"))
 
-    def _token(self, request: ResourceRequest) -> ResourceResponse:
+    async def _token(self, request: ResourceRequest) -> ResourceResponse:
         options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
-        review = _decode_body(request, TOKEN_REQUEST, options)
+        review = await self._admit(request, _decode_body(request, TOKEN_REQUEST, options))
         route = request.route
         made = self._core.service_account_tokens.request(route.namespace, route.name, review)
         return ResourceResponse(201, request.representation.one(request.served, made))

@@ -47,15 +47,22 @@ def check_preconditions(
     raise conflict(resource.kind, resource.group, record.name, why)
 
 
-def set_propagation(metadata: dict[str, Any], propagation: str | None) -> None:
-    """Set the finalizers of a propagation policy."""
+def set_propagation(metadata: dict[str, Any], propagation: str | None, default: str | None) -> None:
+    """Set the finalizers of a propagation policy.
+
+    Args:
+        metadata: of the object that is deleted.
+        propagation: the policy that the request asks for; None: that of the object's finalizers.
+        default: the kind's, if neither has one; None: the kind has no policies.
+    """
     finalizers = list(metadata.get("finalizers", ()))
-    if propagation is None:
-        return
     kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
-    if propagation == "Orphan":
+    if propagation is None and default is not None and kept != finalizers:
+        return
+    policy = default and (propagation or default)
+    if policy == "Orphan":
         kept.append(ORPHAN)
-    elif propagation == "Foreground":
+    elif policy == "Foreground":
         kept.append(FOREGROUND)
     if kept != finalizers:
         metadata["finalizers"] = kept

@@ -37,7 +37,7 @@ from appsdk_operator.apiserver._registry.write_requests import (
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import Catalog, Strategy
-from appsdk_operator.apiserver._storage.storage import Record, Storage, TooLargeError
+from appsdk_operator.apiserver._storage.storage import Record, Storage
 from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
@@ -398,28 +398,32 @@ class Writer:
                 why = resource.strategy.protection
                 raise forbidden(resource.plural, resource.group, target.name, why)
             deletion.check_preconditions(resource, record, options.uid, options.resource_version)
+            old = await conversion.read_record(target.served, record)
+            if resource.strategy.graceful and deletion.is_pending(old["metadata"], options.grace):
+                return WriteResult(old)
             attributes = AdmissionAttributes(
-                operation="DELETE",
-                target=target,
-                old=await conversion.read_record(target.served, record),
-                options=options,
+                operation="DELETE", target=target, old=old, options=options
             )
             await admission.mutate(attributes)
             await admission.validate(attributes)
+            storage_version = resource.versions[resource.storage_version]
+            stored = await conversion.read_record(storage_version, record)
             if resource.collection.records.get(target.key) is record:
-                return await self._delete(attributes, record, options)
+                return await self._delete(attributes, record, stored, options)
         raise _timed_out()
 
     async def _delete(
-        self, attributes: AdmissionAttributes, record: Record, options: DeleteOptions
+        self,
+        attributes: AdmissionAttributes,
+        record: Record,
+        new: dict[str, Any],
+        options: DeleteOptions,
     ) -> WriteResult:
+        """Delete ``record``, which ``new`` is in the storage version."""
         target = attributes.target
         resource = target.served.resource
-        old, new = record.decode(), resource.stored(record)
         metadata = new["metadata"]
-        if resource.strategy.graceful and deletion.is_pending(metadata, options.grace):
-            return WriteResult(attributes.old, 200)
-        deletion.set_propagation(metadata, options.propagation)
+        deletion.set_propagation(metadata, options.propagation, resource.strategy.propagation)
         grace = deletion.grace_of(new, options.grace) if resource.strategy.graceful else 0
         delayed = resource.strategy.prepare_delete(new)
         stays = bool(metadata.get("finalizers") or grace or delayed)
@@ -430,11 +434,11 @@ class Writer:
             return WriteResult(shown, 200, deleted=True)
         # Kinds with a grace period get a deletionTimestamp even when nothing delays the deletion.
         _metadata.mark_deleting(metadata, self.clock.time(), None if delayed else grace)
-        if not options.dry_run and not _identical(new, old):
-            record = self._storage.put(resource.collection, target.key, new)
+        if not options.dry_run and not _identical(new, record.decode()):
+            self._storage.put(resource.collection, target.key, new)
         if not stays and not options.dry_run:
             new["metadata"]["resourceVersion"] = await self._remove(target)
-        shown = await conversion.from_storage_version(new, record.api_version, target.served)
+        shown = await conversion.from_storage_version(new, new["apiVersion"], target.served)
         return WriteResult(shown, 202 if stays and options.cascades else 200, deleted=not stays)
 
     async def _remove(self, target: Target) -> str:
@@ -481,10 +485,7 @@ class Writer:
             return await conversion.from_storage_version(
                 stored, stored["apiVersion"], target.served
             )
-        try:
-            record = self._storage.put(resource.collection, target.key, stored)
-        except TooLargeError:
-            raise StatusError(500, "etcdserver: request is too large", reason="") from None
+        record = self._storage.put(resource.collection, target.key, stored)
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
         if resource.converter is None:
             return obj

@@ -141,9 +141,8 @@ async def list_page(
         if not options.limit or (options.resource_version == "0" and not options.continue_token):
             return Page(list(found), revision)
         records = list(islice(found, options.limit))
-        rest = 0
         # As on the real server, a selector leaves the count of the rest unknown.
-        rest = sum(1 for _ in (found if wanted is None else islice(found, 1)))
+        rest = len(list(found if wanted is None else islice(found, 1)))
     except HistoryGoneError:
         raise _too_old(storage, options, after) from None
     if not rest:

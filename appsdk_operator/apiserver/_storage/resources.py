@@ -104,6 +104,8 @@ class Strategy:
     """Whether an update of a missing object creates it."""
     returns_deleted: bool = False
     """Whether a delete returns the object instead of a Status."""
+    propagation: str | None = "Background"
+    """The propagation policy of deletes that ask for none; None: deletes have no policy at all."""
     deletes_too: str = ""
     """The core resource whose object of the same name a delete takes along."""
     name_style: NameStyle = NameStyle.SUBDOMAIN
@@ -319,10 +321,10 @@ class ServedVersion:
         return msgspec.json.encode(obj)
 
     @property
-    def _variant(self) -> str:
-        """The name of the variant of records in this version, by the present definition."""
+    def _variant(self) -> tuple[Converter | None, str, int]:
+        """The key of the variant of records in this version, by the present definition."""
         since = max(version.schema_since for version in self.resource.versions.values())
-        return f"{id(self.resource.converter)}/{self.api_version}@{since}"
+        return self.resource.converter, self.api_version, since
 
 
 @final
@@ -372,10 +374,9 @@ class Catalog:
 
     def of_collection(self, collection: Collection) -> Resource | None:
         """The resource that a collection belongs to."""
-        for resource in self._resources.values():
-            if resource.collection is collection:
-                return resource
-        return None
+        plural, _, group = collection.name.partition(".")
+        resource = self._resources.get((group, plural))
+        return resource if resource is not None and resource.collection is collection else None
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(list(self._resources.values()))

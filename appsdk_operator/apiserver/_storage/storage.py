@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, final
 
 import msgspec
 
-__all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage", "TooLargeError"]
+from appsdk_operator.apiserver._values.status import StatusError
+
+__all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage"]
 
 _encode: Final = msgspec.json.Encoder().encode
 # Bytes: etcd's default limit for a request.
@@ -29,10 +31,6 @@ class HistoryGoneError(Exception):
     """A revision is older than the ring of events."""
 
 
-class TooLargeError(Exception):
-    """An object that is too large to be stored."""
-
-
 @final
 class Record:
     """A revision of an object: its JSON, and the metadata that selection needs."""
@@ -40,6 +38,7 @@ class Record:
     __slots__ = (
         "_variants",
         "api_version",
+        "blocked",
         "data",
         "deleting",
         "finalizers",
@@ -73,11 +72,14 @@ class Record:
         self.labels: dict[str, str] = metadata.get("labels") or _NO_LABELS
         self.deleting: bool = "deletionTimestamp" in metadata
         self.finalizers: tuple[str, ...] = tuple(metadata.get("finalizers") or ())
-        self.owners: tuple[str, ...] = tuple(
-            reference.get("uid", "") for reference in metadata.get("ownerReferences") or ()
+        references = metadata.get("ownerReferences") or ()
+        self.owners: tuple[str, ...] = tuple(each.get("uid", "") for each in references)
+        # The owners whose deletion in the foreground waits for this object.
+        self.blocked: tuple[str, ...] = tuple(
+            each.get("uid", "") for each in references if each.get("blockOwnerDeletion")
         )
         self.data: bytes = _encode(obj)
-        self._variants: dict[str, bytes] | None = None
+        self._variants: dict[Hashable, bytes] | None = None
 
     def at(self, revision: int) -> Record:
         """The same content with the revision of its deletion."""
@@ -90,7 +92,7 @@ class Record:
         decoded: dict[str, Any] = _decode(self.data)
         return decoded
 
-    def encoded_as(self, variant: str, encode: Callable[[], bytes]) -> bytes:
+    def encoded_as(self, variant: Hashable, encode: Callable[[], bytes]) -> bytes:
         """A variant of the object in any encoding, encoded once and cached under ``variant``."""
         if self._variants is None:
             self._variants = {}
@@ -99,11 +101,11 @@ class Record:
             found = self._variants[variant] = encode()
         return found
 
-    def variant(self, variant: str) -> bytes | None:
+    def variant(self, variant: Hashable) -> bytes | None:
         """The JSON of a variant, if it is cached."""
         return self._variants.get(variant) if self._variants is not None else None
 
-    def keep_variant(self, variant: str, obj: dict[str, Any]) -> None:
+    def keep_variant(self, variant: Hashable, obj: dict[str, Any]) -> None:
         """Cache a variant of the object."""
         if self._variants is None:
             self._variants = {}
@@ -204,18 +206,13 @@ class Collection:
             HistoryGoneError: the ring does not cover ``at``.
         """
         changed = self._records_at(at) if at is not None else {}
-        keys = self.keys
-        if changed:
-            keys = sorted({*keys, *changed})
+        deleted = [key for key in changed if key not in self.records]
+        keys = sorted([*self.keys, *deleted]) if deleted else self.keys
         start = bisect_right(keys, after) if after > prefix else bisect_left(keys, prefix)
         # "0" follows "/", so this is the end of the keys with the prefix.
         end = bisect_left(keys, f"{prefix[:-1]}0") if prefix else len(keys)
-        records = self.records
-        for index in range(start, end):
-            key = keys[index]
-            record = changed[key] if key in changed else records[key]
-            if record is not None:
-                yield record
+        records = {**self.records, **changed} if changed else self.records
+        return filter(None, map(records.__getitem__, keys[start:end]))
 
     def _records_at(self, revision: int) -> dict[str, Record | None]:
         changed: dict[str, Record | None] = {}
@@ -251,12 +248,12 @@ class Storage:
         """Store ``obj`` with the next revision, which is set in its metadata.
 
         Raises:
-            TooLargeError: the object exceeds etcd's limit.
+            StatusError: 500, the object exceeds etcd's limit.
         """
         obj["metadata"]["resourceVersion"] = str(self.revision + 1)
         record = Record(key, self.revision + 1, obj)
         if len(record.data) > _LARGEST:
-            raise TooLargeError
+            raise StatusError(500, "etcdserver: request is too large", reason="")
         self.revision += 1
         previous = collection.records.get(key)
         kind = "ADDED" if previous is None else "MODIFIED"

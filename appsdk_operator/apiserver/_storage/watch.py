@@ -402,8 +402,7 @@ class WatchHub:
         """Add a watch that has all events so far to the channel."""
         if channel.watches:
             channel.flush()
-        else:
-            channel.position = self.storage.revision
+        channel.position = self.storage.revision
         channel.watches[watch] = None
 
     def leave(self, channel: _Channel, watch: Watch) -> None:
