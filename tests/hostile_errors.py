@@ -28,6 +28,15 @@ class RaisesAtText(Exception):  # noqa: N818
     __str__ = __repr__ = __format__ = _refuse
 
 
+class ExitsAtText(Exception):  # noqa: N818
+    """Ends the program when somebody asks for its text."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+
 class NoText(Exception):  # noqa: N818
     """Its text is none."""
 
@@ -87,6 +96,7 @@ def _with_many_causes() -> Exception:
 HOSTILE_ERRORS: dict[str, Callable[[], BaseException]] = {
     "frozen": Frozen,
     "raises at its text": RaisesAtText,
+    "exits at its text": ExitsAtText,
     "no text": NoText,
     "raises at its attributes": RaisesAtAttributes,
     "raises when compared": RaisesWhenCompared,

@@ -25,10 +25,17 @@ from appsdk_operator import (
     kinds,
 )
 from appsdk_operator.cache import Informer
-from appsdk_operator.controllers import ControllerOptions, TerminalError, map_objects
+from appsdk_operator.controllers import (
+    ControllerOptions,
+    FunctionSource,
+    PollingSource,
+    TerminalError,
+    TimerSource,
+    map_objects,
+)
 from appsdk_operator.manager import HealthChecks, ManagerOptions, Operator
 from appsdk_operator.resource import Kind, Versions
-from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
+from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal, WorkQueue
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.watchers import SimpleReconciler
@@ -220,6 +227,37 @@ def test_the_functions_of_an_informer(part: str, client: Any) -> None:
         eventually(lambda: function.raised == set(NAMES))
         client.create(MutableObject.new(ConfigMap, "later", namespace="default"))
         eventually(lambda: "later" in seen and "later" in function.succeeded)
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+@pytest.mark.parametrize("form", ["function", "timer", "poll"])
+def test_the_function_of_a_source_is_called_again(form: str, make: Any) -> None:
+    clock, calls = ManualClock(), []
+
+    def fail(*_: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise make()
+        return {}
+
+    options: dict[str, Any] = {"clock": clock, "metrics": Metrics()}
+    source: Any
+    if form == "function":
+        source = FunctionSource(fail, **options)
+    elif form == "timer":
+        source = TimerSource(1.0, fail, first_after=0.0, **options)
+    else:
+        source = PollingSource(1.0, fail, **options)
+    stop = StopSignal(clock=clock)
+    source.start(WorkQueue("requests", clock=clock), stop)
+
+    def is_called_again() -> bool:
+        clock.advance(1.0)
+        return len(calls) >= 2
+
+    eventually(is_called_again)
+    stop.set()
+    assert source.join(10.0) == []
 
 
 @pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)

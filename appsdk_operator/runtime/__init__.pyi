@@ -116,6 +116,7 @@ from appsdk_operator.runtime._stop import (
     check_stop as check_stop,
 )
 from appsdk_operator.runtime._texts import (
+    is_interrupt as is_interrupt,
     safe_repr as safe_repr,
     safe_text as safe_text,
 )

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from appsdk_operator.runtime._texts import safe_text
+
 __all__ = [
     "add_note",
     "awaiting_place",
@@ -208,10 +210,7 @@ def error_text(error: BaseException) -> str:
     "KeyError: 'spec'"
     """
     name = type(error).__qualname__.replace("<locals>.", "")
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be had)"
+    text = safe_text(error)
     if len(text) > _LONGEST_ERROR:
         text = f"{text[:_LONGEST_ERROR]}…"
     return f"{name}: {text}" if text else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from appsdk_operator.cli._commands import run as run_command
 from appsdk_operator.manager import HealthServerOptions, MetricsServerOptions, TLSOptions
 from appsdk_operator.project import Grants, ManifestOptions, helm_chart, manifests
 from appsdk_operator.project._manifests.memory import memory_limit
-from appsdk_operator.project._manifests.tree import document
+from appsdk_operator.project._manifests.tree import Commented, document
 from appsdk_operator.resource import load_yaml
 from appsdk_operator.webhooks import ManagedCertificates, WebhookServer, WebhookServerOptions
 from tests.hypothesis_profiles import scaled
@@ -462,15 +463,47 @@ TEXTS = st.text(max_size=20) | st.sampled_from(
 KEYS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "Zs"]), max_size=20)
 TREES = st.recursive(
     TEXTS | st.integers() | st.booleans() | st.none(),
-    lambda inner: (
-        st.lists(inner.filter(lambda each: not isinstance(each, list)), max_size=3)
-        | st.dictionaries(KEYS, inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
 )
 
 
 @settings(max_examples=scaled(25))
-@given(st.dictionaries(KEYS, TREES, min_size=1, max_size=4))
-def test_yaml_is_read_as_it_was_meant(tree: dict[str, Any]) -> None:
+@given(st.dictionaries(KEYS, TREES, min_size=1, max_size=4), TEXTS)
+def test_yaml_is_read_as_it_was_meant(tree: dict[str, Any], comment: str) -> None:
     assert load_yaml(document(tree)) == [tree]
+    commented = {key: Commented(value, (comment,)) for key, value in tree.items()}
+    assert load_yaml(document(commented)) == [tree]
+    in_lists = {key: [Commented(value, (comment,))] for key, value in tree.items()}
+    assert load_yaml(document(in_lists)) == [{key: [value] for key, value in tree.items()}]
+
+
+def test_a_reason_of_several_lines_is_a_comment_of_one() -> None:
+    app = small()
+    app.uses(kinds.core.v1.Secret, names=["key"], reason="signs with it\nkind: {{ .Files }}")
+    for text in (
+        manifests(app)["base/role.yaml"],
+        helm_chart(app)["chart/templates/role.yaml"],
+    ):
+        (line,) = (line for line in text.splitlines() if "signs with it" in line)
+        assert line.strip().startswith("# signs with it kind: ")
+    assert '{{ "{{" }} .Files' in line
+
+
+@pytest.mark.parametrize("elects", [None, True, False])
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+def test_the_values_of_a_chart_fit_its_schema(elects: bool | None, replicas: int | None) -> None:
+    texts = helm_chart(small(), ManifestOptions(replicas=replicas, leader_election=elects))
+    values = yaml.safe_load(texts["chart/values.yaml"])
+    schema = json.loads(texts["chart/values.schema.json"])
+    assert values["replicas"] <= schema["properties"]["replicas"].get("maximum", 3)
+    assert ("nothing elects" in texts["chart/values.yaml"]) is (
+        values["replicas"] == 1 and not elects
+    )
+
+
+def test_the_image_runs_the_target_whatever_is_in_its_name() -> None:
+    target = 'my "own"\\operator.py:app'
+    text = manifests(small(), ManifestOptions(target=target))["Dockerfile"]
+    (command,) = re.findall(r"^CMD (.*)$", text, re.MULTILINE)
+    assert json.loads(command) == ["run", target]

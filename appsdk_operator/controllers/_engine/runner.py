@@ -49,6 +49,7 @@ from appsdk_operator.runtime import (
     failed_function,
     get_logger,
     is_cancelled,
+    is_interrupt,
     safe_text,
     settle,
 )
@@ -296,7 +297,7 @@ class ReconcileRunner(Generic[R]):
         is_early = series is not None and series.is_early(context.started)
         count = context.attempt if is_early else context.attempt + 1
         is_panic = is_bug(error)
-        is_fatal = is_panic and (not self._recovers or _is_interrupt(error))
+        is_fatal = is_panic and (not self._recovers or is_interrupt(error))
         delay = requested_delay(error)
         gives_up = isinstance(error, TerminalError) or (context.is_last_attempt and delay is None)
         if is_fatal:
@@ -485,11 +486,3 @@ async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
         raise TimeoutError("cancelled at its deadline: see reconcile_timeout") from None
     except (SystemExit, KeyboardInterrupt) as error:
         return _Raised(error)
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` is a Ctrl-C for a test that runs single steps in the main thread."""
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and threading.current_thread() is threading.main_thread()
-    )

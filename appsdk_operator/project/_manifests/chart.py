@@ -103,7 +103,7 @@ def _values(deployed: Deployed) -> str:
         comment: tuple[str, ...] = (_COMMENTS[key],) if key in _COMMENTS else ()
         if key == "resources":
             comment = resources_comment(deployed)
-        if key == "replicas" and not deployed.is_elected:
+        if key == "replicas" and deployed.is_alone:
             comment = ("No more than 1, because nothing elects a leader.",)
         tree[key] = Commented(value, comment)
     return document(tree)
@@ -113,7 +113,7 @@ def _schema_text(deployed: Deployed) -> str:
     schema = _schema(defaults(deployed))
     properties = schema["properties"]
     properties["replicas"] = {"type": "integer", "minimum": 0}
-    if not deployed.is_elected:
+    if deployed.is_alone:
         properties["replicas"]["maximum"] = 1
     properties["log"]["properties"] = {
         "level": {"enum": ["debug", "info", "warning", "error"]},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from appsdk_operator.project._manifests.values import Deployed
 
 __all__ = ["dockerfile", "dockerignore"]
@@ -26,7 +28,7 @@ WORKDIR /app
 COPY --from=build /app /app
 USER {user}:{user}
 ENTRYPOINT ["python", "-m", "appsdk_operator"]
-CMD ["run", "{target}"]
+CMD {command}
 """
 _PACKAGE = """\
 COPY . .
@@ -63,7 +65,7 @@ def dockerfile(deployed: Deployed) -> str:
         python=deployed.options.python,
         copies=copies.format(folder=place, kit=kit),
         user=_USER,
-        target=deployed.target,
+        command=json.dumps(["run", deployed.target]),
     )
 
 

@@ -46,6 +46,13 @@ class Commented:
     comment: tuple[str, ...]
     """The lines, without ``#``."""
 
+    def lines(self, pad: str, for_helm: bool) -> Iterator[str]:
+        """The lines of the comment; each is one line, whatever is in it."""
+        for line in self.comment:
+            plain = " ".join(line.split())
+            plain = plain if plain.isprintable() else ascii(plain)
+            yield f"{pad}# {escaped(plain) if for_helm else plain}"
+
 
 @final
 @attrs.frozen
@@ -117,7 +124,7 @@ def _entry(key: str, value: Node, indent: int, for_helm: bool) -> Iterator[str]:
     if value is OMITTED:
         return
     if isinstance(value, Commented):
-        yield from (f"{pad}# {line}" for line in value.comment)
+        yield from value.lines(pad, for_helm)
         yield from _entry(key, value.value, indent, for_helm)
     elif isinstance(value, When):
         yield f"{pad}{{{{- if {value.condition} }}}}"
@@ -144,7 +151,7 @@ def _items(items: Sequence[Node], indent: int, for_helm: bool) -> Iterator[str]:
         if item is OMITTED:
             continue
         if isinstance(item, Commented):
-            yield from (f"{pad}# {line}" for line in item.comment)
+            yield from item.lines(pad, for_helm)
             yield from _items([item.value], indent, for_helm)
         elif isinstance(item, Expression):
             yield f"{pad}- {item.text}"
@@ -158,8 +165,9 @@ def _items(items: Sequence[Node], indent: int, for_helm: bool) -> Iterator[str]:
             yield f"{pad}{{{{- range {item.path} }}}}"
             yield f"{pad}- {{{{ . | quote }}}}"
             yield f"{pad}{{{{- end }}}}"
-        elif isinstance(item, Mapping) and item:
-            lines = [*_mapping(item, indent + 2, for_helm)]
+        elif isinstance(item, (Mapping, list, tuple)) and item:
+            inner: Any = _mapping if isinstance(item, Mapping) else _items
+            lines = [*inner(item, indent + 2, for_helm)]
             yield f"{pad}- {lines[0][indent + 2 :]}"
             yield from lines[1:]
         else:

@@ -86,6 +86,11 @@ class Deployed:
         return self.options.replicas or (2 if self.is_elected else 1)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no two pods may run at once, because nothing elects a leader."""
+        return not self.is_elected and self.replicas == 1
+
+    @property
     def memory(self) -> str:
         """The memory limit of the container."""
         options = self.options

@@ -50,7 +50,7 @@ def deployment(deployed: Deployed, values: Values) -> dict[str, Node]:
 
 
 def _strategy(deployed: Deployed) -> Node:
-    if deployed.is_elected or deployed.replicas > 1:
+    if not deployed.is_alone:
         return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     comment = "Nothing elects a leader, so that the old pod has to end before the new one starts."
     return Commented({"type": "Recreate"}, (comment,))

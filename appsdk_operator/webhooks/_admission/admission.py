@@ -14,6 +14,7 @@ from appsdk_operator.runtime import (
     Sample,
     as_exception,
     get_logger,
+    safe_text,
     system_clock,
     validation,
 )
@@ -141,10 +142,7 @@ class Admission:
         _log.error(
             "the webhook %s failed on %r", name, request, exc_info=error, extra=log_fields(request)
         )
-        try:
-            text = str(error)
-        except Exception:
-            text = "its text cannot be shown"
+        text = safe_text(error)
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         if len(text) > _MAX_TEXT:
             text = f"{text[:_MAX_TEXT]}…"
