@@ -25,6 +25,7 @@ from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.kind import KindSource
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics
+from appsdk_operator.runtime.validation import check_flag
 
 __all__ = ["BuilderError", "ControllerBuilder", "ControllerHost", "controller_for"]
 
@@ -217,9 +218,12 @@ class ControllerBuilder(Generic[R]):
             TypeError: an argument has the wrong type.
         """
         _check_kind(kind)
+        check_flag("match_every_owner", match_every_owner)
         self._owned.append(kind)
         self._require_object_requests(f"owns({kind})")
         filters = as_predicates(predicates)
+
+        check_flag("metadata_only", metadata_only)
 
         def make() -> _Watch:
             assert self._for is not None
@@ -391,6 +395,7 @@ class ControllerBuilder(Generic[R]):
         *,
         metadata_only: bool,
     ) -> ControllerBuilder[R]:
+        check_flag("metadata_only", metadata_only)
         watch = _Watch(
             kind=kind,
             handler=handler,

@@ -107,6 +107,7 @@ from appsdk_operator.runtime._operator_names import (
     check_operator_name as check_operator_name,
     check_previous_names as check_previous_names,
     is_operator_name as is_operator_name,
+    joined_names as joined_names,
 )
 from appsdk_operator.runtime._queue_state import (
     QueueItem as QueueItem,

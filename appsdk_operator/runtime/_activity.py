@@ -362,9 +362,9 @@ class ObservedParts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Weak: a manager may run many short-lived parts.
-        self._parts: list[weakref.ref[Any]] = []
-        self._observers: list[tuple[ActivityObserver, list[Callable[[], None]]]] = []
+        # Weak: a manager may run many short-lived parts. Each with what ends its observers.
+        self._parts: list[tuple[weakref.ref[Any], dict[object, Callable[[], None]]]] = []
+        self._observers: dict[object, ActivityObserver] = {}
 
     def join(self, part: object) -> None:
         """Show all observers the activity of ``part`` too, if it can be observed."""
@@ -372,10 +372,9 @@ class ObservedParts:
             return
         found: Any = part
         with self._lock:
-            self._parts = [ref for ref in self._parts if ref() is not None]
-            self._parts.append(weakref.ref(found))
-            for observer, removals in self._observers:
-                removals.append(found.observe_activity(observer))
+            self._parts = [pair for pair in self._parts if pair[0]() is not None]
+            removals = {key: found.observe_activity(one) for key, one in self._observers.items()}
+            self._parts.append((weakref.ref(found), removals))
 
     def observe(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` all parts; returns the function that ends that.
@@ -384,15 +383,17 @@ class ObservedParts:
             TypeError: it is none.
         """
         check_observer(observer)
+        key = object()
         with self._lock:
-            parts = [part for ref in self._parts if (part := ref()) is not None]
-            removals = [part.observe_activity(observer) for part in parts]
-            self._observers.append((observer, removals))
+            for ref, removals in self._parts:
+                if (part := ref()) is not None:
+                    removals[key] = part.observe_activity(observer)
+            self._observers[key] = observer
 
         def end() -> None:
             with self._lock:
-                self._observers = [pair for pair in self._observers if pair[1] is not removals]
-                ended = removals.copy()
+                self._observers.pop(key, None)
+                ended = [removals.pop(key) for _, removals in self._parts if key in removals]
             for remove in ended:
                 remove()
 

@@ -12,6 +12,7 @@ __all__ = [
     "check_operator_name",
     "check_previous_names",
     "is_operator_name",
+    "joined_names",
 ]
 
 UNNAMED: Final = "operator"
@@ -47,6 +48,13 @@ def check_operator_name(name: object, option: str = "name") -> str:
             "letters, digits and '-', such as 'bucket-operator'"
         )
     return name
+
+
+def joined_names(own: Iterable[str], inherited: Iterable[str]) -> tuple[str, ...]:
+    """The earlier names of a part of an operator: its own, unless they are the default, and the
+    operator's."""
+    given = tuple(own)
+    return tuple(dict.fromkeys((*(() if given == PREVIOUS_NAMES else given), *inherited)))
 
 
 def check_previous_names(names: object) -> tuple[str, ...]:

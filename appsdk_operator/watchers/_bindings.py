@@ -92,7 +92,7 @@ class InformerBindings:
         except BaseException:
             self._remove(shared)
             raise
-        if self._closed.is_set():
+        if self._closed.is_set() or source.is_removed:  # meanwhile
             shared.detach()
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:

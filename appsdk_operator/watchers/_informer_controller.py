@@ -35,6 +35,7 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     is_operator_name,
+    joined_names,
     safe_text,
     system_clock,
 )
@@ -223,7 +224,8 @@ class InformerController:
 
         Raises:
             TypeError: it is not an informer.
-            ValueError: ``kind`` is empty, or the informer was added before.
+            ValueError: ``kind`` is empty, the informer was added before, or its objects have the
+                same finalizer by a watcher of another controller.
             RuntimeError: the controller has ended.
         """
         check_argument_order("add_informer", "informer", informer, kind)
@@ -231,6 +233,7 @@ class InformerController:
         check_informer(informer)
         self._check_open("informers")
         own = self._bindings.add_informer(informer, kind)
+        self._check_shared_finalizers(lambda: self._bindings.remove_informer(informer))
         self._environment.hand_down(informer)
         with self._lock:
             stop = self._stop
@@ -240,6 +243,7 @@ class InformerController:
     def remove_informer(self, informer: RunnableInformer) -> None:
         """Stop the informer and drop its events and retries. An unknown one is ignored."""
         self._bindings.remove_informer(informer)
+        self._reduce_finalizers()
 
     def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = 30.0) -> None:
         """Call the watchers of ``kind`` for the events of a cache's informers of it.
@@ -258,13 +262,14 @@ class InformerController:
 
         Raises:
             TypeError: ``kind`` is no Kind, or ``cache`` no cache.
-            ValueError: this kind of this cache was added before.
+            ValueError: as :meth:`add_informer`.
             RuntimeError: the cache has stopped, or the controller has ended.
         """
         check_argument_order("add_cache", "cache", cache, kind)
         check_cache(cache, kind)
         self._check_open("caches")
         self._bindings.add_cache(cache, kind, resync)
+        self._check_shared_finalizers(lambda: self._bindings.remove_cache(cache, kind))
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
         """Drop the events of the cache's informers of ``kind``, and the calls pending for them.
@@ -272,6 +277,7 @@ class InformerController:
         The informers keep running. A kind that was not added is ignored.
         """
         self._bindings.remove_cache(cache, kind)
+        self._reduce_finalizers()
 
     def add_watcher(
         self, watcher: ResourceWatcher[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
@@ -366,7 +372,8 @@ class InformerController:
                     f"controller {self.name} runs already, without the operator's name {name!r} in "
                     "its finalizers: add it to the operator before it runs"
                 )
-            self._operator_name = OperatorName(name, tuple(previous_names))
+            previous = joined_names(self._operator_name.previous, previous_names)
+            self._operator_name = OperatorName(name, previous)
         targets = self._dispatcher.registered()
         for target in targets:
             if target.finalizer_lifecycle is not None:
@@ -411,6 +418,19 @@ class InformerController:
             is_running = self._stop is not None
         if is_running:
             finalizer_uses.register(self, self._finalizer_uses(*added))
+
+    def _check_shared_finalizers(self, undo: Callable[[], object]) -> None:
+        """While it runs: register its finalizers for the objects of new informers as well."""
+        try:
+            with self._targets_lock:
+                self._register_finalizers()
+        except ValueError:
+            undo()
+            raise
+
+    def _reduce_finalizers(self) -> None:
+        with self._targets_lock:
+            finalizer_uses.reduce(self, self._finalizer_uses())
 
     # State.
 
@@ -536,7 +556,7 @@ class InformerController:
 
         Raises:
             TypeError: ``stop`` is no StopSignal.
-            RuntimeError: it was run before.
+            RuntimeError: it was run before, or closed.
             ValueError: a watcher shares its finalizer with one of another controller that runs.
             StillRunning: calls still run after the time-out; as the only error or one of the group.
             Exception: what an informer raised, or what ended a worker; all others are stopped
@@ -545,9 +565,10 @@ class InformerController:
         """
         check_stop(stop)
         with self._lock:
-            if self._has_run:
+            if self._has_run or self._is_over:
+                was = "run before" if self._has_run else "closed"
                 raise RuntimeError(
-                    f"controller {self.name} was run before: a controller runs once, make a new one"
+                    f"controller {self.name} was {was}: a controller runs once, make a new one"
                 )
             self._has_run = True
             own = self._stop = stop.child()

@@ -164,7 +164,7 @@ class _WatcherHandler:
     def _is_unconcerned_by(self, old: Object, new: Object) -> bool:
         try:
             return self._concerns is not None and not self._concerns(old, new)
-        except Exception as error:
+        except BaseException as error:
             name = type(self._watcher).__qualname__
             text = "concerns() of %r failed: the event is delivered"
             self._failures.failed(error, f"concerns() of {name}", text, self._watcher)

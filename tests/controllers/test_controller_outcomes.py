@@ -438,7 +438,7 @@ class BrokenLimiter:
         self.outcome = outcome
 
     def when(self, item: Any) -> float:
-        if isinstance(self.outcome, Exception):
+        if isinstance(self.outcome, BaseException):
             raise self.outcome
         return float(self.outcome)
 
@@ -449,7 +449,7 @@ class BrokenLimiter:
         return 0
 
 
-@pytest.mark.parametrize("outcome", [KeyError("a"), -1.0, float("nan")])
+@pytest.mark.parametrize("outcome", [KeyError("a"), SystemExit(3), -1.0, float("nan")])
 def test_a_limiter_that_fails_loses_no_request(
     make: Any, outcome: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

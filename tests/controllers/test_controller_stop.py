@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.cache import Health
-from appsdk_operator.controllers import ChannelSource, for_object
+from appsdk_operator.controllers import ChannelSource, Controller, for_object
 from appsdk_operator.runtime import Metrics, StillRunning, StopSignal
 from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
@@ -334,3 +334,20 @@ def test_a_late_source_that_fails_by_hand_raises_and_is_no_part_of_the_controlle
         rig.controller.watch(Broken())
     assert rig.controller.health().is_ready
     rig.close()
+
+
+def test_a_source_whose_join_exits_does_not_keep_the_controller_from_its_end() -> None:
+    class Exits:
+        def start(self, queue: Any, stop: StopSignal) -> None: ...
+
+        def join(self, timeout: float | None = None) -> list[str]:
+            raise SystemExit(3)
+
+    controller = Controller("exits", lambda request: None, metrics=Metrics())
+    controller.watch(Exits())
+    stop = StopSignal()
+    stop.set()
+    controller._begin()
+    controller.run(stop)
+    assert controller.health().text == "controller exits has ended"
+    Controller("exits", lambda request: None, metrics=Metrics()).close()

@@ -174,7 +174,9 @@ def test_a_name_is_registered_once():
     registry.register(OURS, lambda obj: None)
     with pytest.raises(ValueError, match="registered already"):
         registry.register(OURS, lambda obj: None)
-    with pytest.raises(TypeError, match="no function"):
+    with pytest.raises(TypeError, match="not a function of"):
+        registry.register(MORE, lambda: None)  # type: ignore[misc,arg-type]
+    with pytest.raises(TypeError, match="not a function of"):
         registry.register(MORE, None)  # type: ignore[arg-type]
 
 

@@ -396,3 +396,19 @@ def test_a_source_belongs_to_one_controller_and_is_not_ready_before(bench, make)
 def test_every_series_is_there_at_0_from_the_start(bench):
     bench.start(TimerSource, 10.0, ["a"], name="tick")
     assert bench.metrics.value("source_errors_total", source="tick") == 0
+
+
+def test_a_second_start_leaves_the_first_queue_in_use() -> None:
+    class Sized(RecordingQueue):
+        def __len__(self) -> int:
+            return 0
+
+    clock, stop = ManualClock(), StopSignal()
+    source = TimerSource(1.0, ["a"], clock=clock, metrics=Metrics())
+    first, second = Sized(), Sized()
+    source.start(first, stop)
+    with pytest.raises(RuntimeError, match="started before"):
+        source.start(second, stop)
+    assert source._queue is first
+    stop.set()
+    assert source.join(10.0) == []

@@ -318,11 +318,12 @@ def test_what_on_started_raises_ends_the_run_and_gives_the_lead_up(leases: FakeL
     assert leases.holder() == ""
 
 
+@pytest.mark.parametrize("error", [OSError("no disk"), SystemExit(3)])
 def test_callbacks_that_fail_are_logged_and_do_no_harm(
-    leases: FakeLeases, caplog: pytest.LogCaptureFixture
+    leases: FakeLeases, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> None:
-        raise OSError("no disk")
+        raise error
 
     running = Running(leases, callbacks={"on_new_leader": fail, "on_event": fail}).lead()
     assert eventually(lambda: caplog.text.count("a callback of the leader election") == 2)

@@ -419,3 +419,21 @@ def test_the_grace_at_a_stop_is_for_all_checks_together(
     eventually(lambda: threading.active_count() <= before)
     assert graces[0] <= 0.3
     assert graces[1] == 0.0
+
+
+def test_a_check_that_hangs_does_not_hang_the_end(serve: Any) -> None:
+    leave = threading.Event()
+    server = make(check_timeout=0.01, shutdown_timeout=0.05)
+    server.add_ready_check("hangs", leave.wait)
+    assert "hangs" in server.ready_checks.failures()
+    stop = StopSignal()
+    stop.set()
+    with pytest.raises(TimeoutError, match="hangs"):
+        server.run(stop)
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    closing.join(10)
+    is_closed = not closing.is_alive()
+    leave.set()
+    closing.join()
+    assert is_closed

@@ -310,3 +310,64 @@ def test_a_signal_comes_through_whatever_the_main_thread_holds(lock: str, *, sec
         assert "second signal SIGINT: ending at once" in done.stderr
     else:
         assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+
+
+class MuteExit(BaseException):
+    """Ends a program, and has no text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody may ask")
+
+    __str__ = __repr__
+
+
+def test_an_election_that_ends_stops_the_manager_whatever_ended_it(
+    make: Callable[..., Manager],
+) -> None:
+    class Broken:
+        identity, leader, is_leader = "me", "", False
+
+        def run(self, stop: StopSignal, on_started: Callable[[], None]) -> None:
+            raise MuteExit
+
+        def check_write(self) -> None: ...
+
+        def keep_lease(self) -> None: ...
+
+        def health(self) -> Health:
+            return Health(True, "")
+
+    election = LeaderElection(id="x", namespace="default")
+    manager = make(leader_election=election, new_elector=lambda client, options: Broken())
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            manager.run(StopSignal())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(TIMEOUT)
+    manager.close()
+    thread.join(TIMEOUT)
+    assert [type(error) for error in raised] == [RuntimeError]
+
+
+def test_a_runnable_that_cannot_be_announced_leaves_nothing_open(
+    make: Callable[..., Manager],
+) -> None:
+    class Odd:
+        def run(self, stop: StopSignal) -> None: ...
+
+        @property
+        def watched_kinds(self) -> tuple[str, ...]:
+            raise LookupError("nobody knows")
+
+    manager, closed = make(), []
+    manager._closing.callback(lambda: closed.append(1))
+    manager.add(Odd())
+    with pytest.raises(LookupError):
+        manager.run(StopSignal())
+    assert closed

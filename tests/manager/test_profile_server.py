@@ -180,3 +180,14 @@ def test_the_name_in_its_address_is_its_own(serve: Any) -> None:
 def test_hosts_that_are_none_are_refused(hosts: Any) -> None:
     with pytest.raises(ValueError, match="give names in a list, without a port"):
         ProfileServerOptions(allowed_hosts=hosts)
+
+
+def test_queues_are_shown_whatever_is_in_them(serve: Any) -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError("nobody may ask")
+
+    odd = {"a": Mute(), "b": float("nan"), "c": float("inf"), Mute(): "\ud800"}
+    found = json.loads(serve(make(snapshot=lambda: odd)).get("/debug/queues").text)
+    assert found["b"] is None
+    assert found["a"].startswith("<Mute whose text failed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -228,3 +230,24 @@ def test_observers_see_parts_that_come_later_until_they_are_removed() -> None:
     assert first.observers.present == second.observers.present == (seen,)
     end()
     assert first.observers.present == second.observers.present == ()
+
+
+def test_nothing_is_kept_of_parts_that_are_gone() -> None:
+    gone: list[weakref.ref[Any]] = []
+
+    class Part:
+        def observe_activity(self, observer: Any) -> Any:
+            def remove() -> None: ...
+
+            gone.append(weakref.ref(remove))
+            return remove
+
+    parts, living = ObservedParts(), Part()
+    end = parts.observe(Seen())
+    for _ in range(10):
+        parts.join(Part())
+    parts.join(living)
+    gc.collect()
+    assert sum(ref() is not None for ref in gone) == 1
+    end()
+    assert gone[-1]() is None

@@ -194,16 +194,19 @@ def test_an_informer_calls_a_watcher_without_a_controller(server, make):
 def test_such_a_watcher_is_not_called_for_updates_that_do_not_concern_it(server, caplog):
     class Even(Notes):
         def concerns(self, old, new):
+            if new["data"]["n"] == "4":
+                raise SystemExit(3)
             return 6 // int(new["data"]["n"]) % 2 == 1  # of 1 and 3 no, of 2 yes, of 0 a bug
 
     informer, notes = informer_of(server), Even()
     informer.add_event_handler(notes)
     with running(informer):
         assert notes.next() == ("add", "a")
-        for n in ("1", "2", "3", "0", "1", "2"):
+        for n in ("1", "2", "3", "0", "4", "1", "2"):
             server.update(config_map(n))
         assert notes.next() == ("update", "1", "2")
         assert notes.next() == ("update", "3", "0"), "what cannot be decided is delivered"
+        assert notes.next() == ("update", "0", "4")
         assert notes.next() == ("update", "1", "2")
     assert "concerns() of" in caplog.text
 

@@ -26,6 +26,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     default_finalizer,
 )
+from tests.cache.conftest import eventually
 from tests.hypothesis_profiles import scaled
 from tests.watchers.conftest import ScriptedInformer
 
@@ -775,3 +776,52 @@ def test_a_finalizer_has_one_user_at_most_among_controllers_that_run(steps):
     finally:
         for number in range(2):
             twins.end(number)
+
+
+@pytest.mark.parametrize("adds", ["an informer", "a cache"])
+def test_a_twin_is_refused_as_soon_as_an_informer_gives_it_the_same_objects(adds):
+    first, second = (
+        InformerController(name=name, metrics=Metrics(), clock=ManualClock()) for name in "ab"
+    )
+    for each in (first, second):
+        each.add_watcher(watcher(CLIENT, finalizer=lambda _: FOREIGN), WIDGET)
+        each.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace=each.name), WIDGET)
+    cache = Cache(CLIENT, metrics=Metrics())
+    informer = KubernetesInformer(WIDGET, CLIENT, namespace="a")
+    stop = StopSignal()
+    threads = [threading.Thread(target=each.run, args=(stop,)) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: first._stop is not None and second._stop is not None)
+        add = second.add_cache if adds == "a cache" else second.add_informer
+        with pytest.raises(ValueError, match="would share its finalizer"):
+            add(cache if adds == "a cache" else informer, WIDGET)
+        assert len(second._bindings.informers()[str(WIDGET)]) == 1
+        # Once the other one follows the namespace no more, nobody shares anything.
+        first.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace="c"), WIDGET)
+        first.remove_informer(first._bindings.informers()[str(WIDGET)][0])
+        second.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace="a"), WIDGET)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_controllers_earlier_names_are_kept_when_its_operator_names_it():
+    one = watcher()
+    made = controller(one, previous_names=("stall",))
+    operator = Operator(previous_names=("booth",))
+    operator.add_controller(made)
+    with Manager(ClientConfig(server="http://127.0.0.1:1"), name="shop", metrics=Metrics()) as mgr:
+        mgr.add(operator)
+        assert one.finalizer == OURS
+        names = one.finalizer_lifecycle.all_names
+        assert names >= {f"example.com/{name}.v1.Widget" for name in ("stall", "booth", "operator")}
+
+
+def test_a_controller_that_was_closed_does_not_run():
+    made = controller()
+    made.close()
+    with pytest.raises(RuntimeError, match="was closed: a controller runs once"):
+        made.run(StopSignal())

@@ -146,7 +146,7 @@ def _seconds(error: BaseException, name: str) -> float | None:
     """A number of an error that users may subclass; None if it is no number from 0 on."""
     try:
         seconds = float(getattr(error, name))
-    except Exception:
+    except BaseException:
         return None
     return seconds if seconds >= 0 else None
 

@@ -358,7 +358,7 @@ class ReconcileRunner(Generic[R]):
             if 0 <= delay < math.inf:
                 return delay
             problem = f"it returned {delay}"
-        except Exception as error:
+        except BaseException as error:
             problem = f"it raised {type(error).__name__}: {safe_text(error)}"
         _log.error(
             "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
@@ -373,7 +373,7 @@ class ReconcileRunner(Generic[R]):
     def _forget(self, request: R) -> None:
         try:
             self._queue.forget(request)
-        except Exception:
+        except BaseException:
             _log.exception(
                 "controller %s: the rate limiter failed to forget %s",
                 self._name,

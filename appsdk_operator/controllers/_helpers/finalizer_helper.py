@@ -21,7 +21,7 @@ from appsdk_operator.controllers._mutables import check_objects, metadata_of, mu
 from appsdk_operator.controllers._reconcile import check_ignored_result
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import add_note, settle
-from appsdk_operator.runtime.validation import check_client, check_function
+from appsdk_operator.runtime.validation import check_callable, check_client, check_function
 
 __all__ = [
     "CleanUp",
@@ -177,8 +177,7 @@ class FinalizerRegistry:
             raise ValueError(
                 f"finalizer {name!r} is registered already: give this one another name"
             )
-        if not callable(clean_up):
-            raise TypeError(f"clean_up={clean_up!r} of finalizer {name!r} is no function")
+        check_callable("clean_up", clean_up, "obj", required=True, is_awaited=True)
         self._clean_ups[name] = clean_up
 
     def finalize(self, obj: MutableObject) -> FinalizeResult:

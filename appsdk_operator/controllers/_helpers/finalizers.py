@@ -238,8 +238,7 @@ class Finalizers:
                 return [{"op": "add", "path": "/metadata/finalizers/-", "value": name}]
             return [{"op": "add", "path": "/metadata/finalizers", "value": [name]}]
 
-        what = f"put finalizer {name!r} on"
-        return self._change(obj, change, what, removes=instead_of is not None)
+        return self._change(obj, change, f"put finalizer {name!r} on")
 
     def remove(self, obj: Object[SpecT, StatusT], *names: str) -> Object[SpecT, StatusT] | None:
         """Remove every occurrence of ``names``.
@@ -254,7 +253,7 @@ class Finalizers:
         def change(present: Object) -> list[dict[str, Any]]:
             return _removals(present.finalizers, names)
 
-        return self._change(obj, change, f"take finalizers {', '.join(names)} off", removes=True)
+        return self._change(obj, change, f"take finalizers {', '.join(names)} off")
 
     def read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
         """The object's state on the server; None when it is gone, also if another has its name."""
@@ -279,7 +278,7 @@ class Finalizers:
             ) from error
 
     def _change(
-        self, obj: Object[SpecT, StatusT], change: _Change, what: str, *, removes: bool
+        self, obj: Object[SpecT, StatusT], change: _Change, what: str
     ) -> Object[SpecT, StatusT] | None:
         def guarded(present: Object) -> Operations:
             operations = change(present)
@@ -294,7 +293,7 @@ class Finalizers:
 
         try:
             return guarded_patch(
-                obj, guarded, read=lambda: self._read(obj), write=write, removes=removes
+                obj, guarded, read=lambda: self._read(obj), write=write, removes=True
             )
         except Exception as error:
             raise FinalizerError(

@@ -44,7 +44,7 @@ class _ThreadedSource(Generic[R]):
         Raises:
             RuntimeError: it was started before.
         """
-        self._queue = self._queue or queue
+        self._queue = queue if self._queue is None else self._queue
         self._thread.start(stop)
 
     def join(self, timeout: float | None = None, /) -> list[str]:

@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     as_exception,
     get_logger,
+    is_interrupt,
     safe_repr,
     safe_text,
     system_clock,
@@ -59,7 +60,7 @@ class SourceStart:
 
     def __init__(self, source: Source[Any]) -> None:
         self.source: Source[Any] | None = source
-        self.text = _describe(source)
+        self.text = f"source {safe_text(source)}"
         self.join = source.join if isinstance(source, JoinableSource) else None
         # Only of sources with threads, which live until the stop anyway.
         self.health: Callable[[], Health] | None = None
@@ -193,7 +194,9 @@ class SourceStarts(Generic[R]):
         for join in joins:
             try:
                 running += join(max(0.0, deadline - system_clock.monotonic()))
-            except Exception:
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 _log.exception("controller %s: the join of a source failed", self._name)
         return running
 
@@ -350,13 +353,6 @@ class SourceStarts(Generic[R]):
             self._changed.notify_all()
 
 
-def _describe(source: object) -> str:
-    try:
-        return f"source {source}"
-    except Exception:
-        return f"source {type(source).__name__}"
-
-
 def _health(start: SourceStart) -> Health | None:
     """The health of a source, if there is anything to report; None if all is well."""
     if start.error is not None:
@@ -366,20 +362,20 @@ def _health(start: SourceStart) -> Health | None:
     health = start.health
     if health is None:
         return None
-    try:
-        own = health()
-        is_ready, words = own.is_ready, own.text
-    except Exception as error:
-        return Health(False, f"{start.text}: its health failed: {safe_repr(error)}")
+    is_ready, words = _ask(health)
     if is_ready and words.endswith("ok"):
         return None
     return Health(is_ready, f"{start.text}: {words.removeprefix(f'{start.text}: ')}")
 
 
 def _health_note(source: object) -> str:
-    if not isinstance(source, _HealthSource):
-        return ""
+    return f" ({_ask(source.health)[1]})" if isinstance(source, _HealthSource) else ""
+
+
+def _ask(health: Callable[[], Health]) -> tuple[bool, str]:
+    """Whether a source is ready, and its words; never raises."""
     try:
-        return f" ({source.health().text})"
-    except Exception as error:
-        return f" (its health failed: {safe_repr(error)})"
+        own = health()
+        return own.is_ready, own.text
+    except BaseException as error:
+        return False, f"its health failed: {safe_repr(error)}"

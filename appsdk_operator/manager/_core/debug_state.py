@@ -187,7 +187,7 @@ def _details(part: Any) -> dict[str, Any]:
         return {}
     try:
         found = snapshot()
-    except Exception as error:
+    except BaseException as error:
         return {"problem": error_text(error)}
     return found if isinstance(found, dict) else {}
 

@@ -263,7 +263,7 @@ class Group:
             if details and callable(snapshot):
                 try:
                     row["details"] = snapshot()
-                except Exception as error:
+                except BaseException as error:
                     row["details"] = f"could not be told: {safe_text(error)}"
             rows.append(row)
         return {"state": state, "runnables": rows}

@@ -11,12 +11,12 @@ from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, name_of
-from appsdk_operator.manager._election.options import LeadershipLost
 from appsdk_operator.runtime import (
     Clock,
     StopSignal,
     ThreadGroup,
     add_note,
+    as_exception,
     get_logger,
     safe_repr,
     safe_text,
@@ -209,14 +209,13 @@ class Lifecycle:
                 elector.run(self._elector_stop, leading.set)
                 if not self._elector_stop.is_set():
                     raise RuntimeError("the leader election ended although nobody stopped it")
-            except LeadershipLost as error:
-                self._lost.set()
-                self._fail("leader election", error)
             except BaseException as error:
-                failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
                 # Without a running election this process cannot know whether it still leads.
                 self._lost.set()
-                self._fail("leader election", failure)
+                self._fail(
+                    "leader election",
+                    as_exception("the leader election", error, for_main_thread=False),
+                )
 
         self._threads.start("elector", run)
         leading.wait()

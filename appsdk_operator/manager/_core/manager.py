@@ -507,9 +507,9 @@ class Manager:
                     "it with .complete(reconciler)",
                     draft,
                 )
-        self._say_that_it_starts()
-        self._observe_for_options()
         try:
+            self._say_that_it_starts()
+            self._observe_for_options()
             with owned_by(self):
                 if handle_signals:
                     self._run_with_signals(stop)

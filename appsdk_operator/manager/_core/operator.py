@@ -26,6 +26,7 @@ from appsdk_operator.runtime import (
     check_previous_names,
     check_stop,
     get_logger,
+    joined_names,
     left_behind,
     safe_text,
     settle,
@@ -153,7 +154,8 @@ class Operator:
         with self._lock:
             self._owner = operator
             if not self.name:
-                self.name, self._previous_names = name, tuple(previous_names)
+                self.name = name
+                self._previous_names = joined_names(self._previous_names, previous_names)
             for controller in self._controllers:
                 self._assign_to_owner(controller)
 

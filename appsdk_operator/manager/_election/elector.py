@@ -35,6 +35,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     after_fork,
+    as_exception,
     default_metrics,
     fork_safe,
     get_logger,
@@ -456,7 +457,8 @@ class Elector:
     def _call_safely(self, callback: Callable[[], None]) -> None:
         try:
             callback()
-        except Exception:
+        except BaseException as error:
+            as_exception("a callback", error)  # Ctrl-C in the main thread
             _log.exception("a callback of the leader election for %s failed", self._name)
 
     def _samples(self) -> Iterable[Sample]:

@@ -136,8 +136,8 @@ class HealthServer(EndpointServer):
     def close(self) -> None:
         """Close the port of a server that will not run. Harmless after a run, and twice."""
         super().close()
-        self.ready_checks.close()
-        self.health_checks.close()
+        for checks in (self.ready_checks, self.health_checks):
+            checks.close(self._options.shutdown_timeout)
 
     def _checks(self, path: str, clock: Clock) -> HealthChecks:
         return HealthChecks(

@@ -14,7 +14,7 @@ from appsdk_operator.manager._servers import page
 from appsdk_operator.runtime import Clock, StopSignal, safe_text
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
-__all__ = ["LivePage"]
+__all__ = ["LivePage", "json_response"]
 
 _MOST_CLIENTS: Final = 8
 """Browsers that follow at once; each has a thread of the server."""
@@ -70,7 +70,7 @@ class LivePage:
         return {
             "/debug/": self._overview,
             "/debug/object": self._object,
-            "/debug/state.json": lambda _: _json_response(self._read_state()),
+            "/debug/state.json": lambda _: json_response(self._read_state()),
             "/debug/object.json": self._object_json,
             "/debug/events": self._events,
             "/debug/page.css": lambda _: _asset("page.css", "text/css; charset=utf-8"),
@@ -110,7 +110,7 @@ class LivePage:
 
     def _object_json(self, request: HTTPRequest) -> HTTPResponse:
         asked = _asked(request)
-        return _no_name() if asked is None else _json_response(self._read_story(*asked))
+        return _no_name() if asked is None else json_response(self._read_story(*asked))
 
     def _events(self, request: HTTPRequest) -> HTTPResponse:
         with self._counting:
@@ -195,18 +195,20 @@ def _no_name() -> HTTPResponse:
     return text_response(400, "400 which object? add ?namespace=…&name=…")
 
 
-def _json_response(value: object) -> HTTPResponse:
-    text = json.dumps(_finite(value), indent=1, default=safe_text, allow_nan=False)
+def json_response(value: object) -> HTTPResponse:
+    """``value`` as JSON; what JSON does not have is text."""
+    text = json.dumps(_plain(value), indent=1, default=safe_text, allow_nan=False)
     return HTTPResponse(body=f"{text}\n".encode(), content_type=_JSON, headers=_HEADERS)
 
 
-def _finite(value: Any) -> Any:
-    """``value`` with the nearest numbers that JSON has for infinite ones, and null for NaN."""
+def _plain(value: Any) -> Any:
+    """``value`` with texts as keys, with the nearest numbers that JSON has for infinite ones, and
+    null for NaN."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else math.copysign(sys.float_info.max, value)
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, Mapping):
+        return {safe_text(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _asset(name: str, content_type: str) -> HTTPResponse:

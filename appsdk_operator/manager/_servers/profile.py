@@ -5,11 +5,10 @@ from __future__ import annotations
 import collections
 import gc
 import ipaddress
-import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any, ClassVar, Final, final
 
@@ -21,7 +20,7 @@ from appsdk_operator.manager._servers.endpoint_server import (
     EndpointServer,
     HTTPFilter,
 )
-from appsdk_operator.manager._servers.live_page import LivePage
+from appsdk_operator.manager._servers.live_page import LivePage, json_response
 from appsdk_operator.runtime import Clock, StopSignal, current_frames, system_clock
 from appsdk_operator.serving import (
     HTTPHandler,
@@ -174,8 +173,7 @@ class ProfileServer(EndpointServer):
             server.add_handler(path, self._filter(page))
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
-        text = json.dumps(_with_text_keys(self._snapshot()), indent=2, default=str)
-        return HTTPResponse(body=f"{text}\n".encode(), content_type="application/json")
+        return json_response(self._snapshot())
 
     def _profile(self, request: HTTPRequest) -> HTTPResponse:
         limit = self._options.max_seconds
@@ -233,15 +231,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _with_text_keys(value: Any) -> Any:
-    """The value with the keys of all mappings as text, for JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
-    return (
-        [_with_text_keys(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-    )
 
 
 def _collapsed_stack(name: str, frame: FrameType | None) -> str:

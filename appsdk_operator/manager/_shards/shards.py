@@ -37,6 +37,7 @@ from appsdk_operator.runtime import (
     Metrics,
     OneProcess,
     Sample,
+    StillRunning,
     StopSignal,
     ThreadGroup,
     after_fork,
@@ -325,6 +326,8 @@ class Shards:
 
         Raises:
             RuntimeError: it was run before.
+            StillRunning: callbacks for won shards do not return ``stop_timeout`` and a lease
+                duration after all were handed over.
             ForkedError: this is a child of the process that made it.
         """
         self._process.check()
@@ -333,6 +336,8 @@ class Shards:
                 raise RuntimeError("the shards were run before: make new ones")
             self._has_run = True
         retire = self._metrics.add_source(self._samples)
+        # Within a lease duration each elector releases its Lease, or cannot any more.
+        limit = self._stop_timeout + self._election.lease_duration
         member_stop = StopSignal(clock=self._clock)
         self._threads.start("member", functools.partial(self._be_member, member_stop))
         try:
@@ -345,8 +350,14 @@ class Shards:
             finally:
                 # Whatever happens: a member that goes on would be left its share by the others.
                 member_stop.set()
-                self._threads.join()
+                running = self._threads.join(limit)
                 retire()
+        if running:
+            raise StillRunning(
+                f"still running {limit:g} s after the shards were handed over: "
+                f"{', '.join(running)}: give what callbacks for won shards wait for a time-out",
+                running=lambda: self._threads.join(0.0),
+            )
 
     def _samples(self) -> Iterable[Sample]:
         labels = (self._election.id,)
