@@ -620,7 +620,7 @@ def test_a_source_whose_text_fails_is_named_by_its_type() -> None:
     rig.start()
     rig.join()
     assert rig.controller.debug_snapshot()["sources"] == [
-        {"source": "source Unnamed", "state": "failed"}
+        {"source": "source <Unnamed whose text failed: ValueError>", "state": "failed"}
     ]
 
 
