@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import subprocess
@@ -70,7 +71,7 @@ def fetcher(url: str, token: str = "") -> Fetch:
             with error:
                 text = f"{base} answers {error.code}: {hint.get(error.code, error.reason)}"
             raise UnreadableError(text) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreadableError(
                 f"{base} cannot be read: {error}. The operator serves it with --debug-address "
                 "127.0.0.1:6060; for a pod give its name"

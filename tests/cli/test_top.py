@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socketserver
 import stat
 import threading
 import urllib.error
@@ -295,3 +296,23 @@ def test_no_server_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         cli.main(["top", "ftp://elsewhere", "--once"])
     assert "such as http://127.0.0.1:6060" in capsys.readouterr().err
+
+
+class NoHTTP(socketserver.StreamRequestHandler):
+    """A server of something else."""
+
+    def handle(self) -> None:
+        self.rfile.readline()
+        self.wfile.write(b"220 mail.example.com ready\r\n")
+
+
+def test_a_port_without_http_is_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
+    threads = ThreadGroup("mail")
+    with socketserver.TCPServer(("127.0.0.1", 0), NoHTTP) as server:
+        threads.start("server", server.serve_forever)
+        try:
+            assert cli.main(["top", f"http://127.0.0.1:{server.server_address[1]}", "--once"]) == 1
+        finally:
+            server.shutdown()
+            assert threads.join(10.0) == []
+    assert "cannot be read: 220 mail.example.com ready" in capsys.readouterr().err

@@ -106,6 +106,15 @@ def test_versions_and_kinds_may_be_mixed() -> None:
     assert found == [("Widget", 1), ("Widget", 2), ("Gadget", "x")]
 
 
+def test_a_text_that_no_json_can_have_is_answered_all_the_same() -> None:
+    def refuse(old: Object, new: MutableObject) -> None:
+        raise ConversionError("size \ud800 is refused")
+
+    versions = Versions(V1).older(BETA, up=refuse, down=refuse)
+    webhook = ConversionWebhook(versions)
+    assert "size ? is refused" in message(widget("a", 1, BETA), webhook=webhook)
+
+
 def test_a_review_without_objects_succeeds() -> None:
     assert answer()["convertedObjects"] == []
     body = json.dumps({"request": {"objects": None}}).encode()

@@ -97,6 +97,8 @@ def encode_success(review: ConversionReview, objects: Sequence[bytes]) -> bytes:
 
 def encode_failure(review: ConversionReview, message: str) -> bytes:
     """The answer that the objects could not be converted."""
+    # The text may be of a user's exception, with characters that no JSON can have.
+    message = message.encode("utf-8", "replace").decode()
     return encode_json(
         {
             "apiVersion": review.api_version,
