@@ -705,11 +705,18 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
         Without them, where with them it would be read as another value.
         """
+
+        def read(value: Any) -> Any:
+            return _codec.to_plain(convert(value, view), self.kind.rename)
+
         try:
-            known = _codec.to_plain(convert(current, view), self.kind.rename)
-        except _codec.DECODE_ERRORS:  # the new value repairs it
+            known = read(current)
+        except Exception:  # the new value repairs it, whatever a hook of the class has raised
             known = known_fields(view, current)
-        merged = overlay(current, known, new)
+        else:
+            if same(known, new):
+                return current
+        merged = overlay(current, known, new, read)
         if same(merged, new):
             return merged
         try:
@@ -718,11 +725,10 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
             return merged
         try:
             found = convert(merged, view)
-        except _codec.DECODE_ERRORS:  # a class that forbids other fields
+        except Exception:  # a class that forbids other fields
             return new
-        if found == wanted or same(*(_codec.to_plain(one, nulls=True) for one in (found, wanted))):
-            return merged
-        return new
+        is_wanted = same(*(_codec.to_plain(one, nulls=True) for one in (found, wanted)))
+        return merged if is_wanted else new
 
     def _text(self, field: str) -> str:
         # Not through `metadata`: reading must not create it.

@@ -441,6 +441,8 @@ def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
             for key, item in items:
                 field = table.get(key)
                 if field is None:
+                    if attrs.has(cls):  # msgspec writes attributes that are no fields
+                        continue
                     found[key] = item
                     if key in extra:
                         pending.append((extra[key], item))
@@ -477,9 +479,11 @@ def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> 
         made = made.root
     if isinstance(made, (str, bytes)) or not hasattr(made, "__len__") or len(made) != len(found):
         return
-    pending.extend(
-        (one, item) for one, item in zip(made, found, strict=True) if isinstance(item, (dict, list))
-    )
+    pairs = list(zip(made, found, strict=True))
+    if isinstance(made, (set, frozenset)):  # equal sets have different orders
+        pairs.sort(key=lambda pair: str(pair[1]))
+        found[:] = [item for _, item in pairs]
+    pending.extend((one, item) for one, item in pairs if isinstance(item, (dict, list)))
 
 
 @attrs.frozen

@@ -325,8 +325,6 @@ class _Maker:
             plain = to_wire(
                 default, model_default(cls, field.name, default), self.rename, nulls=False
             )
-        if isinstance(default, set | frozenset):  # in an order that does not depend on hashes
-            plain = sorted(plain, key=str)
         return _codec.plain_copy(plain, path, self.rename)
 
     # -- Unions ------------------------------------------------------------------------------
