@@ -35,6 +35,7 @@ from appsdk_operator.apiserver._http.http_request import (
 )
 from appsdk_operator.apiserver._http.listeners import (
     close_listeners as close_listeners,
+    listen as listen,
 )
 from appsdk_operator.apiserver._http.server_thread import (
     ServerThread as ServerThread,

@@ -19,7 +19,7 @@ from appsdk_operator.apiserver._http.access_control import AccessControl
 from appsdk_operator.apiserver._http.connections import HttpServer
 from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
 from appsdk_operator.apiserver._http.frontend import Frontend
-from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
+from appsdk_operator.apiserver._http.listeners import close_listeners, listen, run_ready_callbacks
 from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
 from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
 from appsdk_operator.apiserver._http.server_thread import ServerThread
@@ -137,11 +137,9 @@ class APIServer:
             self._core, streaming_lists=streaming_lists, access=self._access
         )
         self._non_resource_handler = NonResourceHandler(self._core)
-        # Held during start and stop, so that both may be called from any thread.
-        self._lifecycle = threading.RLock()
         # Held for moments: what is handed to the event loop before it is taken away will run.
         self._handing = threading.Lock()
-        self._thread: ServerThread | None = None
+        self._thread = ServerThread("appsdk-operator-apiserver", self._listen, self._serve)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: HttpServer | None = None
         self._frontend: Frontend | None = None
@@ -154,30 +152,12 @@ class APIServer:
         Raises:
             OSError: the port is taken.
         """
-        with self._lifecycle:
-            if self._thread is not None:
-                return self
-            listener = _listen(self._host, self._port)
-            self._port = listener.getsockname()[1]
-            self._non_resource_handler.address = self.url.partition("//")[2]
-            self._thread = ServerThread(
-                f"appsdk-operator-apiserver-{self._port}",
-                lambda ready, stopping: self._serve(listener, ready, stopping),
-            )
-            try:
-                self._thread.start()
-            except BaseException:
-                self._thread = None
-                listener.close()
-                raise
-            return self
+        self._thread.start()
+        return self
 
     def stop(self) -> None:
         """Close all connections and the port, and end the thread. No effect on a stopped server."""
-        with self._lifecycle:
-            if self._thread is not None:
-                self._thread.stop()
-                self._thread = None
+        self._thread.stop()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -224,6 +204,12 @@ class APIServer:
             if loop is None or frontend is None:
                 raise ConnectionRefusedError("the embedded API server is not started")
             loop.call_soon_threadsafe(function, frontend, loop)
+
+    def _listen(self) -> socket.socket:
+        listener = listen(self._host, self._port)
+        self._port = listener.getsockname()[1]
+        self._non_resource_handler.address = self.url.partition("//")[2]
+        return listener
 
     async def _serve(
         self, listener: socket.socket, ready: Callable[[], None], stopping: asyncio.Event
@@ -278,10 +264,10 @@ class APIServer:
         """Run ``coroutine`` in the server's event loop, and return its result."""
         thread = self._thread
         # Without the lock, whose holder may wait for this very thread.
-        if thread is not None and thread.is_current:
+        if thread.is_current:
             return run_sync(coroutine)
-        with self._lifecycle:
-            return run_sync(coroutine) if self._thread is None else self._thread.call(coroutine)
+        with thread.lifecycle:
+            return thread.call(coroutine) if thread.is_running else run_sync(coroutine)
 
     # -- address and credentials ---------------------------------------------------------------
 
@@ -596,17 +582,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # A restart can bind its port again while old connections are in TIME_WAIT.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(512)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -76,8 +76,7 @@ class AppTimer:
 
     def _retry_delay(self, error: Exception) -> float | None:
         try:
-            delay = self._policy(error, self._attempt)
-            no_awaitable("retry_policy", delay)
+            delay = no_awaitable("retry_policy", self._policy(error, self._attempt))
             return delay if delay is not None and 0 <= delay < math.inf else None
         except Exception:
             _log.exception(

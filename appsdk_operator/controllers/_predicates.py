@@ -142,8 +142,7 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         passes: Any = self._function(event)
         if passes is True or passes is False:
             return passes
-        no_awaitable(f"predicate {self}", passes)
-        return bool(passes)
+        return bool(no_awaitable(f"predicate {self}", passes))
 
     def __and__(
         self, other: EventFilter[SpecT_contra, StatusT_contra]

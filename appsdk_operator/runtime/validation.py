@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "check_callable",
@@ -28,6 +28,7 @@ __all__ = [
     "no_awaitable",
 ]
 
+_T = TypeVar("_T")
 
 _MOST_BITS = 1023
 """Of a whole number that is sure to fit a float."""
@@ -110,8 +111,8 @@ def check_plain(name: str, function: Any, hint: str = "but its result is used at
         raise TypeError(f"{name} is async, {hint}: make it a plain function")
 
 
-def no_awaitable(what: str, value: Any) -> None:
-    """Refuse an awaitable result, as of a lambda that calls an async function.
+def no_awaitable(what: str, value: _T) -> _T:
+    """The result; refuses an awaitable one, as of a lambda that calls an async function.
 
     Raises:
         TypeError: it is awaitable.
@@ -120,6 +121,7 @@ def no_awaitable(what: str, value: Any) -> None:
         if inspect.iscoroutine(value):
             value.close()  # an unawaited coroutine causes a warning
         raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")
+    return value
 
 
 def check_number(name: str, seconds: object, *, example: bool = True) -> None:

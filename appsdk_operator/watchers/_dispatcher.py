@@ -431,8 +431,7 @@ class Dispatcher:
                 answer: object = policy(
                     event.action, event.object, call.action, call.seen, call.error
                 )
-                no_awaitable("retry_dequeue_policy", answer)
-                drop = bool(answer)
+                drop = bool(no_awaitable("retry_dequeue_policy", answer))
             except BaseException as error:
                 self._failures.log.failed(
                     error,

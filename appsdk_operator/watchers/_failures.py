@@ -153,9 +153,7 @@ class Failures:
         if asked is not None:
             return asked
         try:
-            delay = self._retry_policy(error, attempt)
-            no_awaitable("retry_policy", delay)
-            return _checked_delay(delay)
+            return _checked_delay(no_awaitable("retry_policy", self._retry_policy(error, attempt)))
         except BaseException as raised:
             self._log_failure_of(
                 raised,

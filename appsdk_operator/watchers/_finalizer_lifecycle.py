@@ -287,8 +287,7 @@ class FinalizerLifecycle:
             return True
         try:
             wanted = self._concerns(old.viewed_as(self.kind), new.viewed_as(self.kind))
-            no_awaitable("concerns", wanted)
-            return wanted
+            return no_awaitable("concerns", wanted)
         except BaseException:
             _log.exception(
                 "concerns() of the watcher of %s failed: the event is delivered", self.kind

@@ -222,8 +222,7 @@ class RegisteredTarget:
             return False
         try:
             is_concerned: object = self.selective.concerns(event.old, event.object)
-            no_awaitable("concerns", is_concerned)
-            return not is_concerned
+            return not no_awaitable("concerns", is_concerned)
         except BaseException as error:
             self.failures.failed(
                 error,

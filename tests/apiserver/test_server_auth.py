@@ -361,8 +361,9 @@ def test_an_authorizer_may_ask_the_server_while_others_do(connect: Any) -> None:
     def allow(_spec: Any) -> bool:
         others.append(threading.Thread(target=lambda: server.requests))
         others[-1].start()
-        while server._lifecycle.acquire(blocking=False):  # until the other one waits for an answer
-            server._lifecycle.release()
+        lifecycle = server._thread.lifecycle
+        while lifecycle.acquire(blocking=False):  # until the other one waits for an answer
+            lifecycle.release()
         return server.resource_version > 0
 
     with APIServer(authorizer=allow, users={"t": {"username": "u"}}) as server:

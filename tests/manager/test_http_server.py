@@ -7,6 +7,7 @@ import http.client
 import itertools
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -674,8 +675,12 @@ def test_a_body_in_chunks_that_is_accepted_is_read_as_h11_reads_it(parts: list[b
     peer, read = h11.Connection(h11.SERVER), b""
     peer.receive_data(data)
     assert isinstance(peer.next_event(), h11.Request)
-    while isinstance(event := peer.next_event(), h11.Data):
-        read += event.data
+    try:
+        while isinstance(event := peer.next_event(), h11.Data):
+            read += event.data
+    except h11.RemoteProtocolError as refused:
+        assert re.search(r"[ \t];", str(refused)) is not None  # noqa: PT017 - RFC 9112 allows it
+        return
     assert isinstance(event, h11.EndOfMessage)
     assert body == read
     assert len(peer.trailing_data[0]) == parser.pending

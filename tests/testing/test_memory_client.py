@@ -177,7 +177,7 @@ class Late:
     def call_soon_threadsafe(self, *call: Any) -> None:
         assert self._loop is not None
         thread = self._server._thread
-        assert thread is not None
+        assert thread._thread is not None
         self._loop.call_soon_threadsafe(thread._stopping.set)
         thread._thread.join(0.5)
         self._loop.call_soon_threadsafe(*call)

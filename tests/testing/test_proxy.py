@@ -23,7 +23,7 @@ SHORT = 0.2  # seconds in which nothing is to happen
 
 def thread_of(proxy: FaultProxy) -> Any:
     """The thread of a proxy that runs."""
-    assert proxy._thread is not None
+    assert proxy._thread.is_running
     return proxy._thread
 
 

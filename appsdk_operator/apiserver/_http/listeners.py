@@ -1,10 +1,30 @@
-"""The end of asyncio's listeners, at which no connection is lost."""
+"""Listeners: their begin, and their end, at which asyncio loses no connection."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 
-__all__ = ["close_listeners", "run_ready_callbacks"]
+__all__ = ["close_listeners", "listen", "run_ready_callbacks"]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, for an event loop.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        # A restart can bind its port again while old connections are in TIME_WAIT.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 async def run_ready_callbacks() -> None:

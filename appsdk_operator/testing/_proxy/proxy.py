@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from appsdk_operator.apiserver import FaultRule, FaultSchedule, ServerThread
+from appsdk_operator.apiserver import FaultRule, FaultSchedule, ServerThread, listen
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.runtime import Clock, system_clock
 from appsdk_operator.testing._proxy.tcp import Address, ConnectionPair, NetworkFaults, cancel_all
@@ -90,9 +90,7 @@ class FaultProxy:
         self._scheme = parts.scheme
         self._port = port
         self._clock = clock
-        # Held during start and stop, so that both may be called from any thread.
-        self._lifecycle = threading.RLock()
-        self._thread: ServerThread | None = None
+        self._thread = ServerThread("appsdk-operator-proxy", self._prepare, self._serve)
         self._changed = threading.Condition()
         # The rest is used by the loop only.
         self._flowing = asyncio.Event()
@@ -117,34 +115,12 @@ class FaultProxy:
         Raises:
             OSError: the port is taken, or the target's name cannot be resolved.
         """
-        with self._lifecycle:
-            if self._thread is not None:
-                return self
-            # Not in the loop, which would start more threads for it.
-            if self._relay is None:
-                self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
-            listener = self._bound()
-            self._port = listener.getsockname()[1]
-            self._flowing = asyncio.Event()
-            self._faults = NetworkFaults()
-            self._thread = ServerThread(
-                f"appsdk-operator-proxy-{self._port}",
-                lambda ready, stopping: self._serve(listener, ready, stopping),
-            )
-            try:
-                self._thread.start()
-            except BaseException:
-                self._thread = None
-                listener.close()
-                raise
-            return self
+        self._thread.start()
+        return self
 
     def stop(self) -> None:
         """Cut every connection, close the port and end the thread. Does nothing when stopped."""
-        with self._lifecycle:
-            if self._thread is not None:
-                self._thread.stop()
-                self._thread = None
+        self._thread.stop()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -202,7 +178,7 @@ class FaultProxy:
             if refused:
                 self._stop_listening()
             elif self._listener is None:
-                self._listen(self._bound())
+                self._listen(listen(_HOST, self._port))
 
         self._call(refuse)
 
@@ -293,7 +269,7 @@ class FaultProxy:
             self._faults = NetworkFaults()
             self._flowing.set()
             if self._listener is None:
-                self._listen(self._bound())
+                self._listen(listen(_HOST, self._port))
 
         self._call(clear)
 
@@ -393,8 +369,8 @@ class FaultProxy:
         return schedule
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        with self._lifecycle:
-            if self._thread is None:
+        with self._thread.lifecycle:
+            if not self._thread.is_running:
                 raise RuntimeError("the proxy does not run: call start(), or use 'with'")
             return self._thread.call(work())
 
@@ -404,17 +380,15 @@ class FaultProxy:
 
         self._call(change)
 
-    def _bound(self) -> socket.socket:
-        listener = socket.socket()
-        try:
-            # So that the port can be bound again while old connections are in TIME_WAIT.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((_HOST, self._port))
-            listener.listen(128)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
+    def _prepare(self) -> socket.socket:
+        """Prepare a start; returns the listener."""
+        # Not in the loop, which would start more threads for it.
+        if self._relay is None:
+            self._address = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)[0]
+        listener = listen(_HOST, self._port)
+        self._port = listener.getsockname()[1]
+        self._flowing = asyncio.Event()
+        self._faults = NetworkFaults()
         return listener
 
     async def _serve(
