@@ -246,6 +246,25 @@ def test_more_connections_than_fit_are_closed(server: Any) -> None:
         connection.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("%2E%2E", "Name parameter invalid: \"..\": may not be '..'"),
+        ("a%25b", "Name parameter invalid: \"a%b\": may not contain '%'"),
+    ],
+)
+def test_a_name_that_no_object_can_have_is_refused(api: Any, name: str, said: str) -> None:
+    refused = api.get(f"{api.maps}/{name}")
+    assert (refused.status, refused["message"]) == (400, said)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/%zz", "/api/v1/namespaces/a%2", "/%"])
+def test_a_path_with_a_broken_escape_is_no_request(server: Any, path: str) -> None:
+    answer = exchange(server, request(path, "GET", b"", "Connection: close"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\n400 Bad Request")
+
+
 def test_a_path_may_be_a_whole_url_or_none(api: Any, server: Any) -> None:
     api.map("a")
     end = "Connection: close"

@@ -561,3 +561,37 @@ def test_a_connection_needs_the_right_to_create_it_however_it_begins(
     writer = as_user("writer")
     for reply in (writer.get(f"{pods}/a/exec"), writer.create(f"{pods}/a/exec", {})):
         assert (reply.status, reply["message"]) == (400, "pod a does not have a host assigned")
+
+
+def test_who_approves_or_signs_a_request_needs_the_verb_on_its_signer(
+    as_user: Any, grant: Any, server: APIServer
+) -> None:
+    group, requests = "certificates.k8s.io", "certificatesigningrequests"
+    parts = f"{requests} {requests}/approval {requests}/status"
+    grant("jane", rule("create get patch", parts, group))
+    grant("one", rule("patch", parts, group), rule("approve", "signers", group))
+    sign = rule("sign", "signers", group, resourceNames=["example.com/*"])
+    grant("two", rule("patch", parts, group), sign)
+    jane, one, two = as_user("jane", "people"), as_user("one"), as_user("two")
+    path = f"/apis/{group}/v1/{requests}"
+    spec = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]}
+    claimed = {"username": "root", "extra": {"a": ["b"]}}
+    made = jane.create(path, {"metadata": {"name": "a"}, "spec": {**spec, **claimed}})
+    groups = ["people", "system:authenticated"]
+    assert made["spec"] == {**spec, "username": "jane", "groups": groups}
+    approved = {"type": "Approved", "status": "True", "reason": "a", "message": "b"}
+    approval = {"status": {"conditions": [approved]}}
+    for other in (jane, two):
+        refused = other.patch(f"{path}/a/approval", approval)
+        assert refused.status == 403
+        assert refused["message"] == (
+            f'{requests}.{group} "a" is forbidden: user not permitted to approve requests with '
+            'signerName "example.com/s"'
+        )
+    assert one.patch(f"{path}/a/approval", approval).status == 200
+    assert jane.patch(f"{path}/a/status", {"metadata": {"labels": {"a": "b"}}}).status == 200
+    signed = {"status": {"certificate": "eA=="}}
+    assert one.patch(f"{path}/a/status", signed).status == 403
+    assert two.patch(f"{path}/a/status", signed).status == 200
+    needed = [each for each in server.accesses() if each.resource == "signers"]
+    assert [(each.user, each.verb) for each in needed] == [("one", "approve"), ("two", "sign")]

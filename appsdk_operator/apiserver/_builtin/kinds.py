@@ -299,6 +299,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             prepare_create=_empty_status(
                 "io.k8s.api.certificates.v1.CertificateSigningRequestStatus"
             ),
+            names_requester=True,
             prepare_update=strategies.update_request,
             subresources={
                 "approval": strategies.only_request_approval,

@@ -34,6 +34,7 @@ from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._registry.write_requests import Change, Target
 from appsdk_operator.apiserver._values.routes import Route, selected_name, verb_of
+from appsdk_operator.apiserver._values.status import forbidden
 from appsdk_operator.apiserver._values.users import (
     ADMIN,
     User,
@@ -43,6 +44,11 @@ from appsdk_operator.apiserver._values.users import (
 
 __all__ = ["AccessControl"]
 
+# The verb on the signer that a write to a subresource of a CertificateSigningRequest needs.
+_SIGNER_VERBS: Final = {
+    ("certificates.k8s.io", "approval"): "approve",
+    ("certificates.k8s.io", "status"): "sign",
+}
 _EXTRA_SPACE: Final = (
     "the provided Authorization header contains extra space before the bearer token, and is ignored"
 )
@@ -215,18 +221,21 @@ class AccessControl:
         if self.escalation is not None and resource.group == RBAC_GROUP:
             self.escalation.check(user, resource.plural, target.namespace, target.name, new, None)
 
-    def guarded(self, user: User, target: Target, change: Change) -> Change:
-        """Wrap a change of an object in the authorization checks for ``user``."""
+    def guarded(self, user: User, target: Target, change: Change, subresource: str = "") -> Change:
+        """Wrap a change of an object or subresource in the authorization checks for ``user``."""
         resource = target.served.resource
         escalation = self.escalation
         checks_grants = escalation is not None and resource.group == RBAC_GROUP
-        if not checks_grants and not resource.strategy.create_on_update:
+        verb = _SIGNER_VERBS.get((resource.group, subresource))
+        if not checks_grants and not verb and not resource.strategy.create_on_update:
             return change
 
         async def guarded(old: dict[str, Any]) -> dict[str, Any]:
             is_new = not old
-            before = copy.deepcopy(old) if checks_grants else None
+            before = copy.deepcopy(old) if checks_grants or verb else {}
             new = await change(old)
+            if verb:
+                self._check_signer(user, target, verb, new, before)
             if is_new:
                 self.check_create(user, target)
             if escalation is not None and checks_grants:
@@ -235,6 +244,28 @@ class AccessControl:
             return new
 
         return guarded
+
+    def _check_signer(
+        self, user: User, target: Target, verb: str, new: dict[str, Any], old: dict[str, Any]
+    ) -> None:
+        """Refuse to approve or sign a CertificateSigningRequest without the verb on its signer.
+
+        Raises:
+            StatusError: 403.
+        """
+        status, before = new.get("status") or {}, old.get("status") or {}
+        decided = ("certificate", "conditions")
+        if verb == "sign" and all(status.get(name) == before.get(name) for name in decided):
+            return
+        resource, signer = target.served.resource, str(old["spec"].get("signerName", ""))
+        wish = RequestAttributes(user=user, verb=verb, group=resource.group, resource="signers")
+        names = (signer, f"{signer.partition('/')[0]}/*")
+        if not any(check(self.authorizer, attrs.evolve(wish, name=name)).allowed for name in names):
+            why = f'user not permitted to {verb} requests with signerName "{signer}"'
+            raise forbidden(resource.plural, resource.group, target.name, why)
+        self.accesses.note(
+            user.username, verb, group=resource.group, resource="signers", name=signer
+        )
 
     def check_create(self, user: User, target: Target, subresource: str = "") -> None:
         """Refuse a request that creates, unless ``user`` may create the object or subresource.

@@ -42,6 +42,7 @@ from appsdk_operator.apiserver._http.stale_reads import lagging_revision
 from appsdk_operator.apiserver._registry import bodies
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 from appsdk_operator.apiserver._storage.watch import Watch, Wire
+from appsdk_operator.apiserver._values.names import NameStyle, name_problems
 from appsdk_operator.apiserver._values.routes import Route, parse_path, verb_of
 from appsdk_operator.apiserver._values.status import (
     StatusError,
@@ -64,6 +65,7 @@ _PATCHES: Final = (
     "application/apply-patch+yaml",
     "application/apply-patch+cbor",
 )
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _READ_TIMEOUT: Final = 30.0
 _DURATION: Final = re.compile(r"[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
 
@@ -145,6 +147,8 @@ class Frontend:
     async def _answer(self, request: HttpRequest) -> web.StreamResponse:
         if request.protocol_version.major != 1:
             raise StatusError(505, "unsupported protocol version: this server has HTTP/1.1 and 1.0")
+        if _BAD_ESCAPE.search(request.raw_path.partition("?")[0]):
+            return web.Response(status=400, text="400 Bad Request")
         route = parse_path(request.raw_path)
         watching = _is_watch(request)
         user = self._access.authorize(request, route, watch=watching)
@@ -194,6 +198,8 @@ class Frontend:
         if not resource.strategy.custom:
             check_media_types(accept, streams=verb in ("list", "watch"))
             _check_patch(request)
+            for problem in name_problems(route.name, NameStyle.PATH_SEGMENT):
+                raise bad_request(f'Name parameter invalid: "{route.name}": {problem}')
         representation = negotiate(
             accept,
             include=query.get("includeObject", ""),

@@ -37,7 +37,7 @@ from appsdk_operator.apiserver._registry.subresource_bodies import (
     BodyKind,
 )
 from appsdk_operator.apiserver._registry.watch_options import wants_state
-from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
+from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Change, Origin
 from appsdk_operator.apiserver._registry.writes import (
     DeleteOptions,
     WriteOptions,
@@ -224,7 +224,7 @@ class ResourceHandler:
 
         result = await self._core.writer.update(
             request.target,
-            self._access.guarded(request.user, request.target, change),
+            self._guarded(request, change),
             options,
             subresource=request.route.subresource,
         )
@@ -251,7 +251,7 @@ class ResourceHandler:
 
         result = await self._core.writer.update(
             request.target,
-            self._access.guarded(request.user, request.target, change),
+            self._guarded(request, change),
             options,
             subresource=request.route.subresource,
             patch=True,
@@ -273,10 +273,14 @@ class ResourceHandler:
             attrs.evolve(options, origin=_origin(request)),
             force=bodies.flag(request.query, "force"),
             subresource=request.route.subresource,
-            guarded=lambda change: self._access.guarded(request.user, request.target, change),
+            guarded=lambda change: self._guarded(request, change),
             check_new=check_new,
         )
         return self._write_response(request, result)
+
+    def _guarded(self, request: ResourceRequest, change: Change) -> Change:
+        part = request.route.subresource
+        return self._access.guarded(request.user, request.target, change, part)
 
     def _write_response(self, request: ResourceRequest, result: WriteResult) -> ResourceResponse:
         return ResourceResponse(

@@ -64,6 +64,7 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _ATTEMPTS: Final = 100
 # How many generated names are tried, as on the real server.
 _GENERATED_NAMES: Final = 8
+_REQUESTER: Final = ("username", "uid", "groups", "extra")
 _ADMIT_ALL: Final = AdmitAll()
 _IGNORE_UNKNOWN: Final = WriteOptions(field_validation="Ignore", origin=Origin())
 
@@ -151,6 +152,9 @@ class Writer:
         if target.served.has_status and not strategy.status_on_create:
             obj.pop("status", None)
         strategy.prepare_create(obj)
+        if strategy.names_requester and options.origin is not None:
+            given = {k: v for k, v in obj["spec"].items() if k not in _REQUESTER}
+            obj["spec"] = given | options.origin.user.info()
         validate(target, obj, None, warnings)
         _add_warnings(options, warnings)
         strategy.check_admission(obj, None)

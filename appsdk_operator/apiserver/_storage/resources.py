@@ -98,6 +98,8 @@ class Strategy:
     """Whether changes of annotations increment the generation as well."""
     status_on_create: bool = False
     """Whether a create keeps the status in the request."""
+    names_requester: bool = False
+    """Whether the spec of a new object names the user who created it."""
     unconditional_update: bool = True
     """Whether an update without a resourceVersion is allowed."""
     create_on_update: bool = False
