@@ -131,9 +131,7 @@ def without_annotations(obj: _Object) -> _Object:
 
 
 def create(obj: _Object) -> None:
-    """Set an empty status, which differs between the versions."""
-    version = obj["apiVersion"].rpartition("/")[2]
-    obj["status"] = types.empty(f"io.k8s.api.autoscaling.{version}.HorizontalPodAutoscalerStatus")
+    """Drop the annotations of a status, which a new object has not."""
     keep_status(obj, {"metadata": {}})
 
 

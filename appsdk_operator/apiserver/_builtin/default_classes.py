@@ -33,7 +33,7 @@ class DefaultClasses:
         Raises:
             StatusError: 403, the class of a claim does not let it grow.
         """
-        strategies.admit_claim(new, old)
+        strategies.admit_volume(new, old)
         if old is None:
             annotations = new["metadata"].get("annotations") or {}
             if _STORAGE_ANNOTATION not in annotations:

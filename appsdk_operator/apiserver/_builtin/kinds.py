@@ -36,13 +36,23 @@ def install(
     overrides: dict[str, Strategy],
 ) -> None:
     """Serve every built-in kind; ``overrides`` are strategies by ``plural.group``."""
-    known = {**_strategies(storage, addresses), **overrides}
+    known = {
+        name: strategy
+        if strategy.status_on_create
+        else attrs.evolve(
+            strategy,
+            prepare_create=strategies.with_empty_status(
+                name.partition(".")[2], strategy.prepare_create
+            ),
+        )
+        for name, strategy in _strategies(storage, addresses).items()
+    }
     for entry in kinds.builtin_kinds():
         kind = entry.kind
         resource = catalog.resource(kind.group, kind.plural)
         if resource is None:
-            strategy = known.get(kind.qualified_name, Strategy())
-            resource = _resource(entry, storage, strategy)
+            strategy = overrides.get(kind.qualified_name) or known.get(kind.qualified_name)
+            resource = _resource(entry, storage, strategy or Strategy())
             catalog.add(resource)
         served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
         if kind.group == "events.k8s.io":
@@ -108,19 +118,6 @@ def _event_to_core(obj: dict[str, Any]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": "v1"}
 
 
-_ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
-_AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1."
-_APPS: Final = "io.k8s.api.apps.v1."
-_CORE: Final = "io.k8s.api.core.v1."
-_FLOW: Final = "io.k8s.api.flowcontrol.v1."
-_STORAGE: Final = "io.k8s.api.storage.v1."
-_empty_status: Final = strategies.empty_status
-
-_WORKLOAD: Final = Strategy(
-    generation=True,
-    prepare_create=_empty_status(f"{_APPS}DeploymentStatus"),
-)
-_PATHS: Final = Strategy(create_on_update=True, name_style=NameStyle.PATH_SEGMENT)
 _POLICY: Final = Strategy(generation=True, unconditional_update=False)
 
 
@@ -181,8 +178,7 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         "persistentvolumeclaims": Strategy(
             admit=classes.admit_claim,
             validate=volumes.claim,
-            prepare_create=strategies.create_claim,
-            prepare_delete=strategies.delete_claim,
+            prepare_delete=strategies.delete_volume,
             returns_deleted=True,
         ),
         "pods": Strategy(
@@ -203,11 +199,9 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             validate=workloads.controller,
             propagation="Orphan",
             generation=True,
-            prepare_create=_empty_status(f"{_CORE}ReplicationControllerStatus"),
         ),
         "resourcequotas": Strategy(
             validate=core.quota,
-            prepare_create=_empty_status(f"{_CORE}ResourceQuotaStatus"),
             returns_deleted=True,
         ),
         "serviceaccounts": Strategy(returns_deleted=True),
@@ -228,21 +222,20 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             prepare_create=strategies.create_daemon_set,
             prepare_update=strategies.update_daemon_set,
         ),
-        "deployments.apps": attrs.evolve(
-            _WORKLOAD,
+        "deployments.apps": Strategy(
+            generation=True,
             validate=workloads.deployment,
             immutable=_fixed("spec.selector"),
             prepare_status=strategies.update_deployment_status,
             annotations_count=True,
         ),
-        "replicasets.apps": attrs.evolve(
-            _WORKLOAD,
+        "replicasets.apps": Strategy(
+            generation=True,
             validate=workloads.replica_set,
             immutable=_fixed("spec.selector"),
-            prepare_create=_empty_status(f"{_APPS}ReplicaSetStatus"),
         ),
-        "statefulsets.apps": attrs.evolve(
-            _WORKLOAD,
+        "statefulsets.apps": Strategy(
+            generation=True,
             validate=workloads.stateful_set,
             name_style=NameStyle.LABEL,
             prepare_create=strategies.create_stateful_set,
@@ -279,7 +272,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         "cronjobs.batch": Strategy(
             validate=jobs.cron_job,
             generation=True,
-            prepare_create=_empty_status("io.k8s.api.batch.v1.CronJobStatus"),
         ),
         "jobs.batch": Strategy(
             validate=jobs.job,
@@ -296,9 +288,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             prepare_create=strategies.create_job,
         ),
         "certificatesigningrequests.certificates.k8s.io": Strategy(
-            prepare_create=_empty_status(
-                "io.k8s.api.certificates.v1.CertificateSigningRequestStatus"
-            ),
             names_requester=True,
             prepare_update=strategies.update_request,
             subresources={
@@ -310,7 +299,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             admit=classes.admit_ingress,
             validate=network.ingress,
             generation=True,
-            prepare_create=_empty_status("io.k8s.api.networking.v1.IngressStatus"),
         ),
         "priorityclasses.scheduling.k8s.io": Strategy(
             validate=core.priority_class,
@@ -331,7 +319,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             generation=True,
             unconditional_update=False,
             name_style=NameStyle.PATH_SEGMENT,
-            prepare_create=_empty_status("io.k8s.api.policy.v1.PodDisruptionBudgetStatus"),
         ),
         "storageclasses.storage.k8s.io": Strategy(
             validate=volumes.storage_class,
@@ -355,15 +342,11 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             immutable=_fixed("spec"),
             unconditional_update=False,
             returns_deleted=True,
-            prepare_create=_empty_status(f"{_STORAGE}VolumeAttachmentStatus"),
         ),
-        "validatingadmissionpolicies.admissionregistration.k8s.io": attrs.evolve(
-            _POLICY, prepare_create=_empty_status(f"{_ADMISSION}ValidatingAdmissionPolicyStatus")
-        ),
+        "validatingadmissionpolicies.admissionregistration.k8s.io": _POLICY,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io": _POLICY,
         "apiservices.apiregistration.k8s.io": Strategy(
             unconditional_update=False,
-            prepare_create=_empty_status(f"{_AGGREGATOR}APIServiceStatus"),
         ),
         "runtimeclasses.node.k8s.io": Strategy(
             validate=workloads.runtime_class,
@@ -380,12 +363,9 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         "endpointslices.discovery.k8s.io": Strategy(
             validate=network.endpoint_slice, immutable=_fixed("addressType"), generation=True
         ),
-        "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(
-            generation=True, prepare_create=_empty_status(f"{_FLOW}FlowSchemaStatus")
-        ),
+        "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(generation=True),
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(
             generation=True,
-            prepare_create=_empty_status(f"{_FLOW}PriorityLevelConfigurationStatus"),
         ),
         "controllerrevisions.apps": Strategy(
             immutable=_fixed("data"),

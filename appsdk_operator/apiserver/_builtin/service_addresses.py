@@ -52,7 +52,6 @@ class ServiceAddresses:
         Raises:
             StatusError: 500, nothing is left.
         """
-        obj["status"] = {"loadBalancer": {}}
         self._allocate(obj["spec"], {})
 
     def update(self, new: _Object, old: _Object) -> None:

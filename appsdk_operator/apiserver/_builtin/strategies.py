@@ -13,12 +13,10 @@ from appsdk_operator.apiserver._values.status import FieldError, invalid
 
 __all__ = [
     "add_tolerations",
-    "admit_claim",
     "admit_namespace",
     "admit_node",
     "admit_secret",
     "admit_volume",
-    "create_claim",
     "create_daemon_set",
     "create_job",
     "create_lease",
@@ -27,10 +25,8 @@ __all__ = [
     "create_priority_class",
     "create_stateful_set",
     "create_volume",
-    "delete_claim",
     "delete_namespace",
     "delete_volume",
-    "empty_status",
     "keep_priority",
     "only_container_resources",
     "only_ephemeral_containers",
@@ -44,16 +40,23 @@ __all__ = [
     "update_pod_status",
     "update_request",
     "update_stateful_set",
+    "with_empty_status",
 ]
 
 _Object = dict[str, Any]
 
 
-def empty_status(definition: str) -> Callable[[_Object], None]:
-    """A strategy that gives new objects the empty status of a definition."""
+def with_empty_status(
+    group: str, prepare_create: Callable[[_Object], None]
+) -> Callable[[_Object], None]:
+    """Give new objects of a group the empty status of their kind before ``prepare_create``."""
 
     def prepare(obj: _Object) -> None:
-        obj["status"] = types.empty(definition)
+        version = obj["apiVersion"].rpartition("/")[2]
+        status = types.empty_status(group, version, obj["kind"])
+        if status is not None:
+            obj["status"] = status
+        prepare_create(obj)
 
     return prepare
 
@@ -206,10 +209,13 @@ def update_pod_status(new: _Object, old: _Object) -> None:
     status, before = new.get("status") or {}, old.get("status") or {}
     if not status.get("qosClass") and before.get("qosClass"):
         new["status"] = {**status, "qosClass": before["qosClass"]}
-    for name in ("ownerReferences",):
-        new["metadata"].pop(name, None)
-        if name in old["metadata"]:
-            new["metadata"][name] = old["metadata"][name]
+    _keep("ownerReferences", new["metadata"], old["metadata"])
+
+
+def _keep(name: str, new: _Object, old: _Object) -> None:
+    new.pop(name, None)
+    if name in old:
+        new[name] = old[name]
 
 
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
@@ -218,7 +224,6 @@ _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 def create_daemon_set(obj: _Object) -> None:
     """Set the template generation to 1."""
     obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
-    obj["status"] = types.empty("io.k8s.api.apps.v1.DaemonSetStatus")
 
 
 def update_daemon_set(new: _Object, old: _Object) -> None:
@@ -232,7 +237,6 @@ def update_daemon_set(new: _Object, old: _Object) -> None:
 
 def create_job(obj: _Object) -> None:
     """Generate the selector and the labels of the pod template."""
-    obj["status"] = {}
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return
@@ -257,14 +261,11 @@ def create_job(obj: _Object) -> None:
 
 def update_deployment_status(new: _Object, old: _Object) -> None:
     """Keep the labels in a status update."""
-    new["metadata"].pop("labels", None)
-    if "labels" in old["metadata"]:
-        new["metadata"]["labels"] = old["metadata"]["labels"]
+    _keep("labels", new["metadata"], old["metadata"])
 
 
 def create_stateful_set(obj: _Object) -> None:
-    """Set the status, and drop the field of a disabled feature."""
-    obj["status"] = types.empty("io.k8s.api.apps.v1.StatefulSetStatus")
+    """Drop the field of a disabled feature."""
     update_stateful_set(obj, obj)
 
 
@@ -314,10 +315,7 @@ def only_request_approval(new: _Object, old: _Object) -> _Object:
     """
     _check_decisions(new, old, decides=True)
     merged = _only_status(new, old)
-    merged["status"].pop("certificate", None)
-    certificate = (old.get("status") or {}).get("certificate")
-    if certificate is not None:
-        merged["status"]["certificate"] = certificate
+    _keep("certificate", merged["status"], old.get("status") or {})
     return merged
 
 
@@ -372,53 +370,28 @@ def admit_secret(obj: _Object, _old: _Object | None) -> None:
 
 # -- volumes ---------------------------------------------------------------------------------
 
-_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
-_VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
-
-
-def admit_claim(new: _Object, old: _Object | None) -> None:
-    """Set the protection finalizer of a new claim."""
-    if old is None:
-        _add_protection(new, _CLAIM_PROTECTION)
-
-
-def create_claim(obj: _Object) -> None:
-    """Set the phase of a new claim."""
-    obj["status"] = {"phase": "Pending"}
+_PROTECTION: Final = {
+    "PersistentVolume": "kubernetes.io/pv-protection",
+    "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
+}
 
 
 def admit_volume(new: _Object, old: _Object | None) -> None:
-    """Set the protection finalizer of a new volume."""
-    if old is None:
-        _add_protection(new, _VOLUME_PROTECTION)
+    """Set the protection finalizer of a new volume or claim."""
+    finalizers = new["metadata"].setdefault("finalizers", []) if old is None else None
+    if finalizers is not None and _PROTECTION[new["kind"]] not in finalizers:
+        finalizers.append(_PROTECTION[new["kind"]])
 
 
 def create_volume(obj: _Object) -> None:
-    """Set the phase of a new volume."""
-    obj["status"] = {
-        "phase": "Pending",
-        "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp"),
-    }
-
-
-def delete_claim(obj: _Object) -> bool:
-    """Drop the protection finalizer: no controller would remove it."""
-    return _remove_protection(obj, _CLAIM_PROTECTION)
+    """Set the time of a new volume's phase."""
+    obj["status"]["lastPhaseTransitionTime"] = obj["metadata"].get("creationTimestamp")
 
 
 def delete_volume(obj: _Object) -> bool:
-    """Drop the protection finalizer: no controller would remove it."""
-    return _remove_protection(obj, _VOLUME_PROTECTION)
-
-
-def _add_protection(obj: _Object, finalizer: str) -> None:
-    finalizers = obj["metadata"].setdefault("finalizers", [])
-    if finalizer not in finalizers:
-        finalizers.append(finalizer)
-
-
-def _remove_protection(obj: _Object, finalizer: str) -> bool:
-    kept = [name for name in obj["metadata"].pop("finalizers", ()) if name != finalizer]
+    """Drop the protection finalizer of a volume or claim: no controller would remove it."""
+    finalizers = obj["metadata"].pop("finalizers", ())
+    kept = [name for name in finalizers if name != _PROTECTION[obj["kind"]]]
     if kept:
         obj["metadata"]["finalizers"] = kept
     return False

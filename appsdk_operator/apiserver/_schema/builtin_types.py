@@ -21,7 +21,7 @@ from appsdk_operator.apiserver._values import times
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 
-__all__ = ["DecodeError", "empty", "has_type", "read", "read_definition"]
+__all__ = ["DecodeError", "empty", "empty_status", "has_type", "read", "read_definition"]
 
 Reader = Callable[[Any, list[str]], Any]
 """Decodes a value; appends the paths of unknown fields to the list."""
@@ -130,6 +130,22 @@ def empty(name: str) -> Any:
     {'loadBalancer': {}}
     """
     return _struct(name)({}, [])
+
+
+def empty_status(group: str, version: str, kind: str) -> Any:
+    """The empty status of a kind; None for a kind without one.
+
+    >>> empty_status("", "v1", "Service"), empty_status("", "v1", "ConfigMap")
+    ({'loadBalancer': {}}, None)
+
+    Raises:
+        KeyError: the kind is unknown.
+    """
+    data = builtin_schemas.data()
+    name = _reference(
+        data.schemas[data.kinds[group, version, kind]]["properties"].get("status", {})
+    )
+    return empty(name) if name else None
 
 
 # -- values ----------------------------------------------------------------------------------
