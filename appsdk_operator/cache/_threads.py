@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from appsdk_operator.runtime import system_clock
+from appsdk_operator.runtime import thread_clock
 
 __all__ = ["join_all"]
 
@@ -21,8 +21,9 @@ def join_all(joins: Sequence[Callable[[float], list[str]]], timeout: float, whos
     Raises:
         TimeoutError: some threads still run; the text names them.
     """
-    deadline = system_clock.monotonic() + timeout
-    stuck = [name for join in joins for name in join(max(0.0, deadline - system_clock.monotonic()))]
+    clock = thread_clock()
+    deadline = clock.monotonic() + timeout
+    stuck = [name for join in joins for name in join(max(0.0, deadline - clock.monotonic()))]
     if stuck:
         raise TimeoutError(
             f"{whose} was stopped, but after {timeout:g} s these threads still run: "

@@ -10,6 +10,9 @@ from appsdk_operator.runtime._clock import (
     ManualClock as ManualClock,
     system_clock as system_clock,
 )
+from appsdk_operator.runtime._environment import (
+    environment as environment,
+)
 from appsdk_operator.runtime._failure_log import (
     FailureLog as FailureLog,
 )
@@ -66,7 +69,6 @@ from appsdk_operator.runtime._backoff import (
 from appsdk_operator.runtime._clock import (
     InheritedClock as InheritedClock,
     RealClock as RealClock,
-    present_clock as present_clock,
     random_of as random_of,
 )
 from appsdk_operator.runtime._durations import (
@@ -74,6 +76,11 @@ from appsdk_operator.runtime._durations import (
 )
 from appsdk_operator.runtime._environment import (
     Environment as Environment,
+    entered_environment as entered_environment,
+    present_clock as present_clock,
+    present_metrics as present_metrics,
+    thread_clock as thread_clock,
+    unwrapped_clock as unwrapped_clock,
 )
 from appsdk_operator.runtime._fork import (
     OneProcess as OneProcess,

@@ -17,7 +17,6 @@ __all__ = [
     "ManualClock",
     "RealClock",
     "TimeKeeper",
-    "present_clock",
     "random_of",
     "system_clock",
 ]
@@ -95,6 +94,8 @@ class ManualClock:
         """
         self.rng: random.Random = random.Random(seed)
         """The source of the jitter of delays."""
+        self.runs_threads: bool = False
+        """For simulations of threads: whether joins of threads end by it, too."""
         self._now = start
         self._offset = epoch - start
         self._changed = threading.Condition()
@@ -256,8 +257,3 @@ class _InheritedRandom(random.Random):
     def random(self) -> float:
         clock = self._inherited.clock
         return (clock.rng if isinstance(clock, ManualClock) else self._own).random()
-
-
-def present_clock(clock: Clock) -> Clock:
-    """The real or manual clock behind ``clock``, which a wait with a deadline uses to its end."""
-    return clock.clock if isinstance(clock, InheritedClock) else clock

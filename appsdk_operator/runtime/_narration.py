@@ -9,8 +9,8 @@ import threading
 from typing import Final, TextIO, final
 
 from appsdk_operator.runtime._activity import CallRecord, RequestRecord
-from appsdk_operator.runtime._clock import system_clock
 from appsdk_operator.runtime._durations import duration_text
+from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._log_setup import has_color, printable
 from appsdk_operator.runtime._logging import get_logger
 
@@ -120,7 +120,7 @@ def _paint(text: str, color: str, is_colored: bool) -> str:
 
 
 def _time() -> str:
-    when = dt.datetime.fromtimestamp(system_clock.time(), dt.UTC).astimezone()
+    when = dt.datetime.fromtimestamp(present_clock().time(), dt.UTC).astimezone()
     return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}"
 
 

@@ -11,7 +11,8 @@ from collections.abc import Hashable
 from typing import Protocol, final
 
 from appsdk_operator.runtime._backoff import Backoff
-from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._fork import fork_safe
 
 __all__ = ["ItemExponential", "ItemFastSlow", "MaxOf", "RateLimiter", "TokenBucket", "WithMaxWait"]
@@ -141,9 +142,7 @@ class TokenBucket:
     [0.0, 0.0, 0.1, 0.2]
     """
 
-    def __init__(
-        self, *, rate: float = 10.0, burst: int = 100, clock: Clock = system_clock
-    ) -> None:
+    def __init__(self, *, rate: float = 10.0, burst: int = 100, clock: Clock | None = None) -> None:
         if not (rate > 0 and burst >= 1):
             raise ValueError(f"rate={rate}, burst={burst}: use rate > 0 and burst >= 1")
         self._rate = rate
@@ -151,13 +150,15 @@ class TokenBucket:
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
         self._tokens = self._burst
-        self._updated = clock.monotonic()
+        self._updated = present_clock(clock).monotonic()
 
     def reserve(self) -> float:
         """Take the next token; returns in how many seconds it may be used."""
         with self._lock:
-            now = self._clock.monotonic()
-            self._tokens = min(self._burst, self._tokens + (now - self._updated) * self._rate)
+            # Not once for all: an App has one for all of its processes in a simulation.
+            now = present_clock(self._clock).monotonic()
+            gained = max(0.0, now - self._updated) * self._rate
+            self._tokens = min(self._burst, self._tokens + gained)
             self._updated = now
             self._tokens -= 1.0
             return max(0.0, -self._tokens / self._rate)

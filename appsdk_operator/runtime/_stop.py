@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import final
 
-from appsdk_operator.runtime._clock import Clock, system_clock
+from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._threads import settle
@@ -31,9 +32,9 @@ class StopSignal:
     False
     """
 
-    def __init__(self, *, clock: Clock = system_clock) -> None:
-        """A signal whose waits use ``clock``."""
-        self._clock = clock
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        """A signal whose waits use ``clock``; default: the environment's."""
+        self._clock = clock = present_clock(clock)
         # Re-entrant, because a Python signal handler may call set() in a thread that is inside one
         # of these methods.
         self._lock = fork_safe(threading.RLock())

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
-from appsdk_operator.runtime._clock import system_clock
+from appsdk_operator.runtime._environment import entered_environment, thread_clock
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._texts import safe_repr
 from appsdk_operator.runtime._tracebacks import awaiting_place, present_place
@@ -121,18 +121,20 @@ class ThreadGroup:
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
         """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
 
-        The thread works for the same controller or manager as the calling one. It has the context
-        variables of the thread of the user in which everything began, and not those of a callback
-        that it happens to be started in.
+        The thread works for the same controller or manager as the calling one, in the same
+        :class:`environment`. It has the other context variables of the thread of the user in which
+        everything began, and not those of a callback that it happens to be started in.
         """
         owner = _owner.get()
+        environment = entered_environment()
         origin = _origin.get() or contextvars.copy_context()
 
         def run() -> None:
             _owner.set(owner)
             _origin.set(origin)
             try:
-                target()
+                with environment:
+                    target()
             except BaseException as error:
                 _log.exception("thread %s failed", thread.name)
                 if self._on_failure is not None:
@@ -157,7 +159,8 @@ class ThreadGroup:
         Returns:
             The names of the threads that still run; empty when all have ended.
         """
-        deadline = None if timeout is None else system_clock.monotonic() + timeout
+        clock = thread_clock()
+        deadline = None if timeout is None else clock.monotonic() + timeout
         joined = [threading.current_thread()]
         while True:
             with self._lock:
@@ -166,7 +169,7 @@ class ThreadGroup:
             if not threads:
                 return [t.name for t in joined[1:] if t.is_alive()]
             for thread in threads:
-                left = None if deadline is None else deadline - system_clock.monotonic()
+                left = None if deadline is None else deadline - clock.monotonic()
                 thread.join(None if left is None else max(0.0, left))
             joined += threads
 

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, final
 
-from appsdk_operator.runtime._clock import Clock, present_clock
+from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._environment import unwrapped_clock
 from appsdk_operator.runtime._fork import fork_safe
 
 __all__ = ["Waiters"]
@@ -78,7 +79,7 @@ class Waiters:
         """
         if done():
             return True
-        clock = present_clock(self._clock)
+        clock = unwrapped_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         latch = Latch()
         # Registered first, checked then: a change at any moment is noticed by one of the two.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, Protocol, final
 
-from appsdk_operator.runtime._clock import system_clock
+from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._threads import LoopThread
 from appsdk_operator.runtime._tracebacks import group_members
 
@@ -69,7 +69,7 @@ class Workers:
         """Cancel coroutines, and wait until all threads have ended.
 
         Args:
-            deadline: how long to wait, as a time of the system's clock; a second more for
+            deadline: how long to wait, as a time of :func:`thread_clock`; a second more for
                 coroutines that ignore their cancellation.
 
         Returns:
@@ -86,4 +86,4 @@ class Workers:
 
 
 def _left(deadline: float) -> float:
-    return max(0.0, deadline - system_clock.monotonic())
+    return max(0.0, deadline - thread_clock().monotonic())

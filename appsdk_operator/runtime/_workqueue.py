@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar, cast, final
 from appsdk_operator.runtime._clock import (
     Clock,
     InheritedClock,
-    present_clock,
-    system_clock,
 )
+from appsdk_operator.runtime._environment import present_clock, unwrapped_clock
 from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
@@ -91,7 +90,7 @@ class WorkQueue(Generic[K]):
         controller: str = "",
         rate_limiter: RateLimiter | None = None,
         max_reasons: int = 8,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         beside: Callable[[], int] = lambda: 0,
         oldest_beside: Callable[[], float | None] = lambda: None,
@@ -104,7 +103,7 @@ class WorkQueue(Generic[K]):
             rate_limiter: the delays of :meth:`add_rate_limited`; default: exponential per key,
                 5 ms to 1000 s.
             max_reasons: the most reasons for each key: the first and the newest ones.
-            clock: the clock for delays.
+            clock: the clock for delays; default: the environment's.
             metrics: where it publishes; default: nowhere.
             beside: returns the number of further pieces of work without a key, which count in the
                 depth.
@@ -114,7 +113,7 @@ class WorkQueue(Generic[K]):
         if max_reasons < 1:
             raise ValueError(f"max_reasons={max_reasons}: keep at least 1")
         self.rate_limiter: RateLimiter = rate_limiter or ItemExponential()
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         # Entered directly: through the condition it costs one more call, four times a key.
         # Re-entrant, because a signal handler may shut down in a thread that is inside.
         self._lock = lock = threading.RLock()
@@ -311,7 +310,7 @@ class WorkQueue(Generic[K]):
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no key is ready or processed; False after ``timeout`` seconds."""
         with self._lock:
-            clock = present_clock(self._clock)
+            clock = unwrapped_clock(self._clock)
             deadline = None if timeout is None else clock.monotonic() + timeout
             while not self._is_idle(self._clock.monotonic()):
                 left = None if deadline is None else deadline - clock.monotonic()

@@ -14,9 +14,9 @@ from appsdk_operator.runtime import (
     Metrics,
     Sample,
     StopSignal,
-    default_metrics,
     get_logger,
-    system_clock,
+    present_clock,
+    present_metrics,
 )
 from appsdk_operator.serving._key_pair import KeyPair
 from appsdk_operator.serving._self_signed import SelfSigned
@@ -131,7 +131,7 @@ class CertificateFiles:
         client_ca_file: str | os.PathLike[str] | None = None,
         minimum_version: Literal["TLSv1.2", "TLSv1.3"] = "TLSv1.2",
         poll_interval: float = 10.0,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """See the class."""
@@ -146,7 +146,7 @@ class CertificateFiles:
         self._cert, self._key = os.fspath(cert_file), os.fspath(key_file)
         files = [self._cert, self._key]
         self._files = files if client_ca_file is None else [*files, os.fspath(client_ca_file)]
-        self._clock = clock
+        self._clock = present_clock(clock)
         # Held while files are read, so that a slow reader does not overwrite a later one's result.
         self._reading = threading.Lock()
         # Guards the rest; notified when callbacks are due.
@@ -163,7 +163,7 @@ class CertificateFiles:
         if problem is not None:
             raise ValueError(problem)
         self._callbacks_due = False
-        self._remove_source = (metrics or default_metrics()).add_source(self._samples)
+        self._remove_source = present_metrics(metrics).add_source(self._samples)
 
     def __repr__(self) -> str:
         return f"<CertificateFiles {self._cert}, {self._key}>"

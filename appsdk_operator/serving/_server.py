@@ -17,9 +17,9 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
-    default_metrics,
     get_logger,
-    system_clock,
+    present_clock,
+    present_metrics,
 )
 from appsdk_operator.serving._addresses import (
     format_address,
@@ -120,7 +120,7 @@ class HTTPServer:
         shutdown_timeout: float = 60.0,
         shutdown_delay: float = 0.0,
         hosts: Collection[str] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """See the class."""
@@ -132,7 +132,7 @@ class HTTPServer:
         self.name: Final = name
         self.only_serve_when_leader: Final = only_serve_when_leader
         self._limits = limits or HTTPLimits()
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._shutdown_timeout = shutdown_timeout
         self._shutdown_delay = shutdown_delay
         self._is_closing = False
@@ -144,7 +144,7 @@ class HTTPServer:
             host = str(self._listener.getsockname()[0])
             try:
                 self._certificates = certificates or load_certificates(
-                    tls, host, clock=clock, metrics=metrics or default_metrics()
+                    tls, host, clock=clock, metrics=present_metrics(metrics)
                 )
                 self._contexts = ServerContexts(tls, self._certificates.pair, name)
             except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final, final
 
-from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, safe_text, system_clock
+from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, present_clock, safe_text
 from appsdk_operator.tracing._packages import opentelemetry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Tracing:
         self,
         tracer_provider: TracerProvider | None = None,
         *,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         requests: bool = True,
     ) -> None:
         """See the class."""
@@ -75,7 +75,7 @@ class Tracing:
             "appsdk_operator", __version__, tracer_provider=tracer_provider
         )
         self._has_requests = requests
-        self._links = Links(clock)
+        self._links = Links(present_clock(clock))
         # A call or request begins and ends in one thread, and is its key.
         self._calls: dict[CallRecord, tuple[Span, Token[Context]]] = {}
         self._requests: dict[RequestRecord, Span] = {}

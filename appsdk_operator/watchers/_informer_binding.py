@@ -27,7 +27,7 @@ from appsdk_operator.runtime import (
     get_logger,
     present_clock,
     safe_repr,
-    system_clock,
+    unwrapped_clock,
 )
 
 __all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
@@ -97,7 +97,7 @@ class OwnedInformer(InformerBinding):
         self.informer = informer
         self.registration: Registration | None = None
         self.stop: StopSignal | None = None
-        self._failures = FailureLog(_log, system_clock)
+        self._failures = FailureLog(_log, present_clock())
         # This package's informers signal the end of the list to their source.
         self._says_when_listed = not isinstance(informer, Informer) and (
             hasattr(informer, "has_synced") or hasattr(informer, "wait_for_sync")
@@ -222,7 +222,7 @@ class SharedInformers(InformerBinding):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
-        clock = present_clock(self._clock)
+        clock = unwrapped_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         # It may just be attached by another thread.
         self._attached.wait(self._is_attached_or_removed, stop, timeout)

@@ -37,7 +37,7 @@ from appsdk_operator.runtime import (
     is_operator_name,
     joined_names,
     safe_text,
-    system_clock,
+    thread_clock,
 )
 from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
 from appsdk_operator.watchers._bindings import InformerBindings
@@ -597,9 +597,9 @@ class InformerController:
             with self._targets_lock:
                 finalizer_uses.unregister(self)
             self._bindings.close()
-            deadline = system_clock.monotonic() + self._stop_timeout
+            deadline = thread_clock().monotonic() + self._stop_timeout
             running = self._callers.stop(deadline)
-            others = self._threads.join(max(_HELPERS_END, deadline - system_clock.monotonic()))
+            others = self._threads.join(max(_HELPERS_END, deadline - thread_clock().monotonic()))
             running += others
             self._metrics.retire()
             self._dispatcher.end()

@@ -20,7 +20,7 @@ from appsdk_operator.cache import (
     Transform,
 )
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, Object
-from appsdk_operator.runtime import Clock, FailureLog, Metrics, get_logger, system_clock
+from appsdk_operator.runtime import Clock, FailureLog, Metrics, get_logger, present_clock
 from appsdk_operator.runtime.validation import check_client
 from appsdk_operator.watchers._checks import check_returned, check_watcher
 from appsdk_operator.watchers._watcher import CallbackResult, ResourceWatcher, SelectiveWatcher
@@ -140,7 +140,7 @@ class _WatcherHandler:
     def __init__(self, watcher: ResourceWatcher) -> None:
         self._watcher = watcher
         self._concerns = watcher.concerns if isinstance(watcher, SelectiveWatcher) else None
-        self._failures = FailureLog(_log, system_clock)
+        self._failures = FailureLog(_log, present_clock())
 
     def __repr__(self) -> str:
         return repr(self._watcher)

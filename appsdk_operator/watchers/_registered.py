@@ -14,8 +14,8 @@ from appsdk_operator.runtime import (
     FailureLog,
     callback_name,
     get_logger,
+    present_clock,
     settle,
-    system_clock,
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
@@ -94,7 +94,7 @@ class RegisteredTarget:
         self.longest_retry: float | None = getattr(handler, "longest_retry", None)
         """For timers: the seconds after which a failed call is repeated at the latest, whatever the
         retry policy says; resyncs do not call them. None for others."""
-        self.failures = FailureLog(_log, system_clock)
+        self.failures = FailureLog(_log, present_clock())
         """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.numbers: Mapping[ResourceAction, CallNumbers] = {}
         """Its metrics by action, shared by all targets of its role and kind."""

@@ -34,8 +34,8 @@ from appsdk_operator.runtime import (
     WorkQueue,
     fork_safe,
     get_logger,
+    present_clock,
     random_of,
-    system_clock,
 )
 from appsdk_operator.runtime.validation import (
     check_count,
@@ -231,7 +231,7 @@ class Delivery:
         is_known: Callable[[DeliveryKey, Event], bool] = lambda *_: False,
         merges_resyncs: bool = True,
         on_failure: Callable[[Exception], None] | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -254,7 +254,7 @@ class Delivery:
             on_failure: called with what ``handle`` raises in spite of its contract, and with
                 whatever else ends a worker, which then ends; default: log it, and let the worker
                 continue with the next event.
-            clock: the clock of all waits.
+            clock: the clock of all waits; default: the environment's.
             metrics: where to publish; default: nowhere.
             rng: the source of jitter, for repeatable tests.
         """
@@ -279,7 +279,7 @@ class Delivery:
         self._overflow = overflow
         self._merges_resyncs = merges_resyncs
         self._worker_context = worker_context
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._metrics = metrics
         self._on_failure = on_failure
         self._threads = ThreadGroup(name, on_failure=on_failure)

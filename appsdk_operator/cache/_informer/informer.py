@@ -59,10 +59,10 @@ from appsdk_operator.runtime import (
     Waiters,
     check_stop,
     fork_safe,
-    present_clock,
     random_of,
     safe_repr,
     safe_text,
+    unwrapped_clock,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -124,7 +124,7 @@ class Registration:
             False when stopped, after ``timeout`` seconds, or when the informer or the handler ended
             meanwhile.
         """
-        clock = present_clock(self.informer.clock)
+        clock = unwrapped_clock(self.informer.clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         if not self.informer.wait_for_sync(stop, timeout):
             return False

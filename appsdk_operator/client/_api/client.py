@@ -46,8 +46,8 @@ from appsdk_operator.runtime import (
     Clock,
     Metrics,
     StopSignal,
-    default_metrics,
-    system_clock,
+    present_clock,
+    present_metrics,
 )
 from appsdk_operator.runtime.validation import (
     check_choice,
@@ -90,7 +90,7 @@ class Client:
         self,
         config: ClientConfig,
         *,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         # Imported here: ssl takes as long to import as all the rest together.
@@ -99,7 +99,9 @@ class Client:
         _check_config(config)
         check_environment(clock=clock, metrics=metrics)
         self._config = config
-        self._transport = Transport(config, clock=clock, metrics=metrics or default_metrics())
+        self._transport = Transport(
+            config, clock=present_clock(clock), metrics=present_metrics(metrics)
+        )
         self._discovery: Discovery | None = None
         self._status_warned: set[Kind] = set()
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
-from appsdk_operator.runtime import Clock, StopSignal, fork_safe, get_logger, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, fork_safe, get_logger, present_clock
 
 __all__ = [
     "Credentials",
@@ -101,9 +101,9 @@ class TokenFile(Credentials):
     former token stays in use.
     """
 
-    def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
+    def __init__(self, path: str, *, clock: Clock | None = None) -> None:
         self._path = path
-        self._clock = clock
+        self._clock = present_clock(clock)
         self._lock = fork_safe(threading.Lock())
         self._value: str | None = None
         self._stamp: tuple[int, int, int] | None = None

@@ -19,7 +19,7 @@ from appsdk_operator.client._auth.credentials import Credentials, RenewalLog, be
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
-from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, present_clock
 
 __all__ = ["ExecCredentials"]
 
@@ -52,7 +52,7 @@ class ExecCredentials(Credentials):
         folder: str,
         cluster: Mapping[str, Any],
         timeout: float | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """A plugin.
 
@@ -68,6 +68,7 @@ class ExecCredentials(Credentials):
         """
         if not isinstance(section, KubeconfigSection):
             section = KubeconfigSection(values=section, path="exec")
+        clock = present_clock(clock)
         self._plugin = _Plugin(section, folder, cluster, timeout, clock)
         self._clock = clock
         self._lock = fork_safe(threading.Lock())

@@ -34,7 +34,7 @@ from appsdk_operator.runtime import (
     check_stop,
     get_logger,
     safe_text,
-    system_clock,
+    thread_clock,
     weak_method,
 )
 from appsdk_operator.runtime.validation import check_environment, check_instance
@@ -521,16 +521,16 @@ class Controller(Generic[R]):
         """Stop everything and wait; returns the names of the threads that still run."""
         self._own.set()
         run = self._run
-        deadline = system_clock.monotonic() + self._options.stop_timeout
+        deadline = thread_clock().monotonic() + self._options.stop_timeout
         if run is not None:
             run.queue.shut_down()
         running = self._callers.stop(deadline)
         if run is not None:
             run.deadlines.close()
-            left = max(_HELPERS_END, deadline - system_clock.monotonic())
+            left = max(_HELPERS_END, deadline - thread_clock().monotonic())
             running += run.starts.join(left)
             # One of them may be the thread that ends a standby, which also calls this.
-            left = max(_HELPERS_END, deadline - system_clock.monotonic())
+            left = max(_HELPERS_END, deadline - thread_clock().monotonic())
             running += self._helpers.join(left)
             run.metrics.retire()
             run.runner.end()

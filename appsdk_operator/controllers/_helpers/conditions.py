@@ -20,7 +20,7 @@ from appsdk_operator.controllers._helpers.guarded import (
 )
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable
 from appsdk_operator.resource import Kind, ListType, MutableObject, Object
-from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.runtime import Clock, present_clock
 from appsdk_operator.runtime.validation import (
     check_client,
     check_count,
@@ -173,7 +173,7 @@ def set_condition(
     message: str = "",
     *,
     observed_generation: int | None = None,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> bool:
     """Set a condition in the status of a mutable copy; the caller writes it.
 
@@ -200,7 +200,7 @@ def set_condition(
     if observed_generation is not None:
         check_count("observed_generation", observed_generation, 0)
     condition = Condition(type, status, reason, message, observed_generation)
-    return _set(mutable(obj), condition, clock)
+    return _set(mutable(obj), condition, present_clock(clock))
 
 
 def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
@@ -253,7 +253,7 @@ def patch_conditions(
     obj: Object[SpecT, StatusT],
     *conditions: Condition,
     remove: Iterable[str] = (),
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> Object[SpecT, StatusT] | None:
     """Set conditions on the server, through the status subresource, if they differ.
 
@@ -295,7 +295,7 @@ def patch_conditions(
 
     def change(present: Object) -> Operations:
         draft = present.mutable_copy()
-        changes = [_set(draft, condition, clock) for condition in wanted]
+        changes = [_set(draft, condition, present_clock(clock)) for condition in wanted]
         changes += [remove_condition(draft, name) for name in removed]
         return _operations(present, draft.data["status"]["conditions"]) if any(changes) else []
 

@@ -30,7 +30,14 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.controllers.until import AbsentT, Until, matches
 from appsdk_operator.resource import Kind, Object, ObjectKey, WatchEventType, check_kind
-from appsdk_operator.runtime import Backoff, Clock, StopSignal, ThreadGroup, safe_text, system_clock
+from appsdk_operator.runtime import (
+    Backoff,
+    Clock,
+    StopSignal,
+    ThreadGroup,
+    present_clock,
+    safe_text,
+)
 from appsdk_operator.runtime.validation import (
     check_client,
     check_environment,
@@ -60,7 +67,7 @@ def wait_for(  # type: ignore[overload-overlap]  # an Until is a function of mor
     namespace: str = "",
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> Object[SpecT, StatusT] | AbsentT: ...
 @overload
 def wait_for(
@@ -72,7 +79,7 @@ def wait_for(
     namespace: str = "",
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> Object[SpecT, StatusT]: ...
 def wait_for(
     reader: ClientLike | Cache | Informer,
@@ -83,7 +90,7 @@ def wait_for(
     namespace: str = "",
     timeout: float | None = 60.0,
     stop: StopSignal | None = None,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> Any:
     """Wait until a condition holds for an object, if only for a moment.
 
@@ -104,7 +111,7 @@ def wait_for(
         timeout: the longest wait in seconds; default 60; None: no limit, so only ``stop`` ends it,
             also when the cache or informer stops meanwhile.
         stop: ends the wait.
-        clock: the clock for the wait.
+        clock: the clock for the wait; default: the environment's.
 
     Returns:
         The object in the state for which the condition holds; None if it holds for its absence.
@@ -143,7 +150,7 @@ def wait_for(
         raise ValueError(f"timeout={timeout}: use 0 or more seconds, or None for no limit")
     key = ObjectKey(namespace, name)
     last: list[Object[SpecT, StatusT] | None] = []
-    with _WaitLimit(timeout, stop, clock) as limit:
+    with _WaitLimit(timeout, stop, present_clock(clock)) as limit:
         if isinstance(reader, (Cache, Informer)):
             states = _cached(reader, kind, key, limit)
         else:

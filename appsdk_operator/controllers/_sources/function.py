@@ -20,7 +20,7 @@ from appsdk_operator.controllers._sources.thread import (
     checked_jitter,
 )
 from appsdk_operator.controllers._user_functions import check_function, name_of
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, present_clock, settle
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle, unwrapped_clock
 from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
@@ -276,7 +276,7 @@ class PollingSource(_ThreadedSource[R]):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        clock = present_clock(self._clock)
+        clock = unwrapped_clock(self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         detaches = [signal.on_set(self._wake) for signal in (stop, self._thread.stop)]
         try:

@@ -25,7 +25,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, present_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, unwrapped_clock
 from appsdk_operator.runtime.validation import check_flag
 
 __all__ = ["InformerSource", "KindSource"]
@@ -163,7 +163,9 @@ class KindSource(Generic[R]):
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
         # The registration waits on the cache's clock, which may differ from ours.
-        clock = present_clock(next((informer.clock for informer in self._informers()), self._clock))
+        clock = unwrapped_clock(
+            next((informer.clock for informer in self._informers()), self._clock)
+        )
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
             now = clock.monotonic()

@@ -24,7 +24,7 @@ from appsdk_operator.runtime import (
     is_interrupt,
     safe_repr,
     safe_text,
-    system_clock,
+    thread_clock,
 )
 
 __all__ = ["SourceStart", "SourceStarts"]
@@ -177,15 +177,16 @@ class SourceStarts(Generic[R]):
         No source is started after this. A source whose start failed is not joined: it has no
         threads, or belongs to another controller.
         """
-        deadline = system_clock.monotonic() + timeout
+        clock = thread_clock()
+        deadline = clock.monotonic() + timeout
         with self._changed:
             self._is_closed = True
             # A source that is starting may have no threads yet.
             while any(start.is_starting for start in self._starts):
-                left = deadline - system_clock.monotonic()
+                left = deadline - clock.monotonic()
                 if left <= 0:
                     break
-                system_clock.wait(self._changed, left)
+                clock.wait(self._changed, left)
             # The start threads of the others are joined, and reported, by the controller.
             running = [s.text for s in self._starts if s.is_starting and s.is_late]
             joins = [s.join for s in self._starts if s.join is not None and s.has_started]
@@ -193,7 +194,7 @@ class SourceStarts(Generic[R]):
                 start.source = start.health = start.join = None
         for join in joins:
             try:
-                running += join(max(0.0, deadline - system_clock.monotonic()))
+                running += join(max(0.0, deadline - clock.monotonic()))
             except BaseException as error:
                 if is_interrupt(error):
                     raise

@@ -43,7 +43,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     get_logger,
-    system_clock,
+    present_clock,
 )
 
 __all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
@@ -215,7 +215,7 @@ class Cluster:
             raw = new_client(server)
             self._close = getattr(raw, "close", _nothing)
         else:
-            raw = own = Client(server, clock=clock or system_clock, metrics=metrics)
+            raw = own = Client(server, clock=present_clock(clock), metrics=metrics)
             self._close = own.close
         try:
             self.raw_client: ClientLike = raw

@@ -29,9 +29,9 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     left_behind,
+    present_clock,
     safe_text,
     settle,
-    system_clock,
 )
 
 __all__ = ["STOP_ENGAGED", "Group", "Groups", "OnFailure"]
@@ -88,7 +88,7 @@ class Group:
         *,
         on_failure: OnFailure,
         base_stop: StopSignal | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """A group that has not been started.
 
@@ -100,7 +100,7 @@ class Group:
         """
         self.name = name
         self._on_failure = on_failure
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._stop = StopSignal(clock=clock) if base_stop is None else base_stop.child()
         self._changed = Condition()
         self._state = _GroupState.NEW
@@ -378,7 +378,7 @@ class Groups:
         *,
         on_failure: OnFailure,
         base_stop: StopSignal | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """For the arguments see :class:`Group`."""
         self._groups = {

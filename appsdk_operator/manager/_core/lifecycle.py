@@ -18,9 +18,9 @@ from appsdk_operator.runtime import (
     add_note,
     as_exception,
     get_logger,
+    present_clock,
     safe_repr,
     safe_text,
-    system_clock,
 )
 
 __all__ = ["Elected", "ElectorLike", "Lifecycle"]
@@ -127,7 +127,7 @@ class Lifecycle:
         base_stop: StopSignal | None = None,
         graceful_shutdown_timeout: float | None = 30.0,
         announce: Announcements | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """For the arguments see :class:`ManagerOptions`; ``announce`` logs the end of the start,
         and the stop."""
@@ -135,7 +135,7 @@ class Lifecycle:
         self._elector = elector
         self._base_stop = base_stop
         self._grace = graceful_shutdown_timeout
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._halt = StopSignal(clock=clock)
         self._lost = StopSignal(clock=clock)
         self._errors: list[tuple[str, Exception]] = []

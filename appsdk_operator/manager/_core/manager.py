@@ -53,9 +53,11 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     check_stop,
-    default_metrics,
+    environment,
     get_logger,
     owned_by,
+    present_clock,
+    present_metrics,
 )
 from appsdk_operator.serving import HTTPHandler
 from appsdk_operator.webhooks import WebhookHost, Webhooks, WebhookServer, WebhookServerOptions
@@ -107,9 +109,10 @@ class Manager:
         """See the class."""
         check_server(server)
         self._options = options = _merged(options, changes)
-        self._metrics = options.metrics or default_metrics()
-        self._environment = Environment(options.clock, self._metrics)
-        self._environment.inherit(options.clock, self._metrics)
+        self._clock = clock = present_clock(options.clock)
+        self._metrics = present_metrics(options.metrics)
+        self._environment = Environment(clock, self._metrics)
+        self._environment.inherit(clock, self._metrics)
         self.declared_by: object = None
         """The App that it runs; None for a manager that was made by itself."""
         self._lock = threading.Lock()
@@ -130,13 +133,12 @@ class Manager:
         self._checked_apart: list[Runnable] = []
         # What close() closes, last first.
         self._closing = contextlib.ExitStack()
-        with contextlib.ExitStack() as on_failure:
+        with self._entered(), contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
             if options.leader_election is not None:
                 self._elector = _make_elector(
                     server,
                     options,
-                    metrics=self._metrics,
                     on_event=self._record_election,
                     closing=self._closing,
                     observed=self._observed,
@@ -149,22 +151,20 @@ class Manager:
                 new_cache=options.new_cache,
                 new_client=options.new_client,
                 fence=self.fence,
-                clock=options.clock,
-                metrics=self._metrics,
             )
-            self._announce = Announcements(options.name, options.clock)
+            self._announce = Announcements(options.name, clock)
             self._lifecycle = Lifecycle(
                 announce=self._announce,
                 elector=self._elector,
                 base_stop=options.base_stop,
                 graceful_shutdown_timeout=options.graceful_shutdown_timeout,
-                clock=options.clock,
+                clock=clock,
             )
             self.add(self._cluster)
             self._debug = DebugState(
                 options.name,
                 self._lifecycle.groups,
-                clock=options.clock,
+                clock=clock,
                 general=self._general_state,
                 caches=self._caches,
                 servers=self._all_servers,
@@ -173,7 +173,6 @@ class Manager:
                 options,
                 groups=self._lifecycle.groups,
                 client=self._cluster.unfenced_client,
-                metrics=self._metrics,
                 snapshot=self.debug_snapshot,
                 debug=self._debug,
             )
@@ -210,7 +209,7 @@ class Manager:
     @property
     def clock(self) -> Clock:
         """The clock of the manager and of all that it runs."""
-        return self._options.clock
+        return self._clock
 
     @property
     def metrics(self) -> Metrics:
@@ -250,7 +249,7 @@ class Manager:
                 self._events = EventBroadcaster(
                     self._cluster.unfenced_client,
                     options=self._options.events,
-                    clock=self._options.clock,
+                    clock=self._clock,
                     metrics=self._metrics,
                 )
                 if self._is_closed:
@@ -278,7 +277,8 @@ class Manager:
         self._prepare(runnable)
         if self._is_running:
             self._tell_failures_of(runnable)
-        self._lifecycle.groups.add(runnable)
+        with self._entered():  # it may start now, and the caller's thread be any
+            self._lifecycle.groups.add(runnable)
         if self._is_running:  # the run may have begun in between, and not have seen it
             self._tell_failures_of(runnable)
         self._observed.join(runnable)
@@ -510,7 +510,7 @@ class Manager:
         try:
             self._say_that_it_starts()
             self._observe_for_options()
-            with owned_by(self):
+            with owned_by(self), self._entered():
                 if handle_signals:
                     self._run_with_signals(stop)
                 else:
@@ -576,6 +576,10 @@ class Manager:
 
     # Internals.
 
+    def _entered(self) -> environment:
+        """The environment of what it runs, and of user code that makes parts for it."""
+        return environment(clock=self._clock, metrics=self._metrics)
+
     def _say_that_it_starts(self) -> None:
         cache = self._options.cache
         config = getattr(self._cluster.raw_client, "config", None)
@@ -623,12 +627,13 @@ class Manager:
         if isinstance(given, Runnable):
             self._add_webhook_server(given)
             return given
-        if given is None or isinstance(given, WebhookServerOptions):
-            made: Runnable = WebhookServer.of_options(
-                given or WebhookServerOptions(), clock=self.clock, metrics=self._metrics
-            )
-        else:
-            made = given()
+        with self._entered():
+            if given is None or isinstance(given, WebhookServerOptions):
+                made: Runnable = WebhookServer.of_options(
+                    given or WebhookServerOptions(), clock=self.clock, metrics=self._metrics
+                )
+            else:
+                made = given()
         try:
             server = as_runnable(made)
             self._add_webhook_server(server)
@@ -730,7 +735,6 @@ class _Servers:
         *,
         groups: Groups,
         client: ClientLike,
-        metrics: Metrics,
         snapshot: Callable[[], dict[str, Any]],
         debug: DebugState,
     ) -> None:
@@ -742,16 +746,14 @@ class _Servers:
         self._extra_paths: set[str] = set()
         # Without a server invalid names are refused as well, so that no error appears only in
         # production.
-        self._ready_checks = HealthChecks("readyz", clock=options.clock)
-        self._health_checks = HealthChecks("healthz", clock=options.clock)
+        self._ready_checks = HealthChecks("readyz")
+        self._health_checks = HealthChecks("healthz")
         try:
             if options.metrics_server is not None and options.metrics_server.is_enabled:
-                self._metrics = MetricsServer(
-                    options.metrics_server, metrics=metrics, client=client, clock=options.clock
-                )
-                metrics.add_source(self._samples)
+                self._metrics = MetricsServer(options.metrics_server, client=client)
+                present_metrics().add_source(self._samples)
             if options.health_server is not None and options.health_server.is_enabled:
-                self._health = HealthServer(options.health_server, clock=options.clock)
+                self._health = HealthServer(options.health_server)
                 self._ready_checks = self._health.ready_checks
                 self._health_checks = self._health.health_checks
             if options.profile_server is not None and options.profile_server.is_enabled:
@@ -761,7 +763,6 @@ class _Servers:
                     state=debug.state,
                     story=debug.story,
                     client=client,
-                    clock=options.clock,
                 )
             for server in self._all:
                 groups.add(server)
@@ -843,7 +844,6 @@ def _make_elector(
     server: ClientConfig | ClientLike,
     options: ManagerOptions,
     *,
-    metrics: Metrics,
     on_event: Callable[[Object, str], None],
     closing: contextlib.ExitStack,
     observed: ObservedParts,
@@ -862,10 +862,7 @@ def _make_elector(
     client: Any = server
     close: Callable[[], object] = _nothing
     if config is not None:
-        if options.new_client is not None:
-            client = options.new_client(config)
-        else:
-            client = Client(config, clock=options.clock, metrics=metrics)
+        client = (options.new_client or Client)(config)
         close = getattr(client, "close", _nothing)
     observed.join(client)
     with contextlib.ExitStack() as on_failure:
@@ -876,9 +873,7 @@ def _make_elector(
             elector = own = Elector(
                 client,
                 election,
-                clock=options.clock,
                 rng=options.rng,
-                metrics=metrics,
                 on_event=on_event,
             )
             # Called after the client's close, which ends the elector's last request.

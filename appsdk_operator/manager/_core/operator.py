@@ -30,7 +30,7 @@ from appsdk_operator.runtime import (
     left_behind,
     safe_text,
     settle,
-    system_clock,
+    thread_clock,
 )
 from appsdk_operator.runtime.validation import check_plain, checked_seconds
 
@@ -345,9 +345,9 @@ class Operator:
         return [name for error in dropped for name in error.running()]
 
     def _join(self, threads: ThreadGroup) -> list[str]:
-        deadline = system_clock.monotonic() + self._stop_timeout
+        deadline = thread_clock().monotonic() + self._stop_timeout
         while True:
-            left = deadline - system_clock.monotonic()
+            left = deadline - thread_clock().monotonic()
             running = threads.join(max(0.0, min(SLICE, left)))
             if not running or left <= SLICE:
                 return running

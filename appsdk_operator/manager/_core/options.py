@@ -29,7 +29,6 @@ from appsdk_operator.runtime import (
     check_observer,
     check_operator_name,
     check_previous_names,
-    system_clock,
 )
 from appsdk_operator.runtime.validation import check_function, check_plain
 from appsdk_operator.webhooks import WebhookServerOptions
@@ -173,12 +172,12 @@ class ManagerOptions:
     :class:`~appsdk_operator.tracing.Tracing`; see :meth:`Manager.observe_activity`. Default:
     nobody."""
 
-    clock: Clock = system_clock
-    """The clock of the manager and of everything that it runs."""
+    clock: Clock | None = None
+    """The clock of the manager and of everything that it runs; default: the environment's."""
     metrics: Metrics | None = attrs.field(
         default=None, validator=_check_type(Metrics, hint="a Metrics")
     )
-    """The metrics of the manager and of everything that it runs; default:
+    """The metrics of the manager and of everything that it runs; default: the environment's, else
     :func:`~appsdk_operator.runtime.default_metrics`."""
     rng: random.Random | None = attrs.field(
         default=None, validator=_check_type(random.Random, hint="a random.Random")

@@ -36,11 +36,11 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     after_fork,
     as_exception,
-    default_metrics,
     fork_safe,
     get_logger,
+    present_clock,
+    present_metrics,
     random_of,
-    system_clock,
 )
 from appsdk_operator.runtime.validation import check_function
 
@@ -103,7 +103,7 @@ class Elector:
         client: LeaseClient,
         options: LeaderElection,
         *,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         rng: random.Random | None = None,
         metrics: Metrics | None = None,
         on_new_leader: Callable[[str], None] | None = None,
@@ -117,6 +117,7 @@ class Elector:
         self.namespace: str = namespace_of(options)
         """The namespace of the Lease."""
         self._leases = LeaseRequests(client, self.namespace, options.labels)
+        clock = present_clock(clock)
         self._state = LeaseState(options, self.identity, rng or random_of(clock))
         self._clock = clock
         self._on_new_leader = on_new_leader
@@ -136,7 +137,7 @@ class Elector:
         self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
         after_fork(self._on_fork)
         self._writes = UnansweredWrites(clock)
-        self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
+        self._end_metrics = present_metrics(metrics).add_source(self._samples)
 
     def start_from(self, lease: ObservedLease, since: float) -> None:
         """Use an observation of the Lease by another part of this process, and its time."""

@@ -43,9 +43,9 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     ThreadGroup,
-    default_metrics,
     get_logger,
-    system_clock,
+    present_clock,
+    present_metrics,
 )
 
 __all__ = ["EventBroadcaster", "EventClient", "EventRecorder"]
@@ -167,7 +167,7 @@ class EventBroadcaster:
         *,
         options: EventOptions | None = None,
         instance: str = "",
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """The thread starts with the first event.
@@ -183,7 +183,7 @@ class EventBroadcaster:
         self._client = client
         self._options = options or EventOptions()
         self._instance = check_instance(instance or platform.node() or "unknown")
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._condition = threading.Condition()
         self._correlator: EventCorrelator[Occurrence] = EventCorrelator(self._options)
         self._threads = ThreadGroup("events")
@@ -194,7 +194,7 @@ class EventBroadcaster:
         self._number = 0
         self._recorders: dict[str, EventRecorder] = {}
         self._warned: set[str] = set()
-        self._end_metrics = (metrics or default_metrics()).add_source(self._samples)
+        self._end_metrics = present_metrics(metrics).add_source(self._samples)
 
     def recorder(self, name: str) -> EventRecorder:
         """The recorder for the controller ``name``, the same for all callers.

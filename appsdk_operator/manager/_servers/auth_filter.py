@@ -35,8 +35,8 @@ from appsdk_operator.runtime import (
     Clock,
     StopSignal,
     get_logger,
+    present_clock,
     random_of,
-    system_clock,
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
@@ -129,7 +129,7 @@ class AuthFilter:
         cache_size: int = 1024,
         max_reviews: int = 16,
         max_reviews_by_peer: int = 4,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         """See the class."""
@@ -145,7 +145,7 @@ class AuthFilter:
         self._audiences = list(audiences)
         self._token_ttl, self._allow_ttl, self._deny_ttl = token_ttl, allow_ttl, deny_ttl
         self._timeout = timeout
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._rng = rng or random_of(clock)
         self._key = secrets.token_bytes(32)
         self._reviews = PendingReviews(limit=max_reviews, by_peer=max_reviews_by_peer, clock=clock)

@@ -17,8 +17,8 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     get_logger,
+    present_clock,
     safe_text,
-    system_clock,
 )
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 
@@ -78,7 +78,7 @@ class HealthChecks:
         *,
         timeout: float = 5.0,
         show_reasons: bool = False,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """See the class."""
         if not timeout > 0:
@@ -86,7 +86,7 @@ class HealthChecks:
         self.name: Final = name
         self._timeout = timeout
         self._show_reasons = show_reasons
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._lock = threading.Lock()
         self._checks: dict[str, _Check] = {}
         self._is_frozen = False

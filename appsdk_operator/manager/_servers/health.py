@@ -8,7 +8,7 @@ import attrs
 
 from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
 from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, EndpointServer
-from appsdk_operator.runtime import Clock, StopSignal, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, present_clock, thread_clock
 from appsdk_operator.serving import HTTPLimits, HTTPServer, check_address
 
 __all__ = ["HealthServer", "HealthServerOptions"]
@@ -70,7 +70,7 @@ class HealthServer(EndpointServer):
         options: HealthServerOptions | None = None,
         *,
         limits: HTTPLimits | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """A server without checks, which answers ok.
 
@@ -80,6 +80,7 @@ class HealthServer(EndpointServer):
             clock: the clock of its time-outs.
         """
         options = options or HealthServerOptions()
+        clock = present_clock(clock)
         self._options = options
         self.ready_checks: Final = self._checks(options.readiness_path, clock)
         """The checks that must pass for the pod to be ready."""
@@ -121,11 +122,11 @@ class HealthServer(EndpointServer):
         finally:
             for each in detach:
                 each()
-            end = system_clock.monotonic() + self._options.shutdown_timeout
+            end = thread_clock().monotonic() + self._options.shutdown_timeout
             hanging = [
                 name
                 for checks in (self.ready_checks, self.health_checks)
-                for name in checks.close(max(0.0, end - system_clock.monotonic()))
+                for name in checks.close(max(0.0, end - thread_clock().monotonic()))
             ]
         if hanging:
             raise TimeoutError(

@@ -14,7 +14,7 @@ from appsdk_operator.manager._servers.endpoint_server import (
     EndpointServer,
     HTTPFilter,
 )
-from appsdk_operator.runtime import Clock, Metrics, default_metrics, system_clock
+from appsdk_operator.runtime import Clock, Metrics, present_clock, present_metrics
 from appsdk_operator.serving import (
     HTTPHandler,
     HTTPLimits,
@@ -106,7 +106,7 @@ class MetricsServer(EndpointServer):
         metrics: Metrics | None = None,
         client: ClientLike | None = None,
         limits: HTTPLimits | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """A server of ``metrics``.
 
@@ -119,7 +119,7 @@ class MetricsServer(EndpointServer):
         """
         options = options or MetricsServerOptions()
         self._options = options
-        self._metrics = metrics or default_metrics()
+        self._metrics = present_metrics(metrics)
         self._pages = _SharedPages()
         self._collectors = _ProcessCollectors() if options.process_metrics else None
         super().__init__(
@@ -127,7 +127,7 @@ class MetricsServer(EndpointServer):
             tls=options.tls,
             limits=limits,
             only_serve_when_leader=options.only_serve_when_leader,
-            clock=clock,
+            clock=present_clock(clock),
             metrics=self._metrics,
             filter_provider=options.filter_provider,
             client=client,

@@ -21,7 +21,7 @@ from appsdk_operator.manager._servers.endpoint_server import (
     HTTPFilter,
 )
 from appsdk_operator.manager._servers.live_page import LivePage, json_response
-from appsdk_operator.runtime import Clock, StopSignal, current_frames, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, current_frames, present_clock
 from appsdk_operator.serving import (
     HTTPHandler,
     HTTPLimits,
@@ -124,7 +124,7 @@ class ProfileServer(EndpointServer):
         story: Callable[[str, str, str | None], dict[str, Any]] | None = None,
         client: ClientLike | None = None,
         limits: HTTPLimits | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """A server of this process.
 
@@ -141,6 +141,7 @@ class ProfileServer(EndpointServer):
             clock: the clock of profiles and time-outs.
         """
         options = options or ProfileServerOptions()
+        clock = present_clock(clock)
         self._live = None if state is None else LivePage(state, story or _no_story, clock=clock)
         self._options = options
         self._snapshot = snapshot

@@ -20,7 +20,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, final
 
 from appsdk_operator.controllers import controller_names
-from appsdk_operator.runtime import Latch, LoopThread, ManualClock, RealClock, current_frames
+from appsdk_operator.runtime import (
+    Latch,
+    LoopThread,
+    ManualClock,
+    current_frames,
+    entered_environment,
+    environment,
+)
 from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 
 __all__ = ["Fiber", "StuckError", "ThreadScheduler"]
@@ -37,9 +44,6 @@ _real_latch_notify = Latch.notify
 _RealRandom = random.Random
 _real_run = LoopThread.run
 _real_claim = controller_names.claim
-_real_monotonic = RealClock.monotonic
-_real_time = RealClock.time
-_real_clock_wait = RealClock.wait
 _real_threading_time = threading._time  # type: ignore[attr-defined]
 
 
@@ -101,6 +105,7 @@ class ThreadScheduler:
             seed: decides which of the ready threads is next; 0: the one that was ready first.
         """
         self.clock = clock
+        self._environment = environment(clock=clock)
         self.fibers: list[Fiber] = []
         self._rng = _RealRandom(seed) if seed else None
         self._driver = Fiber(self, "driver", None)
@@ -119,10 +124,14 @@ class ThreadScheduler:
         self._random_before = random.getstate()
         random.seed(self.clock.rng.getrandbits(64))
         _install(self)
+        self.clock.runs_threads = True
+        self._environment.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         _here.fiber = None
+        self._environment.__exit__()
+        self.clock.runs_threads = False
         _uninstall(self)
         random.setstate(self._random_before)
 
@@ -252,12 +261,14 @@ class ThreadScheduler:
         child = Fiber(self, thread.name, me.owner)
         child.thread = thread
         run = thread.run
+        environment = entered_environment()
 
         def run_scheduled() -> None:
             _here.fiber = child
             child.gate.acquire()
             try:
-                run()
+                with environment:
+                    run()
             finally:
                 child.end()
                 self.fibers.remove(child)
@@ -389,26 +400,6 @@ def _clock() -> ManualClock | None:
     return None if me is None else me.schedule.clock
 
 
-def _monotonic(_: RealClock) -> float:
-    clock = _clock()
-    return _real_monotonic() if clock is None else clock.monotonic()
-
-
-def _time(self: RealClock) -> float:
-    clock = _clock()
-    return _real_time(self) if clock is None else clock.time()
-
-
-def _clock_wait(
-    self: RealClock, condition: threading.Condition, timeout: float | None = None
-) -> None:
-    clock = _clock()
-    if clock is None:
-        _real_clock_wait(self, condition, timeout)
-    else:
-        clock.wait(condition, timeout)
-
-
 def _threading_time() -> float:
     clock = _clock()
     return _real_threading_time() if clock is None else clock.monotonic()
@@ -424,9 +415,6 @@ _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] 
     (random, "Random", _RealRandom, _Random),
     (LoopThread, "run", _real_run, _run_coroutine),
     (controller_names, "claim", _real_claim, _claim),
-    (RealClock, "monotonic", _real_monotonic, _monotonic),
-    (RealClock, "time", _real_time, _time),
-    (RealClock, "wait", _real_clock_wait, _clock_wait),
 ]
 _installing: Final = threading.Lock()
 _users: Final[list[ThreadScheduler]] = []

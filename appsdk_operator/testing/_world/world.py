@@ -33,7 +33,7 @@ from appsdk_operator.resource import (
     custom_resource_definition,
     kinds,
 )
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, settle
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._memory.connection import MemoryConnection
 from appsdk_operator.testing._memory.server import MemoryServer
@@ -231,7 +231,7 @@ class World:
         replica = Replica(self, self._names[number], process)
         if process > 1:
             self.note(replica.name, "life", f"starts again as process {process}")
-        with self.schedule.owned_by(replica):
+        with self.schedule.owned_by(replica), environment(metrics=replica.metrics):
             try:
                 made = self._make(replica)
             except Exception as error:

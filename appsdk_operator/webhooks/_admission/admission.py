@@ -14,8 +14,8 @@ from appsdk_operator.runtime import (
     Sample,
     as_exception,
     get_logger,
+    present_clock,
     safe_text,
-    system_clock,
     validation,
 )
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
@@ -89,7 +89,7 @@ class Admission:
         *,
         name: str | None = None,
         recover_panic: bool = True,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """See the class."""
         if isinstance(handler, type):
@@ -100,7 +100,7 @@ class Admission:
         self.name: str = name or name_of(handler)
         """Its name in logs and answers."""
         self._recover = recover_panic
-        self._clock = clock
+        self._clock = present_clock(clock)
         kind = getattr(handler, "kind", None)
         self._kind: Kind | None = kind if isinstance(kind, Kind) else None
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ from appsdk_operator.resource import (
     kinds,
     members,
 )
-from appsdk_operator.runtime import Clock, SafeLogger, get_logger, system_clock
+from appsdk_operator.runtime import Clock, SafeLogger, get_logger, present_clock
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.webhooks._users import UserInfo
 
@@ -213,7 +213,7 @@ class AdmissionRequest:
         options: Mapping[str, Any] | None = None,
         uid: str = "",
         timeout: float | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
     ) -> None:
         """See the class."""
         objects = [_plain(kind, each) for each in (object, old_object)]
@@ -233,7 +233,7 @@ class AdmissionRequest:
             options=_raw(options),
         )
         self._kind: Kind | None = kind
-        self._clock = clock
+        self._clock = clock = present_clock(clock)
         self._object: Object | None = None
         self._old_object: Object | None = None
         self._user = user

@@ -20,7 +20,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import Kind, Object, Versions, check_kind
 from appsdk_operator.resource.kinds import apiextensions
-from appsdk_operator.runtime import Clock, StopSignal, TokenBucket, get_logger, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, TokenBucket, get_logger
 from appsdk_operator.runtime.validation import (
     check_callable,
     check_client,
@@ -77,7 +77,7 @@ def migrate_stored_versions(
     page_size: int = 500,
     settle: float = 10.0,
     on_progress: Callable[[MigrationProgress], object] | None = None,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> MigrationProgress:
     """Rewrite all objects of a kind in the storage version, so that former ones can be removed.
 

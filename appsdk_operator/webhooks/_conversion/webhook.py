@@ -22,7 +22,7 @@ from appsdk_operator.runtime import (
     Sample,
     as_exception,
     get_logger,
-    system_clock,
+    present_clock,
 )
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
@@ -85,7 +85,7 @@ class ConversionWebhook:
         # Replaced at each change, so that reviews read it without the lock.
         self._by_kind: dict[tuple[str, str], Versions] = {}
         self._panics = 0
-        self._failure_log = FailureLog(_log, system_clock)
+        self._failure_log = FailureLog(_log, present_clock())
         for each in versions:
             self.add(each)
 
