@@ -24,6 +24,7 @@ _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _RULES: Final = "x-kubernetes-validations"
 _LOWEST: Final = ("minLength", "minItems", "minProperties")
 _HIGHEST: Final = ("maxLength", "maxItems", "maxProperties")
+_EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 _JUNCTORS: Final = ("allOf", "anyOf", "oneOf", "not")
 _WIDER: Final = (
     ("integer", "number"),
@@ -286,7 +287,7 @@ def _with_metadata(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
     if old == new:
         return
-    old, new = _with_enum(old), _with_enum(new)
+    old, new = _normal(old), _normal(new)
     if old.get(_EMBEDDED):
         old, new = _with_metadata(old), _with_metadata(new) if new.get(_EMBEDDED) else new
     before, after = _type(old), _type(new)
@@ -309,8 +310,13 @@ def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
         yield from _schema(old["items"], new["items"], f"{path}[]")
 
 
-def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema with an enum in ``allOf``, as that of a nullable value is, among its own fields."""
+def _normal(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema with an enum in ``allOf``, as that of a nullable value is, among its own fields.
+
+    Without an ``anyOf`` that only repeats that a value is an integer or a text.
+    """
+    if schema.get(_INT_OR_STRING) and schema.get("anyOf") == _EITHER:
+        schema = {name: value for name, value in schema.items() if name != "anyOf"}
     parts = schema.get("allOf") or ()
     enums = [part for part in parts if isinstance(part, Mapping) and part.keys() == {"enum"}]
     if len(enums) != 1 or "enum" in schema:

@@ -271,14 +271,9 @@ def _plan_of(
     views: tuple[Any, ...], rename: Callable[[str], str] | None, plans: dict[Any, _Plan]
 ) -> _Plan:
     atoms = tuple(dict.fromkeys(one for view in views for one in alternatives(view)))
-    try:
-        known = plans.get(atoms)
-        key: Any = atoms
-    except TypeError:  # a type that cannot be hashed, such as a Literal of lists
-        known, key = None, id(atoms)
-    if known is not None:
-        return known
-    plan = plans[key] = _Plan()
+    if atoms in plans:
+        return plans[atoms]
+    plan = plans[atoms] = _Plan()
     fields: dict[str, tuple[str, list[Any]]] = {}
     owners: dict[str, str] = {}
     own_keys: set[str] = set()
@@ -441,7 +436,9 @@ def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
             for key, item in items:
                 field = table.get(key)
                 if field is None:
-                    if attrs.has(cls):  # msgspec writes attributes that are no fields
+                    if hasattr(
+                        cls, "__attrs_attrs__"
+                    ):  # msgspec writes attributes that are no fields
                         continue
                     found[key] = item
                     if key in extra:

@@ -32,8 +32,8 @@ def overlay(current: Any, known: Any, new: Any, read: _Read = lists) -> Any:
     if isinstance(new, dict) and isinstance(current, dict):
         return _overlay_dict(current, known if isinstance(known, dict) else {}, new, read)
     # Plain items, as in sets, need no overlay.
-    has_parts = isinstance(new, list) and any(isinstance(item, (dict, list)) for item in new)
-    if has_parts and isinstance(current, list) and isinstance(known, list):
+    are_lists = isinstance(current, list) and isinstance(known, list)
+    if are_lists and isinstance(new, list) and any(isinstance(i, (dict, list)) for i in new):
         return _overlay_list(current, known, new, read)
     return lists(new)
 

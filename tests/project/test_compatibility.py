@@ -129,6 +129,11 @@ def test_what_is_narrower_breaks_stored_objects(old: Any, new: Any, change: str)
     [
         (INT, {"type": "number"}, "its type changed from integer to number"),
         (STR, INT_OR_STRING, "its type changed from string to int-or-string"),
+        (
+            INT,
+            {**INT_OR_STRING, "anyOf": [INT, STR]},
+            "its type changed from integer to int-or-string",
+        ),
         ({**INT, "default": 1}, {**INT, "default": 2}, "its default changed from 1 to 2"),
         ({**INT, "default": 1}, INT, "its default is gone"),
         (

@@ -111,7 +111,8 @@ def test_what_go_reads_alike_stays_as_it_is(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(?#why)a", "^a{1001}$", "(?:a{100}){11}", "(?x) ^ a $", "a++", r"(a)\1", "(?=a)a"]
+    "text",
+    ["(?#why)a", "^a{1001}$", "(?:a{100}){11}", "(?x) ^ a $", "a++", r"(a)\1", "(?=a)a", "(?>a)b"],
 )
 def test_what_go_cannot_read_is_left_out_of_the_schema_and_named_by_strict(text: str) -> None:
     view = Annotated[str, msgspec.Meta(pattern=text)]

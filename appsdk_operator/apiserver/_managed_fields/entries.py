@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from appsdk_operator.apiserver._managed_fields import field_sets
 from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
@@ -38,6 +39,7 @@ _TYPE: Final = "FieldsV1"
 _MAX_NAME: Final = 128
 _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
+_canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 # Fields without owner: the server sets them, or they identify the object.
 _SERVER_FIELDS: Final[FieldSet] = {
@@ -190,7 +192,9 @@ def discard_time_changes(new: dict[str, Any], old: dict[str, Any]) -> None:
         return
     if without_times(ours) != without_times(theirs):
         return
-    if without_entries(new) == without_entries(old):
+    before, after = without_entries(old), without_entries(new)
+    # As JSON: to Python 1, 1.0 and True are equal. The cheap comparison comes first.
+    if before == after and _canonical(before) == _canonical(after):
         new["metadata"]["managedFields"] = theirs
 
 

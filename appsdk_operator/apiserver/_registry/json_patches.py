@@ -35,7 +35,11 @@ def apply_as_go(document: Any, operations: list[Any]) -> Any:
         try:
             translated = _translated(document, operation)
             if operation["op"] == "copy":
-                copied += len(msgspec.json.encode(translated["value"]))
+                text = msgspec.json.encode(translated["value"])
+                copied += len(text)
+                if copied <= _COPY_LIMIT:
+                    # A value of its own: objects are changed in place later.
+                    translated["value"] = msgspec.json.decode(text)
             if copied <= _COPY_LIMIT:
                 document = apply_json_patch(document, [translated])
         except PatchError as error:
@@ -94,7 +98,7 @@ def _pointer(document: Any, operation: dict[str, Any], name: str, *, adds: bool 
 
 
 def _copy_of(document: Any, operation: dict[str, Any]) -> Any:
-    """The value that is copied, as one of its own: objects are changed in place later.
+    """The value that is copied.
 
     Raises:
         PatchError: there is none.
@@ -103,8 +107,7 @@ def _copy_of(document: Any, operation: dict[str, Any]) -> Any:
     if _key_is_missing(document, source):
         return None
     copy = {"op": "copy", "from": f"/from{source}", "path": "/value"}
-    value = apply_json_patch({"from": document}, [copy])["value"]
-    return msgspec.json.decode(msgspec.json.encode(value))
+    return apply_json_patch({"from": document}, [copy])["value"]
 
 
 def _explained(document: Any, operation: dict[str, Any], error: PatchError) -> str:

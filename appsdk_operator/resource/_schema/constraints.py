@@ -5,6 +5,7 @@ Each is recognised by its attributes, without an import of its library.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -49,11 +50,11 @@ def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
             value = max(value, present)
         elif present is not None and name.startswith("max"):
             value = min(value, present)
-        elif name == "pattern" and present is not None:
-            parts = schema.setdefault("allOf", [])
-            parts.append({"pattern": value})
-            continue
-        elif name == "x-kubernetes-validations" and present is not None:
+        elif name == "enum" and present is not None:
+            value = [one for one in value if one in present]
+        elif name in ("pattern", "multipleOf") and present not in (None, value):
+            name, value = "allOf", [*schema.get("allOf", ()), {name: value}]
+        elif name in ("allOf", "x-kubernetes-validations") and present is not None:
             value = [*present, *value]
         schema[name] = value
 
@@ -83,9 +84,16 @@ def add_validator(schema: dict[str, Any], validator: Any) -> list[str]:
             schema, validator.pattern, at_start=how != "search", at_end=how == "fullmatch"
         )
     elif kind == "_InValidator":
-        options = list(validator.options)
-        if options and all(isinstance(one, (str, int, float)) for one in options):
-            schema["enum"] = options
+        options = validator.options
+        if isinstance(options, range) and options.step == 1 and schema.get("type") == "integer":
+            merge(schema, {"minimum": options.start, "maximum": options.stop - 1})
+            return []
+        # attrs makes a tuple of a set, in an order that depends on hashes.
+        if isinstance(getattr(validator, "_original_options", options), (set, frozenset)):
+            options = sorted(options, key=str)
+        values = [] if isinstance(options, str) else list(options)
+        if values and all(isinstance(one, (str, int, float)) for one in values):
+            merge(schema, {"enum": values})
             return []
     elif kind == "_DeepIterable" and schema.get("type") == "array":
         lost = add_validator(schema["items"], validator.member_validator)
@@ -174,6 +182,8 @@ def _pattern(
 def _bound(schema: dict[str, Any], name: str, value: Any) -> list[str]:
     if not isinstance(value, int | float) or schema.get("type") not in ("integer", "number"):
         return [f"{name}={value!r}"]
+    if not math.isfinite(value):  # which JSON has no values beyond
+        return []
     field, is_exclusive = _BOUNDS[name]
     found: dict[str, Any] = {field: value}
     if is_exclusive:

@@ -71,7 +71,7 @@ def go_pattern(
         elif part[0] == "(":
             depth += 1
             inner.append(1)
-            if part[1:2] == "?" and part[-1] not in ":>":
+            if part[1:2] == "?" and (part[-1] not in ":>" or part == "(?>"):
                 go = None
             is_exact &= not (folds and part[-1] == ":" and folds in part.partition("-")[0])
         elif part == ")":

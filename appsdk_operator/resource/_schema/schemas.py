@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import re
 import types
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,7 @@ from appsdk_operator.resource._class_fields import (
 )
 from appsdk_operator.resource._field_names import check_wire_rule
 from appsdk_operator.resource._renaming import STYLES, to_wire
-from appsdk_operator.resource._schema.constraints import add_constraint, add_validator
+from appsdk_operator.resource._schema.constraints import add_constraint, add_validator, merge
 from appsdk_operator.resource._schema.descriptions import attribute_docstrings, class_description
 from appsdk_operator.resource._schema.markers import Immutable, ListType, Rule, markers_of_class
 from appsdk_operator.resource._spec_types import has_fields, is_pydantic_model, model_default
@@ -235,7 +236,8 @@ class _Maker:
         if is_by_place:
             made["minItems"] = made["maxItems"] = len(items)
         is_set = isinstance(cls, type) and issubclass(cls, (set, frozenset))
-        if is_set and schemas[0].get("type") in ("string", "integer", "number", "boolean"):
+        is_scalar = schemas[0].get("type") in ("string", "integer", "number", "boolean")
+        if is_set and is_scalar and not schemas[0].get("nullable"):  # as API servers demand
             made[_LIST_TYPE] = "set"
         item = class_of(marked(items[0])[0]) if items else None
         for marker in markers_of_class(item) if isinstance(item, type) else ():
@@ -278,6 +280,11 @@ class _Maker:
                 required.append(name)
             if Immutable in marked(field.type)[1] and field.has_default:
                 made.setdefault(_RULES, []).append(_set_once(name))
+        style = (lambda name: name) if self.rename is None else STYLES[self.rename]
+        # They are written, though never read.
+        for own, computed in getattr(cls, "__pydantic_computed_fields__", {}).items():
+            name = computed.alias or style(own)
+            properties[name] = self.of(computed.return_type, f"{path}.{name}", inside)
         made["properties"] = properties
         if required:
             made["required"] = required
@@ -341,12 +348,9 @@ class _Maker:
                 self._say(path, add_constraint(schema, marker))
         kinds = {str(schema.get("type")) for schema in schemas}
         if kinds == {"integer", "string"} and not any("properties" in s for s in schemas):
-            made: dict[str, Any] = {"x-kubernetes-int-or-string": True}
-            values = [value for schema in schemas for value in schema.get("enum", ())]
-            if values and all("enum" in schema for schema in schemas):
-                made["enum"] = values
-            return made
+            return self._int_or_string(schemas, path)
         if kinds == {"integer", "number"}:
+            self._say_checks(schemas, path)
             return {"type": "number"}
         if kinds == {"object"} and all("properties" in schema for schema in schemas):
             return _one_of(schemas, found, path)
@@ -357,6 +361,25 @@ class _Maker:
             f"{path} may be of several types, which no CRD schema can express: use one, or pass "
             "schema="
         )
+
+    def _int_or_string(self, schemas: list[dict[str, Any]], path: str) -> dict[str, Any]:
+        made: dict[str, Any] = {"x-kubernetes-int-or-string": True}
+        values = [value for schema in schemas for value in schema.get("enum", ())]
+        if all("enum" in schema for schema in schemas):
+            made["enum"] = values
+        elif len(schemas) > 2:
+            self._say_checks(schemas, path)
+        else:  # limits are for numbers alone, and lengths and patterns for texts
+            for schema in schemas:
+                if schema["type"] == "string" and "enum" in schema:
+                    texts = "|".join(map(re.escape, schema.pop("enum")))
+                    merge(schema, {"pattern": f"^(?:{texts})$"})
+                merge(made, {k: v for k, v in schema.items() if k not in ("type", "enum")})
+                self._say_checks([{k: v for k, v in schema.items() if k == "enum"}], path)
+        return made
+
+    def _say_checks(self, schemas: list[dict[str, Any]], path: str) -> None:
+        self._say(path, [f"{k}={v!r}" for s in schemas for k, v in s.items() if k != "type"])
 
 
 def _is_union(view: Any) -> bool:
