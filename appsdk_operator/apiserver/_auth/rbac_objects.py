@@ -49,14 +49,6 @@ def _default_binding(obj: dict[str, Any]) -> None:
         obj.pop("subjects", None)
 
 
-def _update_role(new: dict[str, Any], _old: dict[str, Any]) -> None:
-    _default_role(new)
-
-
-def _update_binding(new: dict[str, Any], _old: dict[str, Any]) -> None:
-    _default_binding(new)
-
-
 # -- validation ------------------------------------------------------------------------------
 
 
@@ -167,14 +159,14 @@ _ROLE_STRATEGY: Final = Strategy(
     name_style=NameStyle.PATH_SEGMENT,
     create_on_update=True,
     prepare_create=_default_role,
-    prepare_update=_update_role,
+    prepare_update=lambda new, _old: _default_role(new),
     validate=_validate_role,
 )
 _BINDING_STRATEGY: Final = Strategy(
     name_style=NameStyle.PATH_SEGMENT,
     create_on_update=True,
     prepare_create=_default_binding,
-    prepare_update=_update_binding,
+    prepare_update=lambda new, _old: _default_binding(new),
     validate=_validate_binding,
 )
 STRATEGIES: Final = {

@@ -31,16 +31,8 @@ __all__ = [
 ]
 
 
-def _no_preparation(_obj: dict[str, Any]) -> None:
-    """Change nothing."""
-
-
-def _no_admission(_new: dict[str, Any], _old: dict[str, Any] | None) -> None:
-    """Change nothing."""
-
-
-def _no_check(_obj: dict[str, Any], _key: str) -> None:
-    """Accept."""
+def _nothing(*_args: object) -> None:
+    """Change and refuse nothing."""
 
 
 SubresourceFields: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
@@ -49,10 +41,6 @@ SubresourceFields: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], dict[s
 
 def _delete_now(_obj: dict[str, Any]) -> bool:
     return False
-
-
-def _no_update_preparation(_new: dict[str, Any], _old: dict[str, Any]) -> None:
-    """Change nothing."""
 
 
 def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
@@ -116,22 +104,22 @@ class Strategy:
     """Names of objects that cannot be deleted."""
     protection: str = ""
     """The error for deletions of those."""
-    admit: Callable[[dict[str, Any], dict[str, Any] | None], None] = _no_admission
+    admit: Callable[[dict[str, Any], dict[str, Any] | None], None] = _nothing
     """Set what admission sets before the webhooks see the object; the old one is None on create.
     Called again after they have changed it."""
-    check_admission: Callable[[dict[str, Any], dict[str, Any] | None], None] = _no_admission
+    check_admission: Callable[[dict[str, Any], dict[str, Any] | None], None] = _nothing
     """Refuse what admission refuses, after the webhooks have changed the object."""
-    prepare_create: Callable[[dict[str, Any]], None] = _no_preparation
+    prepare_create: Callable[[dict[str, Any]], None] = _nothing
     """Set the fields that the server sets on new objects after admission."""
-    prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
+    prepare_update: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing
     """Restore or set fields of the new object, given the old one."""
     prepare_delete: Callable[[dict[str, Any]], bool] = _delete_now
     """Mark the object for deletion; True if the server must finalize it before it is removed."""
-    prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _no_update_preparation
+    prepare_status: Callable[[dict[str, Any], dict[str, Any]], None] = _nothing
     """Restore the metadata and status fields that an update of the status cannot change."""
     subresources: Mapping[str, SubresourceFields] = attrs.field(factory=dict)
     """The fields that each subresource writes, besides the status."""
-    before_storage: Callable[[dict[str, Any], str], None] = _no_check
+    before_storage: Callable[[dict[str, Any], str], None] = _nothing
     """Check an object and its key against what is stored when it is about to be stored."""
     graceful: bool = False
     """Whether deletion has a grace period."""
