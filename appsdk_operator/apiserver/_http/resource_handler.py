@@ -180,15 +180,8 @@ class ResourceHandler:
             raise method_not_allowed()
         if request.served.resource.namespaced and not request.route.namespace:
             raise _no_such_method(request.served)
-        options = bodies.write_options(request.query, "CreateOptions", request.user_agent)
         served = request.served
-        obj, warnings = bodies.decode_object(
-            body,
-            served,
-            expected=(served.api_version, served.resource.kind),
-            validation=options.field_validation,
-        )
-        request.warnings.extend(warnings)
+        obj, options = _written(request, body, "CreateOptions")
         if served.resource.group in _REVIEWS:
             obj = await self._admit(request, obj)
             if options.manager and served.resource.kind not in _UNOWNED:
@@ -205,15 +198,7 @@ class ResourceHandler:
     async def _update(self, request: ResourceRequest) -> ResourceResponse:
         _check_named(request)
         body = bodies.as_json(request.body, request.content_type)
-        options = bodies.write_options(request.query, "UpdateOptions", request.user_agent)
-        served = request.served
-        obj, warnings = bodies.decode_object(
-            body,
-            served,
-            expected=(served.api_version, served.resource.kind),
-            validation=options.field_validation,
-        )
-        request.warnings.extend(warnings)
+        obj, options = _written(request, body, "UpdateOptions")
         _check_name_given(obj, request.route.name)
         options = attrs.evolve(options, origin=_origin(request))
         wanted = msgspec.json.encode(obj)
@@ -476,6 +461,22 @@ def _decode_body(
     obj, warnings = subresource_bodies.read(body, wanted, options.field_validation)
     request.warnings.extend(warnings)
     return obj
+
+
+def _written(
+    request: ResourceRequest, body: bytes, kind: str
+) -> tuple[dict[str, Any], WriteOptions]:
+    """The object of a create or update, and its options of that kind."""
+    options = bodies.write_options(request.query, kind, request.user_agent)
+    served = request.served
+    obj, warnings = bodies.decode_object(
+        body,
+        served,
+        expected=(served.api_version, served.resource.kind),
+        validation=options.field_validation,
+    )
+    request.warnings.extend(warnings)
+    return obj, options
 
 
 def _origin(request: ResourceRequest) -> Origin:

@@ -9,7 +9,7 @@ With an old state, unchanged values are not checked again (ratcheting).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, Final
 
 import msgspec
@@ -290,40 +290,29 @@ def _array_checks(schema: Mapping[str, Any]) -> Iterable[Check]:
             return count
 
         yield check_items
-    least, most = schema.get("minItems"), schema.get("maxItems")
-    if least or most is not None:
-
-        def check_size(value: list[Any], _old: Any, path: str, errors: list[FieldError]) -> int:
-            if least and len(value) < least:
-                detail = f"{path} in body should have at least {least} items"
-                errors.append(invalid_value(path, len(value), detail))
-            if most is not None and len(value) > most:
-                errors.append(_too_many(path, len(value), most))
-            return 0
-
-        yield check_size
+    yield from _size_check(schema.get("minItems"), schema.get("maxItems"), "items")
 
 
-def _too_many(path: str, count: int, limit: int) -> FieldError:
-    message = f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}"
-    return FieldError("FieldValueTooMany", error_field(path), message)
+def _size_check(least: int | None, most: int | None, parts: str) -> Iterable[Check]:
+    if not least and most is None:
+        return
+
+    def check(value: Sized, _old: Any, path: str, errors: list[FieldError]) -> int:
+        count = len(value)
+        if least and count < least:
+            detail = f"{path} in body should have at least {least} {parts}"
+            errors.append(invalid_value(path, count, detail))
+        if most is not None and count > most:
+            message = f"Too many: {count}: must have at most {most} item{'s' * (most != 1)}"
+            errors.append(FieldError("FieldValueTooMany", error_field(path), message))
+        return 0
+
+    yield check
 
 
 def _object_checks(schema: Mapping[str, Any]) -> Iterable[Check]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
-    if least or most is not None:
-
-        def check_size(
-            value: dict[str, Any], _old: Any, path: str, errors: list[FieldError]
-        ) -> int:
-            if least and len(value) < least:
-                detail = f"{path} in body should have at least {least} properties"
-                errors.append(invalid_value(path, len(value), detail))
-            if most is not None and len(value) > most:
-                errors.append(_too_many(path, len(value), most))
-            return 0
-
-        yield check_size
+    yield from _size_check(least, most, "properties")
     known = {
         name: compile_validation(child) for name, child in (schema.get("properties") or {}).items()
     }
