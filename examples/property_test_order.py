@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from appsdk_operator import ConstantBackoff, Object, SimpleWatcher, kinds
 from appsdk_operator.testing import (
-    Call,
-    Fault,
+    Entry,
     Simulation,
     check_converged,
     check_exclusion,
     check_object_order,
     check_watcher_order,
+    strategies,
 )
 
 Numbers: TypeAlias = dict[str, int]
@@ -34,7 +34,7 @@ WRITES = st.tuples(st.sampled_from(["create", "change", "delete"]), st.sampled_f
 STEPS: st.SearchStrategy[list[Step]] = st.lists(
     st.one_of(
         WRITES,
-        st.tuples(st.just("poll"), st.sampled_from(Fault)),
+        st.tuples(st.just("poll"), strategies.faults()),
         st.tuples(st.just("handle"), st.booleans()),
     ),
     max_size=25,
@@ -66,7 +66,7 @@ def play(announcer: Announcer, steps: Sequence[Step]) -> None:
     said: list[str] = []
     registrar_fails = False
 
-    def fail_the_registrar(call: Call) -> None:
+    def fail_the_registrar(call: Entry) -> None:
         if registrar_fails and call.watcher == 0:
             raise ConnectionError("the registry does not answer")
 
@@ -77,8 +77,8 @@ def play(announcer: Announcer, steps: Sequence[Step]) -> None:
     ) as simulation:
         simulation.during_call = fail_the_registrar
         for what, detail in steps:
-            if isinstance(detail, Fault):
-                simulation.poll(detail)
+            if isinstance(detail, list):
+                simulation.poll(*detail)
             elif isinstance(detail, bool):
                 registrar_fails = detail
                 simulation.handle()
@@ -87,9 +87,9 @@ def play(announcer: Announcer, steps: Sequence[Step]) -> None:
                 write(simulation, what, str(detail))
         simulation.settle()
 
-        check_watcher_order(simulation.calls, watchers=2)
-        check_object_order(simulation.calls)
-        check_exclusion(simulation.calls)
+        check_watcher_order(simulation)
+        check_object_order(simulation)
+        check_exclusion(simulation)
         check_converged(simulation, watcher=1)
         numberless = [line for line in said if line.endswith("None")]
         assert not numberless, f"announced {numberless[0]!r}\n{simulation.story()}"
@@ -97,13 +97,13 @@ def play(announcer: Announcer, steps: Sequence[Step]) -> None:
 
 def write(simulation: Simulation, what: str, name: str) -> None:
     """What users do; nothing where it makes no sense."""
-    is_there = simulation.server.find(name) is not None
+    is_there = simulation.find(name) is not None
     if what == "create" and not is_there:
-        simulation.server.create(name)
+        simulation.create(name)
     elif what == "change" and is_there:
-        simulation.server.change(name, spec={"version": simulation.server.resource_version})
+        simulation.replace(name, {"data": {"at": str(simulation.clock.monotonic())}})
     elif what == "delete" and is_there:
-        simulation.server.delete(name)
+        simulation.delete(name)
 
 
 @settings(max_examples=200, derandomize=True, database=None, deadline=None)

@@ -18,7 +18,7 @@ from appsdk_operator import client as c
 from appsdk_operator.client import Discovery
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import ModelServer
+from tests.simulations import no_client
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -183,13 +183,13 @@ class Handles:
 
 
 def following(kind: Any = CONFIG_MAP) -> cache.Cache:
-    made = cache.Cache(ModelServer(kind), metrics=Metrics())
+    made = cache.Cache(no_client(), metrics=Metrics())
     made.add(kind)
     return made
 
 
 def informer() -> cache.Informer:
-    return cache.Informer(CONFIG_MAP, ModelServer(CONFIG_MAP), metrics=Metrics())
+    return cache.Informer(CONFIG_MAP, no_client(), metrics=Metrics())
 
 
 def key(_: object) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def key(_: object) -> tuple[str, ...]:
 
 
 KIND = {"kind": CONFIG_MAP}
-SERVER = {"client": ModelServer(CONFIG_MAP)}
+SERVER = {"client": no_client()}
 CACHE: Calls = {
     "Cache": (lambda: cache.Cache, SERVER),
     "CacheOptions": (lambda: cache.CacheOptions, {}),

@@ -20,8 +20,8 @@ from appsdk_operator.controllers import label_selector
 from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, SelectorError
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import KubernetesInformer
+from tests.simulations import no_client
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -36,7 +36,7 @@ def client() -> Client:
 
 
 def cache(**options: Any) -> Cache:
-    made = Cache(ModelServer(WIDGET), metrics=Metrics(), **options)
+    made = Cache(no_client(), metrics=Metrics(), **options)
     made.add(WIDGET)
     return made
 
@@ -55,22 +55,21 @@ BOTH: dict[str, Callable[..., object]] = {
         client(), "delete_collection", **{"namespace": "a", **o}
     ),
     "NamespacedClient.list": lambda **o: NamespacedClient(client(), "a").list(WIDGET, **o),
-    "Cache": lambda **o: Cache(ModelServer(WIDGET), metrics=Metrics(), **o),
+    "Cache": lambda **o: Cache(no_client(), metrics=Metrics(), **o),
     "Cache.list": lambda **o: cache().list(WIDGET, **o),
     "CachedClient.list": lambda **o: CachedClient(client(), cache()).list(WIDGET, **o),
     "CacheOptions": CacheOptions,
     "NamespaceOptions": NamespaceOptions,
     "CacheSetup": CacheSetup,
-    "Informer": lambda **o: Informer(WIDGET, ModelServer(WIDGET), metrics=Metrics(), **o),
+    "Informer": lambda **o: Informer(WIDGET, no_client(), metrics=Metrics(), **o),
     "KubernetesInformer": lambda **o: KubernetesInformer(
-        WIDGET, ModelServer(WIDGET), metrics=Metrics(), **o
+        WIDGET, no_client(), metrics=Metrics(), **o
     ),
 }
 LABELS: dict[str, Callable[..., object]] = {
     **BOTH,
     "Store.list": lambda **o: Store(WIDGET).list(**o),
     "predicate": lambda **o: label_selector(o["label_selector"]),
-    "ModelServer.list_page": lambda **o: ModelServer(WIDGET).list_page(WIDGET, **o),
 }
 
 WRONG_FORMS = [["app=web"], ("app=web", "tier"), 5, True, ..., b"app=web", {"app"}]

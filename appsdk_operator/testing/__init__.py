@@ -6,7 +6,7 @@
 * :class:`FaultProxy`: cuts, stalls and delays the connections to any of them.
 * :class:`FaultSchedule` of :class:`FaultRule`: which fault applies to which requests, and how
   often; the embedded server and the proxy take the same rules.
-* :class:`Simulation`: an operator on a :class:`ModelServer`, without threads and sockets: the test
+* :class:`Simulation`: an operator on a :class:`MemoryServer`, without threads and sockets: the test
   decides the order of requests and events. With checkers of the kit's promises.
 * :func:`check_operator`: a property test of an operator over generated histories, faults and
   crashes; a failure prints a short story and the call that replays it.

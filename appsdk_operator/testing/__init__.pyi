@@ -29,23 +29,11 @@ from appsdk_operator.testing._proxy.proxy import (
 from appsdk_operator.testing._running import (
     running as running,
 )
-from appsdk_operator.testing._simulation.checks import (
-    check_converged as check_converged,
-    check_exclusion as check_exclusion,
-    check_object_order as check_object_order,
-    check_watcher_order as check_watcher_order,
-)
-from appsdk_operator.testing._simulation.model_server import (
-    Fault as Fault,
-    ModelServer as ModelServer,
-)
-from appsdk_operator.testing._simulation.simulation import (
-    Call as Call,
-    Process as Process,
-    Simulation as Simulation,
-)
 from appsdk_operator.testing._world.check_operator import (
     check_operator as check_operator,
+)
+from appsdk_operator.testing._world.cluster import (
+    Process as Process,
 )
 from appsdk_operator.testing._world.histories import (
     Step as Step,
@@ -56,6 +44,13 @@ from appsdk_operator.testing._world.journal import (
 )
 from appsdk_operator.testing._world.promises import (
     Promise as Promise,
+    check_converged as check_converged,
+    check_exclusion as check_exclusion,
+    check_object_order as check_object_order,
+    check_watcher_order as check_watcher_order,
+)
+from appsdk_operator.testing._world.simulation import (
+    Simulation as Simulation,
 )
 from appsdk_operator.testing._world.world import (
     Replica as Replica,

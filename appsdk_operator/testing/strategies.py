@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from appsdk_operator.apiserver import builtin_schemas
+from appsdk_operator.apiserver import FaultRule, builtin_schemas
 from appsdk_operator.resource import Kind, custom_resource_definition
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "annotation_maps",
+    "faults",
     "label_maps",
     "names",
     "objects",
@@ -34,6 +35,17 @@ _LABEL: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?)?"
 _PREFIXED: Final = r"([a-z]{1,4}\.example\.org/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DEEPEST: Final = 4
+_FAULTS: Final = (
+    FaultRule.drop(),
+    FaultRule.lose(),
+    FaultRule.cut(1),
+    FaultRule.cut(700),  # in the middle of the first or second object
+    FaultRule.answer(503),
+    FaultRule.answer(410),
+    FaultRule.answer(422),  # as older servers answer a first sync that asks for a stream
+    FaultRule.end_watch(after=1),
+    FaultRule.end_watch(410, after=1),
+)
 # What patterns of Go have and those of Python have not, of what CRDs of classes have.
 _OF_GO: Final = {r"\z": r"\Z", r"\p{Nd}": r"\d", r"\p{N}": r"\d", r"\p{L}": r"\w", r"\p{Z}": r"\s"}
 
@@ -113,6 +125,13 @@ def objects(
         },
         optional=parts,
     )
+
+
+def faults() -> SearchStrategy[list[FaultRule]]:
+    """Faults of an informer's next request, at most one: for :meth:`Simulation.poll`."""
+    from hypothesis import strategies as st
+
+    return st.lists(st.sampled_from(_FAULTS), max_size=1)
 
 
 def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrategy[Any]:

@@ -16,8 +16,9 @@ from appsdk_operator.cache._informer.informer import access_to
 from appsdk_operator.manager import Elector, LeaderElection
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ForkedError, ManualClock, Metrics, StopSignal, WorkQueue
-from appsdk_operator.testing import MemoryServer, ModelServer, running
-from tests.cache.conftest import THING, page, thing
+from appsdk_operator.testing import MemoryServer, running
+from tests.cache.conftest import page, thing
+from tests.simulations import no_client
 
 ConfigMap = kinds.core.v1.ConfigMap
 
@@ -128,7 +129,7 @@ def test_a_cache_of_the_parent_says_so_even_where_a_thread_holds_its_locks():
 def test_the_child_of_a_leader_does_not_lead():
     clock = ManualClock()
     elector = Elector(
-        ModelServer(THING),
+        no_client(),
         LeaderElection(id="e", namespace="x"),
         clock=clock,
         metrics=Metrics(),

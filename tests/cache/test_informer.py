@@ -18,7 +18,7 @@ from appsdk_operator.cache import (
 from appsdk_operator.client import Request
 from appsdk_operator.resource import Kind, Object, SelectorError, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import MemoryServer, ModelServer
+from appsdk_operator.testing import MemoryServer
 from tests.cache.conftest import (
     PATIENCE,
     PLACE,
@@ -38,6 +38,7 @@ from tests.cache.conftest import (
     page,
     thing,
 )
+from tests.simulations import no_client
 
 ConfigMap = kinds.core.v1.ConfigMap
 
@@ -926,7 +927,7 @@ def test_indexes_are_kept_from_the_first_list_on(make):
 
 def test_health_tells_informers_of_one_kind_apart_by_what_they_select():
     kind = Kind(group="example.com", version="v1", kind="Widget")
-    server = ModelServer(kind)
+    server = no_client()
     texts = [
         Informer(kind, server, metrics=Metrics(), **selection).health().text
         for selection in (

@@ -24,8 +24,9 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
-from appsdk_operator.testing import APIServer, ModelServer
+from appsdk_operator.testing import APIServer
 from tests.controllers.event_tools import RecordingQueue
+from tests.simulations import no_client
 
 CONFIG_MAP, SECRET, POD = kinds.core.v1.ConfigMap, kinds.core.v1.Secret, kinds.core.v1.Pod
 REPLICA_SET = kinds.apps.v1.ReplicaSet
@@ -37,7 +38,7 @@ class Host:
     def __init__(self, client: Any = None, **options: Any) -> None:
         self.metrics = Metrics()
         self.cache = Cache(
-            ModelServer(kinds.core.v1.ConfigMap) if client is None else client,
+            no_client() if client is None else client,
             metrics=self.metrics,
             by_kind=options.pop("by_kind", None),
         )

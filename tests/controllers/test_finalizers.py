@@ -19,7 +19,7 @@ from appsdk_operator.controllers import (
     take_finalizer_off,
 )
 from appsdk_operator.resource import Kind, MutableObject, ReadOnlyError
-from appsdk_operator.testing import ModelServer
+from tests.simulations import Others
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 OURS, THEIRS, MORE = "example.com/ours", "example.org/theirs", "example.com/more"
@@ -67,7 +67,7 @@ def test_asking_adds_nothing():
     ["", "/x", "two words", "Upper.Case/x", "example.com/" + "x" * 64, "d" * 254 + "/x"],
 )
 def test_a_name_that_no_server_takes_is_refused_everywhere(name):
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     obj = server.create("a")
     for call in (
         lambda: add_finalizer(widget(), name),
@@ -90,7 +90,7 @@ def test_a_read_only_object_is_refused_with_the_way_out(change):
 
 
 def test_a_finalizer_is_put_on_and_taken_off_beside_those_of_others():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     made = server.create("a", finalizers=[THEIRS])
     put = put_finalizer(server, made, OURS)
     assert put is not None
@@ -103,7 +103,7 @@ def test_a_finalizer_is_put_on_and_taken_off_beside_those_of_others():
 
 
 def test_who_was_quicker_keeps_what_they_wrote():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     stale = server.create("a")
     server.change("a", finalizers=[THEIRS], spec={"size": 1})
     put = put_finalizer(server, stale, OURS)
@@ -116,7 +116,7 @@ def test_who_was_quicker_keeps_what_they_wrote():
 
 
 def test_an_object_that_goes_takes_no_finalizer_and_one_that_is_gone_neither():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     server.create("a", finalizers=[THEIRS])
     server.delete("a")
     deleting = server.find("a")
@@ -145,7 +145,7 @@ class Cached:
 
 
 def test_a_cache_that_is_behind_is_no_obstacle():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     stale = server.create("a")
     server.change("a", finalizers=[THEIRS])
     put = put_finalizer(Cached(server, stale), stale, OURS)
@@ -159,7 +159,7 @@ class Refusing(Cached):
 
 
 def test_a_refusal_is_an_error_with_its_cause():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     obj = server.create("a")
     with pytest.raises(FinalizerError, match=f"could not put finalizer '{OURS}' on") as raised:
         put_finalizer(Refusing(server, obj), obj, OURS)
@@ -273,7 +273,7 @@ class Hands:
 
 @pytest.fixture
 def hands():
-    return Hands(ModelServer(WIDGET))
+    return Hands(Others(WIDGET))
 
 
 def test_the_finalizer_is_on_before_the_first_apply_and_off_after_the_clean_up(hands):

@@ -111,12 +111,12 @@ def test_a_reconciler_among_watchers_warns_too(caplog):
             n = int(request.object.annotations.get("n", "0"))
             if n < 150:
                 patch = MergePatch({"metadata": {"annotations": {"n": str(n + 1)}}})
-                process.patch(WIDGET, request.object.name, patch, namespace="default")
+                process.client.patch(WIDGET, request.object.name, patch, namespace="default")
 
         return [SimpleReconciler(act)]
 
     with Simulation(WIDGET, make, resync=0.0) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         for _ in range(300):
             simulation.poll()
             simulation.handle()

@@ -16,7 +16,7 @@ from appsdk_operator.manager._core.runnable import (
 )
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import StopSignal
-from appsdk_operator.testing import ModelServer
+from tests.simulations import no_client
 
 
 class Scripted:
@@ -56,7 +56,7 @@ class TestClassification:
         assert [str(placement.group) for placement in placements(runnable)] == groups
 
     def test_caches_and_informers_are_waited_for_among_the_caches(self) -> None:
-        client = ModelServer(kinds.core.v1.ConfigMap)
+        client = no_client()
         cache = Cache(client)
         informer = Informer(kinds.core.v1.ConfigMap, client)
         for runnable in (cache, informer):

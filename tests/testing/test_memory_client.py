@@ -254,7 +254,8 @@ def test_watches_can_be_cut_and_can_be_made_to_end_where_they_would_wait() -> No
         client = server.client(metrics=Metrics())
         client.create(config_map("a"))
         with client.watch(CONFIG_MAP, namespace="default") as stream:
-            assert [event.type.value for event in stream.events()] == ["ADDED"]
+            seen = [event.type.value for event in stream.events()]
+            assert seen == ["ADDED", "BOOKMARK"]
         stream = client.watch(CONFIG_MAP, namespace="default")
         server.cut_connections()
         with pytest.raises(ConnectionLost), stream:

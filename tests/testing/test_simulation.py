@@ -8,12 +8,12 @@ from appsdk_operator.client import MergePatch, NotFound
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import (
     BrokenPromise,
-    Fault,
     Process,
     Simulation,
     check_converged,
 )
 from appsdk_operator.watchers import ConstantBackoff, SimpleWatcher
+from tests.simulations import change
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -21,7 +21,7 @@ WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 def showing_its_size(process: Process) -> list[SimpleWatcher]:
     def show(obj: Object) -> None:
         patch = MergePatch({"status": {"size": obj.spec["size"]}})
-        process.status.patch(WIDGET, obj.name, patch, namespace=obj.namespace)
+        process.client.status.patch(WIDGET, obj.name, patch, namespace=obj.namespace)
 
     def changed(old: Object, new: Object) -> None:
         if old.spec != new.spec:
@@ -31,31 +31,31 @@ def showing_its_size(process: Process) -> list[SimpleWatcher]:
 
 
 def size_of(simulation: Simulation) -> object:
-    shown = simulation.process.status.get(WIDGET, "a", namespace="default")
+    shown = simulation.process.client.status.get(WIDGET, "a", namespace="default")
     return (shown.status or {}).get("size")
 
 
 def test_a_watcher_writes_the_status() -> None:
     with Simulation(WIDGET, showing_its_size) as simulation:
-        simulation.server.create("a", spec={"size": 1})
+        simulation.create("a", spec={"size": 1})
         simulation.settle()
         assert size_of(simulation) == 1
-        simulation.server.change("a", spec={"size": 2})
+        change(simulation, "a", spec={"size": 2})
         simulation.settle()
         assert size_of(simulation) == 2
-        assert simulation.process.get(WIDGET, "a").generation == 2
+        assert simulation.process.client.get(WIDGET, "a", namespace="default").generation == 2
         check_converged(simulation, watcher=0)
 
 
-@pytest.mark.parametrize(("fault", "is_written"), [(Fault.LOST, True), (Fault.REFUSED, False)])
-def test_faults_befall_the_write_of_a_status(fault: Fault, is_written: bool) -> None:
+@pytest.mark.parametrize(("fate", "is_written"), [("lost", True), ("503", False)])
+def test_faults_befall_the_write_of_a_status(fate: str, is_written: bool) -> None:
     backoff = ConstantBackoff(60.0)
     with Simulation(WIDGET, showing_its_size, retry_policy=backoff) as simulation:
-        simulation.server.create("a", spec={"size": 1})
+        simulation.create("a", spec={"size": 1})
         while not simulation.controller.pending_events:
             simulation.poll()
             simulation.advance(1.0)
-        simulation.server.next_fault = fault
+        simulation.fates = [fate]
         simulation.handle()
         assert simulation.calls[-1].error is not None
         assert (size_of(simulation) == 1) is is_written
@@ -65,17 +65,17 @@ def test_faults_befall_the_write_of_a_status(fault: Fault, is_written: bool) -> 
 
 def test_a_process_may_die_before_and_after_the_write_of_a_status() -> None:
     with Simulation(WIDGET, showing_its_size) as simulation:
-        simulation.server.create("a", spec={"size": 1})
+        simulation.create("a", spec={"size": 1})
         while not simulation.controller.pending_events:
             simulation.poll()
             simulation.advance(1.0)
-        simulation.process.after_write = simulation.process.die
+        simulation.fates = ["crash after"]
         simulation.handle()
         assert not simulation.process.is_alive
         simulation.restart()
         assert size_of(simulation) == 1
-        simulation.server.change("a", spec={"size": 2})
-        simulation.process.before_write = simulation.process.die
+        change(simulation, "a", spec={"size": 2})
+        simulation.fates = ["crash before"]
         while simulation.process.is_alive:
             simulation.poll()
             simulation.handle()
@@ -89,9 +89,11 @@ def test_a_process_may_die_before_and_after_the_write_of_a_status() -> None:
 def test_a_status_of_nothing_is_not_found() -> None:
     with (
         Simulation(WIDGET, showing_its_size) as simulation,
-        pytest.raises(NotFound, match="'a' not found"),
+        pytest.raises(NotFound, match='"a" not found'),
     ):
-        simulation.process.status.patch(WIDGET, "a", MergePatch({"status": {"size": 1}}))
+        simulation.process.client.status.patch(
+            WIDGET, "a", MergePatch({"status": {"size": 1}}), namespace="default"
+        )
 
 
 def test_one_that_does_not_rest_says_what_failed_last() -> None:
@@ -102,13 +104,13 @@ def test_one_that_does_not_rest_says_what_failed_last() -> None:
         return [SimpleWatcher(), SimpleWatcher(add=fail)]
 
     with Simulation(WIDGET, failing, retry_policy=ConstantBackoff(1.0)) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         with pytest.raises(BrokenPromise, match="not at rest after 60 s") as raised:
             simulation.settle(horizon=60.0)
     told = str(raised.value).splitlines()[-1]
     assert told.startswith("the last call that failed: ")
-    assert "operator 1 watcher 1 CREATE" in told
-    assert told.endswith("-> KeyError('colour')")
+    assert "operator is told of a (watcher 1)" in told
+    assert told.endswith(": KeyError('colour')")
 
 
 def test_one_that_does_not_rest_although_nothing_failed_says_what_waits() -> None:
@@ -116,11 +118,11 @@ def test_one_that_does_not_rest_although_nothing_failed_says_what_waits() -> Non
         def count(_old: Object, new: Object) -> None:
             seen = (new.status or {}).get("seen", 0)
             patch = MergePatch({"status": {"seen": seen + 1}})
-            process.status.patch(WIDGET, new.name, patch, namespace=new.namespace)
+            process.client.status.patch(WIDGET, new.name, patch, namespace=new.namespace)
 
         return [SimpleWatcher(add=lambda obj: count(obj, obj), update=count)]
 
     with Simulation(WIDGET, changing) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         with pytest.raises(BrokenPromise, match=r"and 0 retries wait$"):
             simulation.settle(horizon=60.0)

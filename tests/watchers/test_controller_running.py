@@ -13,7 +13,6 @@ import pytest
 from appsdk_operator.cache import Cache, ResourceAction
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
-from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
@@ -22,6 +21,7 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
     never_retry,
 )
+from tests.simulations import Others, no_client
 from tests.watchers.conftest import RecordedWatcher, ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -243,7 +243,7 @@ def test_what_is_added_after_the_end_is_refused(real_rig, how):
     with pytest.raises(RuntimeError, match=text.format("informers")):
         real_rig.add_informer(GADGET)
     with pytest.raises(RuntimeError, match=text.format("caches")):
-        controller.add_cache(Cache(ModelServer(WIDGET), metrics=Metrics()), WIDGET)
+        controller.add_cache(Cache(no_client(), metrics=Metrics()), WIDGET)
     with pytest.raises(RuntimeError, match=text.format("watchers and reconcilers")):
         controller.add_watcher(SimpleWatcher(), WIDGET)
     with pytest.raises(RuntimeError, match=text.format("watchers and reconcilers")):
@@ -382,7 +382,7 @@ def test_a_wait_for_the_sync_ends_with_the_stop_or_in_time(rig):
 
 
 def test_with_an_informer_on_a_server_it_syncs_follows_and_resyncs():
-    clock, server, metrics = ManualClock(), ModelServer(WIDGET), Metrics()
+    clock, server, metrics = ManualClock(), Others(WIDGET), Metrics()
     server.create("a")
     informer = KubernetesInformer(
         WIDGET, server, clock=clock, metrics=metrics, rng=random.Random(1)

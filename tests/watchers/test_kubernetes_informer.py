@@ -13,29 +13,31 @@ from appsdk_operator.cache import Informer
 from appsdk_operator.controllers import Result, until, wait_for
 from appsdk_operator.resource import Kind, LabelSelector, MutableObject, Scope, SelectorError, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import APIServer, ModelServer, running
+from appsdk_operator.testing import APIServer, running
 from appsdk_operator.watchers import (
     InformerController,
     KubernetesInformer,
     OpinionatedWatcher,
     SimpleWatcher,
 )
+from tests.simulations import Others
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 PATIENCE = 30
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
 
-class Client(ModelServer):
+class Client(Others):
     """Remembers what it was asked for."""
 
     def __init__(self) -> None:
         super().__init__(WIDGET)
         self.asked: list[dict[str, object]] = []
+        self._watch, self.watch = self.watch, self._asked
 
-    def watch(self, kind, **options):
+    def _asked(self, kind, **options):
         self.asked.append(options)
-        return super().watch(kind, **options)
+        return self._watch(kind, **options)
 
 
 def asked(**options):

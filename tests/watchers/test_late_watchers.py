@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -17,7 +16,7 @@ from appsdk_operator.client import Expired
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import Fault, ModelServer
+from appsdk_operator.testing import FaultRule
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
@@ -29,6 +28,7 @@ from appsdk_operator.watchers import (
     keep_all_retries,
 )
 from tests.hypothesis_profiles import scaled
+from tests.simulations import Others, no_client, version_of
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 
@@ -47,12 +47,12 @@ class Notes:
         self._fails = fails
 
     def add(self, obj: Object) -> None:
-        self.told.append(f"add {obj.name}@{obj.resource_version}")
+        self.told.append(f"add {obj.name}@{version_of(obj)}")
         assert not self._shown_before(obj), f"{self.told}: added twice"
         self._note(obj)
 
     def update(self, old: Object, new: Object) -> None:
-        self.told.append(f"update {new.name}@{old.resource_version}->{new.resource_version}")
+        self.told.append(f"update {new.name}@{version_of(old)}->{version_of(new)}")
         assert new.uid in self.known, f"{self.told}: an update of an unknown object"
         is_resync = old is new
         assert self._version(new) > 0
@@ -61,7 +61,7 @@ class Notes:
         self._note(new)
 
     def delete(self, obj: Object) -> None:
-        self.told.append(f"delete {obj.name}@{obj.resource_version}")
+        self.told.append(f"delete {obj.name}@{version_of(obj)}")
         assert obj.uid in self.known, f"{self.told}: a deletion of an unknown object"
         self._note(obj)
         del self.known[obj.uid]
@@ -69,7 +69,7 @@ class Notes:
     def reconcile(self, request: ReconcileRequest) -> Result | None:
         """As the watcher, in the words of a reconciler, which asks to be called again."""
         obj = request.object
-        self.told.append(f"{request.action.value} {obj.name}@{obj.resource_version}")
+        self.told.append(f"{request.action.value} {obj.name}@{version_of(obj)}")
         if request.action is ResourceAction.DELETE:
             # What a list no longer has went with the last state that was seen of it.
             known = self.known.get(obj.uid, obj)
@@ -109,7 +109,7 @@ class World:
         self, dequeue_policy: RetryDequeuePolicy | None = None, max_pending: int = 10_000
     ) -> None:
         self.clock = ManualClock()
-        self.server = ModelServer(WIDGET)
+        self.server = Others(WIDGET)
         self.errors: list[Exception] = []
         self.informer = KubernetesInformer(
             WIDGET, self.server, clock=self.clock, metrics=Metrics(), resync=0
@@ -485,27 +485,27 @@ class History:
     No version is used twice, since nobody could tell its two states apart.
     """
 
-    def __init__(self, server: ModelServer) -> None:
-        self._server = server
+    def __init__(self, server: Others) -> None:
+        self._api = server.simulation.server.api
+        self._storage = self._api._core.storage
+        self._widgets = self._api._core.served("example.com", "v1", "widgets").resource.collection
         self._restores = 0
-        self._copies: list[tuple[dict, int]] = []
         self.copy()
 
     def begin_write(self) -> None:
-        self._server._revision = (self._server._revision // 1000 + 1) * 1000 + self._restores - 1
+        self._storage.revision = (self._storage.revision // 1000 + 1) * 1000 + self._restores - 1
 
     def copy(self) -> None:
-        self._copies.append((deepcopy(self._server._objects), self._server._revision))
+        self._copy = dict(self._widgets.records), list(self._widgets.keys), self._storage.revision
 
     def restore(self) -> None:
         self._restores += 1
-        objects, revision = self._copies[-1]
-        self._server._objects = deepcopy(objects)
-        self._server._history.clear()
-        self._server._snapshots.clear()
-        self._server._revision = revision
+        records, keys, self._storage.revision = self._copy
+        self._widgets.records, self._widgets.keys = dict(records), list(keys)
+        self._widgets.events.clear()
+        self._widgets.floor = self._storage.revision
         # The server knows of no versions as new as the informer's, and says so.
-        self._server.next_fault = Fault.EXPIRED
+        self._api.inject([FaultRule.answer(410, verb="watch", times=1)])
 
 
 happenings = st.sampled_from(
@@ -691,7 +691,7 @@ def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
                     )
                 self._send([event])
 
-    feed = Feed(WIDGET, ModelServer(WIDGET), metrics=Metrics())
+    feed = Feed(WIDGET, no_client(), metrics=Metrics())
     errors: list[Exception] = []
     controller = InformerController(
         workers=3,

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.client import ClientConfig
+from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.runtime import Metrics, StillRunning, StopSignal, system_clock
-from appsdk_operator.testing import ModelServer
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
@@ -23,6 +22,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     SimpleWatcher,
 )
+from tests.simulations import Others, no_client
 from tests.watchers.conftest import WIDGET, ScriptedInformer
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -67,7 +67,7 @@ def test_methods_of_other_arguments_are_refused_when_the_watcher_is_given(rig, w
     with pytest.raises(TypeError, match=text):
         rig.controller.add_watcher(watcher, WIDGET)
     with pytest.raises(TypeError, match=text):
-        OpinionatedWatcher.wrap(watcher, WIDGET, ModelServer(WIDGET))
+        OpinionatedWatcher.wrap(watcher, WIDGET, no_client())
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_methods_of_other_arguments_are_refused_when_the_watcher_is_given(rig, w
 )
 def test_so_are_callbacks_of_other_arguments(name, wanted):
     with pytest.raises(TypeError, match=rf"{name}=.* is not a function of \({wanted}\)"):
-        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **{name: lambda: None})
+        OpinionatedWatcher(WIDGET, no_client(), **{name: lambda: None})
 
 
 def test_a_reconciler_without_an_argument_is_refused(rig):
@@ -106,7 +106,7 @@ OPINIONATED = pytest.mark.parametrize("make", [opinionated_watcher, opinionated_
 
 
 @OPINIONATED
-@pytest.mark.parametrize("client", [CONFIG, None, ModelServer, "http://127.0.0.1:1"])
+@pytest.mark.parametrize("client", [CONFIG, None, Client, "http://127.0.0.1:1"])
 def test_what_is_no_client_is_refused(make, client):
     with pytest.raises(TypeError, match=r"give one, such as Client\(config\)"):
         make(WIDGET, client)
@@ -115,19 +115,19 @@ def test_what_is_no_client_is_refused(make, client):
 @OPINIONATED
 def test_a_finalizer_that_no_server_takes_on_the_kind_is_refused(make):
     with pytest.raises(ValueError, match="has no domain"):
-        make(CONFIG_MAP, ModelServer(CONFIG_MAP), finalizer=lambda _: "cleanup")
-    make(WIDGET, ModelServer(WIDGET), finalizer=lambda _: "cleanup")
+        make(CONFIG_MAP, no_client(), finalizer=lambda _: "cleanup")
+    make(WIDGET, no_client(), finalizer=lambda _: "cleanup")
 
 
 @OPINIONATED
 def test_one_of_another_kind_is_refused_when_it_is_added(rig, make):
-    target = make(WIDGET, ModelServer(WIDGET))
+    target = make(WIDGET, no_client())
     is_watcher = isinstance(target, OpinionatedWatcher)
     add = rig.controller.add_watcher if is_watcher else rig.controller.add_reconciler
     with pytest.raises(ValueError, match=r"made for widgets.* add it under its own kind"):
         add(target, CONFIG_MAP)
     add(target, "any name")
-    add(make(WIDGET, ModelServer(WIDGET), finalizer=lambda _: "example.com/other"), WIDGET)
+    add(make(WIDGET, no_client(), finalizer=lambda _: "example.com/other"), WIDGET)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_options_of_another_type_are_refused_by_name(options, text):
 @pytest.mark.parametrize("resync", ["30s", dt.timedelta(seconds=30), None])
 def test_a_resync_that_is_no_number_is_refused(resync):
     with pytest.raises(TypeError, match=r"resync=.*: give seconds as a number"):
-        KubernetesInformer(WIDGET, ModelServer(WIDGET), resync=resync)
+        KubernetesInformer(WIDGET, no_client(), resync=resync)
 
 
-@pytest.mark.parametrize("client", [CONFIG, None, ModelServer])
+@pytest.mark.parametrize("client", [CONFIG, None, Client])
 def test_an_informer_needs_a_client(client):
     with pytest.raises(TypeError, match=r"such as Client\(config\)"):
         KubernetesInformer(WIDGET, client)
@@ -198,7 +198,7 @@ def test_a_watcher_that_returns_what_asks_for_something_fails(rig, widget, name,
 
 @pytest.mark.parametrize(("function", "text"), UNHEARD)
 def test_so_does_a_callback_around_a_finalizer(widget, function, text):
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     obj = server.create("a")
     watcher = OpinionatedWatcher(WIDGET, server, add=function)
     with pytest.raises(TypeError, match=text):
@@ -375,9 +375,9 @@ class Awaited(Watcher):
         lambda: InformerController(error_handler=never_awaited),
         lambda: InformerController(retry_policy=never_awaited),
         lambda: InformerController(retry_dequeue_policy=never_awaited),
-        lambda: OpinionatedWatcher(WIDGET, ModelServer(WIDGET), concerns=never_awaited),
-        lambda: OpinionatedWatcher.wrap(Awaited(), WIDGET, ModelServer(WIDGET)),
-        lambda: OpinionatedReconciler(Awaited(), WIDGET, ModelServer(WIDGET)),
+        lambda: OpinionatedWatcher(WIDGET, no_client(), concerns=never_awaited),
+        lambda: OpinionatedWatcher.wrap(Awaited(), WIDGET, no_client()),
+        lambda: OpinionatedReconciler(Awaited(), WIDGET, no_client()),
         lambda: InformerController().add_watcher(Awaited(), WIDGET),
         lambda: InformerController().add_reconciler(Awaited(), WIDGET),
     ],

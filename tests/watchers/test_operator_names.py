@@ -15,7 +15,7 @@ from appsdk_operator.cache import Cache
 from appsdk_operator.client import Client, ClientConfig, Forbidden
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import ModelServer, Simulation
+from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
@@ -28,6 +28,7 @@ from appsdk_operator.watchers import (
 )
 from tests.cache.conftest import eventually
 from tests.hypothesis_profiles import scaled
+from tests.simulations import Others, no_client
 from tests.watchers.conftest import ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -42,7 +43,7 @@ UNNAMED = {"name": "informer-controller"}  # what a controller is called without
 
 
 def watcher(client=None, **options):
-    return OpinionatedWatcher(WIDGET, client or ModelServer(WIDGET), **options)
+    return OpinionatedWatcher(WIDGET, client or no_client(), **options)
 
 
 def controller(*watchers, kind=WIDGET, **options):
@@ -75,7 +76,7 @@ def test_without_a_name_they_are_those_of_an_operator_without_a_name():
 @pytest.mark.parametrize("name", ["", "shop", "x" * 40])
 def test_every_name_that_is_written_has_a_domain(group, supplier, name):
     kind = Kind(group=group, version="v1", kind="Widget")
-    one = OpinionatedWatcher(kind, ModelServer(kind), finalizer=supplier)
+    one = OpinionatedWatcher(kind, no_client(), finalizer=supplier)
     controller(one, kind=kind, **({"name": name} if name else {}))
     assert "/" in one.finalizer
     assert "/" in one.in_progress_finalizer
@@ -83,7 +84,7 @@ def test_every_name_that_is_written_has_a_domain(group, supplier, name):
 
 def test_the_earlier_spelling_of_a_name_that_was_cut_is_recognised():
     kind = Kind(group="a-rather-long-group.example.com", version="v1", kind="WithALongNameToo")
-    one = OpinionatedWatcher(kind, ModelServer(kind))
+    one = OpinionatedWatcher(kind, no_client())
     controller(one, kind=kind, name="x" * 40)
     assert {
         "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.v1.Wi.b8806e768a3b6476",
@@ -146,7 +147,7 @@ def test_a_finalizer_of_ones_own_stays_as_it_is():
 
 def test_reconcilers_take_it_too():
     made = controller(name="shop")
-    one = OpinionatedReconciler(SimpleReconciler(lambda _: None), WIDGET, ModelServer(WIDGET))
+    one = OpinionatedReconciler(SimpleReconciler(lambda _: None), WIDGET, no_client())
     made.add_reconciler(one, WIDGET)
     assert (one.finalizer, one.in_progress_finalizer) == (OURS, MARK)
 
@@ -160,7 +161,7 @@ def test_long_names_are_cut_and_stay_apart():
     names = [default_finalizer(kind, "x" * 39 + end) for end in "ab"]
     assert all(len(name.rpartition("/")[2]) <= 63 for name in names)
     assert names[0] != names[1]
-    one = OpinionatedWatcher(kind, ModelServer(kind))
+    one = OpinionatedWatcher(kind, no_client())
     made = InformerController(name="x" * 40, metrics=Metrics())
     made.add_watcher(one, kind)
     assert len(one.finalizer.rpartition("/")[2]) <= 63
@@ -255,12 +256,12 @@ class World:
         """One for each clean-up that is to fail."""
         options = {"retry_policy": ConstantBackoff(1.0), **options}
         self.simulation = Simulation(kind, lambda p: [self._make(kind, p)], resync=0.0, **options)
-        self.server = self.simulation.server
+        self.server = Others(self.simulation)
 
     def _make(self, kind, process):
         return OpinionatedWatcher(
             kind,
-            process,
+            process.client,
             add=lambda obj: self.seen.append("add"),
             sync=lambda obj: self.seen.append("sync"),
             update=lambda _, obj: self.seen.append("update"),
@@ -285,7 +286,7 @@ class World:
             if next(counted) == number:
                 raise Forbidden("planned", status=403, reason="Forbidden")
 
-        self.simulation.process.before_write = write
+        self.simulation.on_write = lambda _: write()
 
 
 @pytest.fixture
@@ -405,7 +406,7 @@ def test_every_spelling_of_an_earlier_name_is_replaced(make_world):
 
 def test_kinds_without_a_generation_show_no_update_for_that(make_world):
     world = make_world(CONFIG_MAP)
-    world.server.create("a", generation=0, finalizers=["operator.appsdk/v1.ConfigMap"])
+    world.server.create("a", finalizers=["operator.appsdk/v1.ConfigMap"])
     world.simulation.settle()
     assert world.finalizers() == ("shop.appsdk/v1.ConfigMap",)
     assert world.seen == ["sync"]
@@ -552,12 +553,12 @@ def test_a_replacement_that_fails_is_tried_again_and_adds_nothing(make_world):
     world.server.create("a", finalizers=[OLD])
     refused = [1]
 
-    def refuse():
+    def refuse(_):
         if refused:
             refused.pop()
             raise ConnectionError("planned")
 
-    world.simulation.process.before_write = refuse
+    world.simulation.on_write = refuse
     world.simulation.poll()
     while world.simulation.handle():
         pass
@@ -603,7 +604,7 @@ def run_beside(first, second):
         thread.join(10)
 
 
-CLIENT = ModelServer(WIDGET)
+CLIENT = Others(WIDGET)
 
 
 def following(namespace="", selector=None, client=CLIENT, **options):
@@ -631,7 +632,7 @@ def uses(made):
         ({"selector": "x=1"}, {}, True),
         ({"name": "shop"}, {"name": "bar"}, False),
         ({"name": "shop"}, {"name": "shop"}, True),
-        ({"client": ModelServer(WIDGET)}, {"client": ModelServer(WIDGET)}, False),
+        ({"client": Others(WIDGET)}, {"client": Others(WIDGET)}, False),
     ],
 )
 def test_who_handles_the_same_objects_with_the_same_finalizer_conflicts(one, other, is_twin):

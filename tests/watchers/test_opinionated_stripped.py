@@ -12,7 +12,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ConnectionLost, Forbidden, JsonPatch
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.testing import Fault, ModelServer, Simulation
+from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
     FinalizerError,
     OpinionatedReconciler,
@@ -21,6 +21,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     SimpleWatcher,
 )
+from tests.simulations import Others, change, no_client
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 OURS = "example.com/operator.v1.Widget"
@@ -39,14 +40,14 @@ class World:
         self.refused_writes: list[int] = []
         self._writes = 0
         self.simulation = Simulation(WIDGET, lambda process: [self._make(form, process)], **options)
-        self.server = self.simulation.server
+        self.simulation.on_write = lambda _: self._before_write()
+        self.server = Others(self.simulation)
 
     def _make(self, form: str, process: Any) -> Any:
-        process.before_write = self._before_write
         if form == WATCHER:
             return OpinionatedWatcher(
                 WIDGET,
-                process,
+                process.client,
                 add=lambda obj: self._see("add", obj),
                 sync=lambda obj: self._see("sync", obj),
                 update=lambda _, obj: self._see("update", obj),
@@ -54,7 +55,7 @@ class World:
             )
         names = {CREATE: "add", RESYNC: "sync", UPDATE: "update", DELETE: "delete"}
         inner = SimpleReconciler(lambda request: self._see(names[request.action], request.object))
-        return OpinionatedReconciler(inner, WIDGET, process)
+        return OpinionatedReconciler(inner, WIDGET, process.client)
 
     def _see(self, what: str, obj: Object) -> None:
         self.seen.append(what)
@@ -228,12 +229,12 @@ def test_a_clean_up_that_failed_is_tried_again_also_when_somebody_lets_the_objec
 def test_a_write_whose_answer_was_lost_is_no_reason_to_skip_the_add_after_a_strip(world):
     writes = []
 
-    def lose_the_second_answer():
+    def lose_the_second_answer(_):
         writes.append(1)
         if len(writes) == 2:
             raise ConnectionLost("planned")
 
-    world.simulation.process.after_write = lose_the_second_answer
+    world.simulation.on_answer = lose_the_second_answer
     world.server.create("a")
     world.step()
     world.server.change("a", spec={"n": 1})  # drops the retry of the write, which took effect
@@ -324,8 +325,7 @@ def test_nothing_is_remembered_of_what_is_gone(world):
     world.server.delete("a")
     world.simulation.settle()
     entry = world.simulation.controller._dispatcher._registered.items(str(WIDGET))[0]
-    target = getattr(entry.handler, "watcher", None) or entry.handler.reconciler
-    lifecycle = target._finalizer_lifecycle
+    lifecycle = entry.handler.finalizer_lifecycle
     assert not lifecycle._write_pending
     assert not lifecycle._unprotected
     assert not lifecycle._finalizer_versions
@@ -341,10 +341,10 @@ def test_an_unfinished_create_is_asked_again_after_a_failed_write():
 
     with Simulation(
         WIDGET,
-        lambda process: [OpinionatedReconciler(SimpleReconciler(act), WIDGET, process)],
+        lambda process: [OpinionatedReconciler(SimpleReconciler(act), WIDGET, process.client)],
         resync=0.0,
     ) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         simulation.settle()
         assert seen == [CREATE, CREATE]
 
@@ -356,7 +356,7 @@ def test_an_unfinished_create_is_asked_again_after_a_failed_write():
 class Stripping:
     """A client whose writes lose finalizers of that name, as behind an admission webhook."""
 
-    server: ModelServer
+    server: Others
     name: str
 
     def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
@@ -370,7 +370,7 @@ class Stripping:
 
 @pytest.mark.parametrize("name", [OURS, MARK])
 def test_a_client_that_strips_finalizers_is_an_error_that_says_so(name):
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     seen = []
     watcher = OpinionatedWatcher(WIDGET, Stripping(server, name), add=seen.append)
     obj = server.create("a")
@@ -413,8 +413,8 @@ def sized(request):
 
     def make(process):
         if request.param == WATCHER:
-            return [OpinionatedWatcher.wrap(inner, WIDGET, process)]
-        return [OpinionatedReconciler(inner, WIDGET, process)]
+            return [OpinionatedWatcher.wrap(inner, WIDGET, process.client)]
+        return [OpinionatedReconciler(inner, WIDGET, process.client)]
 
     with Simulation(WIDGET, make, resync=0.0) as simulation:
         simulation.inner = inner
@@ -422,32 +422,32 @@ def sized(request):
 
 
 def test_updates_of_no_concern_are_not_shown(sized):
-    sized.server.create("a", spec={"size": 1, "color": "red"})
+    Others(sized).create("a", spec={"size": 1, "color": "red"})
     sized.settle()
-    sized.server.change("a", spec={"size": 1, "color": "blue"})
+    Others(sized).change("a", spec={"size": 1, "color": "blue"})
     sized.settle()
-    sized.server.change("a", spec={"size": 2, "color": "blue"})
+    Others(sized).change("a", spec={"size": 2, "color": "blue"})
     sized.settle()
-    sized.server.delete("a")
+    Others(sized).delete("a")
     sized.settle()
     assert sized.inner.seen == ["add", "update 2", "delete"]
 
 
 def test_they_do_not_end_retries_either(sized):
-    sized.server.create("a", spec={"size": 1, "color": "red"})
+    Others(sized).create("a", spec={"size": 1, "color": "red"})
     sized.settle()
 
     def fail(call):
-        if call.action is UPDATE and call.object.spec["color"] == "red":
+        if call.action == UPDATE.value and call.object.spec["color"] == "red":
             raise ConnectionError("not yet")
 
     sized.during_call = fail
-    sized.server.change("a", spec={"size": 2, "color": "red"})
+    Others(sized).change("a", spec={"size": 2, "color": "red"})
     sized.poll()
     while sized.handle():
         pass
     assert sized.controller.pending_retries == 1
-    sized.server.change("a", spec={"size": 2, "color": "blue"})
+    Others(sized).change("a", spec={"size": 2, "color": "blue"})
     sized.poll()
     while sized.handle():
         pass
@@ -457,11 +457,11 @@ def test_they_do_not_end_retries_either(sized):
 
 
 def test_a_strip_concerns_us_whatever_concerns_them(sized):
-    sized.server.create("a", spec={"size": 1, "color": "red"})
+    Others(sized).create("a", spec={"size": 1, "color": "red"})
     sized.settle()
-    sized.server.change("a", spec={"size": 1, "color": "blue"}, finalizers=[])
+    Others(sized).change("a", spec={"size": 1, "color": "blue"}, finalizers=[])
     sized.settle()
-    assert sized.server.find("a").finalizers == (OURS,)
+    assert Others(sized).find("a").finalizers == (OURS,)
     assert sized.inner.seen == ["add", "add"]
 
 
@@ -474,14 +474,17 @@ def test_a_concerns_that_fails_hides_nothing(caplog):
     def make(process):
         return [
             OpinionatedWatcher(
-                WIDGET, process, update=lambda _, new: seen.append(new.spec), concerns=concerns
+                WIDGET,
+                process.client,
+                update=lambda _, new: seen.append(new.spec),
+                concerns=concerns,
             )
         ]
 
     with Simulation(WIDGET, make, resync=0.0) as simulation:
-        simulation.server.create("a", spec={"n": 1})
+        simulation.create("a", spec={"n": 1})
         simulation.settle()
-        simulation.server.change("a", spec={"n": 2})
+        change(simulation, "a", spec={"n": 2})
         simulation.settle()
     assert seen == [{"n": 2}]
     assert "concerns() of the watcher of" in caplog.text
@@ -490,25 +493,27 @@ def test_a_concerns_that_fails_hides_nothing(caplog):
 def test_a_watcher_without_concerns_is_shown_every_change_of_the_spec():
     seen = []
     inner = SimpleWatcher(update=lambda _, new: seen.append(new.spec))
-    with Simulation(WIDGET, lambda p: [OpinionatedWatcher.wrap(inner, WIDGET, p)]) as simulation:
-        simulation.server.create("a", spec={"n": 1})
+    with Simulation(
+        WIDGET, lambda p: [OpinionatedWatcher.wrap(inner, WIDGET, p.client)]
+    ) as simulation:
+        simulation.create("a", spec={"n": 1})
         simulation.settle()
-        simulation.server.change("a", spec={"n": 2})
-        simulation.poll(Fault.NONE)
+        change(simulation, "a", spec={"n": 2})
+        simulation.poll()
         simulation.settle()
     assert seen == [{"n": 2}]
 
 
 def test_concerns_that_is_no_function_of_two_objects_is_refused():
     with pytest.raises(TypeError, match="concerns=3 is not a function of \\(old, new\\)"):
-        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), concerns=3)
+        OpinionatedWatcher(WIDGET, no_client(), concerns=3)
 
 
 # The error
 
 
 def test_the_error_carries_the_patch_and_the_status():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
 
     class Refusing(Stripping):
         def patch(self, kind, name, patch, *, namespace=""):
@@ -524,7 +529,7 @@ def test_the_error_carries_the_patch_and_the_status():
 
 
 def test_the_error_after_a_callback_carries_them_too():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
 
     class Refusing(Stripping):
         def patch(self, kind, name, patch, *, namespace=""):
@@ -540,7 +545,7 @@ def test_the_error_after_a_callback_carries_them_too():
 
 
 def test_without_an_answer_there_is_no_status():
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
 
     class Away(Stripping):
         def get(self, *_, **__):

@@ -21,7 +21,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import APIServer, ModelServer
+from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import (
     FinalizerError,
     OpinionatedWatcher,
@@ -31,6 +31,7 @@ from appsdk_operator.watchers import (
     in_progress_finalizer,
 )
 from tests.definitions import widget_definition
+from tests.simulations import Others, no_client
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
@@ -401,7 +402,7 @@ def test_an_object_whose_finalizer_somebody_took_off_is_added_again(bench):
 @pytest.mark.parametrize("generation", [0, 1])
 def test_a_deletion_concerns_us_even_if_the_generation_stays(widget, generation):
     # Kubernetes raises it, but whoever does not must not cost us the deletion.
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     notes = []
     watcher = OpinionatedWatcher(WIDGET, server, delete=lambda _: notes.append("delete"))
     ours = [watcher.finalizer]
@@ -447,7 +448,7 @@ def test_it_forgets_what_is_gone(bench):
     ],
 )
 def test_what_is_no_object_is_refused(widget, call, what):
-    watcher = OpinionatedWatcher(WIDGET, ModelServer(WIDGET))
+    watcher = OpinionatedWatcher(WIDGET, no_client())
     with pytest.raises(TypeError, match=f"{what} needs an object, and got"):
         call(watcher, widget())
 
@@ -466,7 +467,7 @@ def test_without_callbacks_the_finalizers_are_managed_all_the_same(bench):
 @pytest.mark.parametrize("name", ["add", "update", "delete", "sync"])
 def test_a_callback_that_cannot_be_called_is_refused_by_name(name):
     with pytest.raises(TypeError, match=f"{name}=3 is not a function of"):
-        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **{name: 3})
+        OpinionatedWatcher(WIDGET, no_client(), **{name: 3})
 
 
 def test_async_callbacks_are_awaited(bench):
@@ -523,7 +524,7 @@ def test_it_wraps_nothing(bench):
 
 
 def test_it_says_in_advance_what_concerns_it():
-    assert isinstance(OpinionatedWatcher(WIDGET, ModelServer(WIDGET)), SelectiveWatcher)
+    assert isinstance(OpinionatedWatcher(WIDGET, no_client()), SelectiveWatcher)
 
 
 # Names
@@ -549,7 +550,7 @@ def test_built_in_kinds_get_a_name_with_a_domain(group, name):
 
 @pytest.mark.parametrize("prefix", ["", "example.com/"])
 def test_63_characters_are_allowed_and_64_are_not(prefix):
-    server = ModelServer(WIDGET)
+    server = Others(WIDGET)
     name = prefix + "a" * 63
     watcher = OpinionatedWatcher(WIDGET, server, finalizer=lambda _: name)
     assert watcher.finalizer == name
@@ -564,12 +565,12 @@ def test_63_characters_are_allowed_and_64_are_not(prefix):
 @pytest.mark.parametrize("name", ["", "/", "a/", "/a", "a b", "Upper.example.com/x", "-a", "a/b/c"])
 def test_what_no_server_would_accept_is_refused(name):
     with pytest.raises(ValueError, match="not a qualified name"):
-        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), finalizer=lambda _: name)
+        OpinionatedWatcher(WIDGET, no_client(), finalizer=lambda _: name)
 
 
 def test_the_supplier_is_given_the_kind():
     watcher = OpinionatedWatcher(
-        WIDGET, ModelServer(WIDGET), finalizer=lambda kind: f"example.com/{kind.plural}"
+        WIDGET, no_client(), finalizer=lambda kind: f"example.com/{kind.plural}"
     )
     assert watcher.finalizer == "example.com/widgets"
     assert watcher.in_progress_finalizer == "example.com/wip.widgets"
@@ -577,13 +578,13 @@ def test_the_supplier_is_given_the_kind():
 
 def test_the_name_of_another_watchers_mark_is_refused():
     with pytest.raises(ValueError, match="is the one for objects in progress"):
-        OpinionatedWatcher(WIDGET, ModelServer(WIDGET), finalizer=in_progress_finalizer)
+        OpinionatedWatcher(WIDGET, no_client(), finalizer=in_progress_finalizer)
 
 
 def test_long_names_of_different_watchers_have_different_marks():
     marks = {
         OpinionatedWatcher(
-            WIDGET, ModelServer(WIDGET), finalizer=lambda _, end=end: "a" * 62 + end
+            WIDGET, no_client(), finalizer=lambda _, end=end: "a" * 62 + end
         ).in_progress_finalizer
         for end in "xyz"
     }

@@ -19,7 +19,8 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ConnectionLost, Forbidden
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.testing import Fault, Process, Simulation
+from appsdk_operator.testing import Entry, Process, Simulation
+from appsdk_operator.testing.strategies import faults
 from appsdk_operator.watchers import (
     ConstantBackoff,
     OpinionatedReconciler,
@@ -30,6 +31,7 @@ from appsdk_operator.watchers import (
     opinionated_retry_dequeue_policy,
 )
 from tests.hypothesis_profiles import scaled
+from tests.simulations import change, die
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 NAMES = ("a", "b")
@@ -54,8 +56,8 @@ steps = st.lists(
         st.builds(Step, st.just("strip"), names),
         st.builds(Step, st.just("lag"), names, st.booleans()),
         st.builds(Step, st.sampled_from(["strip", "delete", "catch up", "catch up"]), names),
-        st.builds(Step, st.just("poll"), st.just(""), st.sampled_from(Fault)),
-        st.builds(Step, st.just("poll"), st.just(""), st.just(Fault.NONE)),
+        st.builds(Step, st.just("poll"), st.just(""), faults()),
+        st.builds(Step, st.just("poll"), st.just(""), st.just([])),
         st.builds(Step, st.sampled_from(["handle", "catch up"])),
         st.builds(Step, st.just("advance"), st.just(""), st.sampled_from([1.0, 40.0])),
         st.builds(Step, st.sampled_from(["restart", "compact", "rename"])),
@@ -175,14 +177,14 @@ class World:
             resync=30.0,
             **self.release.options,
         )
+        self.simulation.on_write = lambda _: self._before_write(self.simulation.process)
+        self.simulation.on_answer = self._after_write
 
     @property
     def release(self) -> Release:
         return self._releases[self._at]
 
     def _watchers(self, process: Process) -> list[OpinionatedWatcher | OpinionatedReconciler]:
-        process.before_write = lambda: self._write(process, before=True)
-        process.after_write = lambda: self._write(process, before=False)
         self._fate = OK
         self.known.clear()
         self.done.clear()
@@ -195,7 +197,6 @@ class World:
         def callback(what: str) -> Any:
             def call(*objects: Object) -> Result | None:
                 obj = objects[-1]
-                process.check()
                 self.known.add(obj.uid)
                 self.told.append(f"{what} {obj.uid}")
                 assert (what, obj.uid) not in self.done, f"{what} of {obj.uid} is done again"
@@ -209,7 +210,7 @@ class World:
                 if fate == FAIL:
                     raise ValueError("planned")
                 if fate == DIE_WITHIN:
-                    process.die()
+                    die(process)
                 if fate == STRIP_WITHIN:
                     self.strip(obj.name)
                 if fate in (CHANGE_WITHIN, DELETE_WITHIN):
@@ -236,11 +237,11 @@ class World:
                 ResourceAction.DELETE: callback("delete"),
             }
             inner = SimpleReconciler(lambda request: calls[request.action](request.object))
-            return [OpinionatedReconciler(inner, self.simulation_kind, process, **options)]
+            return [OpinionatedReconciler(inner, self.simulation_kind, process.client, **options)]
         return [
             OpinionatedWatcher(
                 self.simulation_kind,
-                process,
+                process.client,
                 **{what: callback(what) for what in ("add", "sync", "update", "delete")},
                 **options,
             )
@@ -248,42 +249,46 @@ class World:
 
     simulation_kind = WIDGET
 
-    def _write(self, process: Process, *, before: bool) -> None:
-        if before:
-            self._fate = OK if self.is_calm else next(self._write_fates, OK)
-            if self._fate == DIE_BEFORE:
-                process.die()
-            if self._fate == REFUSED:
-                raise Forbidden("planned", status=403, reason="Forbidden")
-            if self._fate == STRIPPED:
-                for name in NAMES:
-                    self.strip(name)
-            if self._fate == LAGGED:
-                for name in NAMES:
-                    self.lag(name, is_begun=self._race % 2 == 1)
-                self._race += 1
-            if self._fate == RACE:
-                # Another controller is faster.
-                self._race += 1
-                for name in NAMES:
-                    self.play(Step("foreign on", name, self._race % 3))
-        elif self._fate == DIE_AFTER:
-            process.die()
+    def _before_write(self, process: Process) -> None:
+        self._fate = OK if self.is_calm else next(self._write_fates, OK)
+        if self._fate == DIE_BEFORE:
+            die(process)
+        if self._fate == REFUSED:
+            raise Forbidden("planned", status=403, reason="Forbidden")
+        if self._fate == STRIPPED:
+            for name in NAMES:
+                self.strip(name)
+        if self._fate == LAGGED:
+            for name in NAMES:
+                self.lag(name, is_begun=self._race % 2 == 1)
+            self._race += 1
+        if self._fate == RACE:
+            # Another controller is faster.
+            self._race += 1
+            for name in NAMES:
+                self.play(Step("foreign on", name, self._race % 3))
         self.check()
-        if self._fate == LOST and not before:
+
+    def _after_write(self, answer: Entry) -> None:
+        if answer.status >= 400:
+            return
+        if self._fate == DIE_AFTER:
+            die(self.simulation.process)
+        self.check()
+        if self._fate == LOST:
             raise ConnectionLost("planned: the answer is lost")
 
     def play(self, step: Step) -> None:
         simulation = self.simulation
         if step.what == "poll":
-            simulation.poll(step.value)
+            simulation.poll(*step.value)
         elif step.what == "handle":
             simulation.handle()
             if not simulation.process.is_alive:
                 simulation.restart()
         elif step.what == "catch up":
             for _ in range(4):
-                self.play(Step("poll", "", Fault.NONE))
+                self.play(Step("poll", "", []))
                 self.play(Step("handle"))
         elif step.what == "advance":
             simulation.advance(step.value)
@@ -293,7 +298,7 @@ class World:
             self._at = min(self._at + 1, len(self._releases) - 1)
             simulation.restart(**self.release.options)
         elif step.what == "compact":
-            simulation.server.compact()
+            simulation.compact()
         elif step.what == "strip":
             self.strip(step.name)
         elif step.what == "lag":
@@ -303,21 +308,21 @@ class World:
         self.check()
 
     def _user(self, step: Step) -> None:
-        server, name = self.simulation.server, step.name
-        present = server.find(name)
+        simulation, name = self.simulation, step.name
+        present = simulation.find(name)
         if present is None:
             if step.what in ("spec", "label"):
-                self.foreign[server.create(name, spec={"n": 0}).uid] = []
+                self.foreign[simulation.create(name, spec={"n": 0}).uid] = []
             return
         mine = self.foreign[present.uid]
         if step.what == "spec":
-            server.change(name, spec={"n": present.spec["n"] + 1})
+            change(simulation, name, spec={"n": present.spec["n"] + 1})
         elif step.what == "status":
-            server.change(name, status={"seen": True})
+            change(simulation, name, status={"seen": True})
         elif step.what == "label":
-            server.change(name, labels={"rv": present.resource_version})
+            change(simulation, name, labels={"rv": present.resource_version})
         elif step.what == "delete":
-            server.delete(name)
+            simulation.delete(name)
         else:
             finalizers = list(present.finalizers)
             other = FOREIGN[step.value]
@@ -327,11 +332,11 @@ class World:
             elif step.what == "foreign off" and other in mine:
                 finalizers.remove(other)
             mine[:] = [f for f in finalizers if f in FOREIGN]
-            server.change(name, finalizers=finalizers)
+            change(simulation, name, finalizers=finalizers)
 
     def strip(self, name: str) -> None:
         """Somebody writes a list of finalizers without ours."""
-        obj = self.simulation.server.find(name)
+        obj = self.simulation.find(name)
         if obj is None or not ours(obj):
             return
         self.has_stripped = True
@@ -341,11 +346,11 @@ class World:
         if obj.uid not in self.known or not self.simulation.process.is_alive:
             self.excused.add(obj.uid)
         kept = [f for f in obj.finalizers if f in FOREIGN]
-        self.simulation.server.change(name, finalizers=kept)
+        change(self.simulation, name, finalizers=kept)
 
     def lag(self, name: str, *, is_begun: bool) -> None:
         """A process of the release before, which spells the same name otherwise, still runs."""
-        release, obj = self.release, self.simulation.server.find(name)
+        release, obj = self.release, self.simulation.find(name)
         is_one = any(each.is_older and each.name == release.name for each in self._releases)
         if release.is_older or not is_one or obj is None or obj.is_deleting:
             return
@@ -357,11 +362,11 @@ class World:
         if not is_begun:
             self.added.add(obj.uid)
         self.lagged.add(obj.uid)
-        self.simulation.server.change(name, finalizers=[*obj.finalizers, theirs])
+        change(self.simulation, name, finalizers=[*obj.finalizers, theirs])
 
     def check(self) -> None:
         """What must hold at every moment."""
-        there = {obj.uid: obj for obj in self.simulation.server.objects}
+        there = {obj.uid: obj for obj in self.simulation.objects()}
         for uid, foreign in self.foreign.items():
             obj = there.get(uid)
             if obj is None:
@@ -385,7 +390,7 @@ class World:
             self.simulation.restart()
             self.simulation.settle()
             self.check()
-        there = {obj.uid: obj for obj in self.simulation.server.objects}
+        there = {obj.uid: obj for obj in self.simulation.objects()}
         for uid in self.begun - self.deleted - self.excused:
             assert uid in there, f"{uid} went without cleanup"
             assert not there[uid].is_deleting, f"{uid} goes without cleanup"
@@ -416,7 +421,7 @@ def ours(obj: Object) -> list[str]:
 @example(
     history=[
         Step("spec", "a"),
-        Step("poll", "", Fault.NONE),
+        Step("poll", "", []),
         Step("handle"),
         Step("compact"),
         Step("strip", "a"),
@@ -441,7 +446,7 @@ def ours(obj: Object) -> list[str]:
         Step("spec", "a"),
         Step("catch up"),
         Step("spec", "a"),
-        Step("poll", "", Fault.NONE),
+        Step("poll", "", []),
         Step("handle"),
         Step("advance", "", 40.0),
     ],
@@ -478,10 +483,10 @@ def ours(obj: Object) -> list[str]:
         Step("spec", "a"),
         Step("catch up"),
         Step("rename"),
-        Step("poll", "", Fault.NONE),
+        Step("poll", "", []),
         Step("spec", "a"),
         Step("delete", "a"),
-        Step("poll", "", Fault.NONE),
+        Step("poll", "", []),
     ],
     write_fates=[],
     callback_fates=[],
@@ -506,7 +511,7 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
         note(simulation.story())
         note("\n".join(world.told))
         assert world.has_stripped or "somebody took finalizer" not in caplog.text
-        for obj in simulation.server.objects:
+        for obj in simulation.objects():
             if obj.is_deleting:
                 assert world.foreign[obj.uid], f"{obj} waits for nobody"
                 assert not ours(obj)
@@ -523,18 +528,18 @@ def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(
 ) -> None:
     world = World([OK] * write + [fate], [], WIDGET, form)
     with world.simulation as simulation:
-        for step in (Step("spec", "a"), Step("poll", "", Fault.NONE)):
+        for step in (Step("spec", "a"), Step("poll", "", [])):
             world.play(step)
         for _ in range(6):
             world.play(Step("handle"))
-            world.play(Step("poll", "", Fault.NONE))
+            world.play(Step("poll", "", []))
         world.play(Step("delete", "a"))
         for _ in range(6):
-            world.play(Step("poll", "", Fault.NONE))
+            world.play(Step("poll", "", []))
             world.play(Step("handle"))
         world.end()
-        assert not simulation.server.objects
-        assert world.added == world.deleted == {"uid-1"}
+        assert not simulation.objects()
+        assert world.added == world.deleted == {made.uid for made in simulation.created}
 
 
 @pytest.mark.parametrize("call", range(4))
@@ -551,5 +556,5 @@ def test_whatever_befalls_each_call_of_an_objects_life_loses_nothing(
                 world.play(Step("catch up"))
                 world.play(Step("advance", "", 1.0))
         world.end()
-        assert not simulation.server.objects
-        assert world.added == world.deleted == {"uid-1"}
+        assert not simulation.objects()
+        assert world.added == world.deleted == {made.uid for made in simulation.created}

@@ -124,7 +124,7 @@ def test_a_reconciler_that_comes_late_is_told_of_what_is_there():
     seen = []
     late = SimpleReconciler(lambda request: seen.append((request.action, request.object.name)))
     with Simulation(WIDGET, lambda process: []) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         simulation.controller.add_watcher(SimpleWatcher(), WIDGET)
         simulation.settle()
         simulation.controller.add_reconciler(late, WIDGET)

@@ -7,7 +7,7 @@ import pytest
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind
-from appsdk_operator.testing import ModelServer, Simulation
+from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
     FinalizerError,
     KeyReconciler,
@@ -17,6 +17,7 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     never_retry,
 )
+from tests.simulations import Others, no_client
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 PLAIN = Kind(group="", version="v1", kind="ConfigMap")
@@ -36,10 +37,12 @@ class World:
         self.requests: list[ReconcileRequest] = []
         self.simulation = Simulation(
             kind,
-            lambda process: [OpinionatedReconciler(SimpleReconciler(self.act), kind, process)],
+            lambda process: [
+                OpinionatedReconciler(SimpleReconciler(self.act), kind, process.client)
+            ],
             **options,
         )
-        self.server = self.simulation.server
+        self.server = Others(self.simulation)
 
     def act(self, request):
         self.seen.append(request.action.value)
@@ -166,7 +169,7 @@ def test_a_failed_resync_of_a_running_process_is_asked_again_as_one(rig, widget)
             raise error
 
     obj = widget("x", finalizers=[OURS], generation=1)
-    inner = OpinionatedReconciler(SimpleReconciler(act), WIDGET, ModelServer(WIDGET))
+    inner = OpinionatedReconciler(SimpleReconciler(act), WIDGET, no_client())
     rig.controller.add_reconciler(inner, WIDGET)
     rig.informer.add(obj)
     rig.work()
@@ -204,7 +207,7 @@ def test_a_resync_that_is_older_than_our_finalizer_is_no_create(make_world):
     world.simulation.poll()
     obj = world.simulation.informer.store.get("a", "default")
     reconciler = OpinionatedReconciler(
-        SimpleReconciler(world.act), WIDGET, world.simulation.process
+        SimpleReconciler(world.act), WIDGET, world.simulation.process.client
     )
     reconciler.reconcile(ReconcileRequest(action=CREATE, object=obj))
     reconciler.reconcile(ReconcileRequest(action=RESYNC, object=obj))
@@ -243,7 +246,7 @@ def test_a_resync_of_an_object_that_is_being_deleted_cleans_it_up(make_world):
     world.simulation.settle()
     world.server.delete("a")
     reconciler = OpinionatedReconciler(
-        SimpleReconciler(world.act), WIDGET, world.simulation.process
+        SimpleReconciler(world.act), WIDGET, world.simulation.process.client
     )
     reconciler.reconcile(ReconcileRequest(action=RESYNC, object=world.server.find("a")))
     assert world.seen == ["CREATE", "DELETE"]
@@ -277,7 +280,7 @@ def test_an_object_that_the_server_dropped_in_spite_of_the_finalizer_is_cleaned_
     world.server.delete("a")
     world.simulation.settle()
     reconciler = OpinionatedReconciler(
-        SimpleReconciler(world.act), WIDGET, world.simulation.process
+        SimpleReconciler(world.act), WIDGET, world.simulation.process.client
     )
     world.seen.clear()
     reconciler.reconcile(ReconcileRequest(action=DELETE, object=obj))
@@ -306,15 +309,15 @@ def test_a_reconciler_by_key_gets_the_guarantees_too():
     seen = []
     with Simulation(
         WIDGET,
-        lambda process: [OpinionatedReconciler(KeyReconciler(seen.append), WIDGET, process)],
+        lambda process: [OpinionatedReconciler(KeyReconciler(seen.append), WIDGET, process.client)],
         resync=0.0,
     ) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         simulation.settle()
-        simulation.server.delete("a")
+        simulation.delete("a")
         simulation.settle()
         assert [key.name for key in seen] == ["a", "a"]
-        assert simulation.server.find("a") is None
+        assert simulation.find("a") is None
 
 
 def test_async_reconcilers_are_awaited_before_the_finalizer_is_put_on(make_world):
@@ -325,13 +328,13 @@ def test_async_reconcilers_are_awaited_before_the_finalizer_is_put_on(make_world
 
     with Simulation(
         WIDGET,
-        lambda process: [OpinionatedReconciler(SimpleReconciler(act), WIDGET, process)],
+        lambda process: [OpinionatedReconciler(SimpleReconciler(act), WIDGET, process.client)],
         resync=0.0,
     ) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         simulation.settle()
         assert done == [CREATE]
-        assert simulation.server.find("a").finalizers == (OURS,)
+        assert simulation.find("a").finalizers == (OURS,)
 
 
 # What is refused.
@@ -350,16 +353,16 @@ def test_what_is_no_result_is_a_failure_that_names_the_reconciler(make_world):
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "text"),
     [
-        ((object(), WIDGET, ModelServer(WIDGET)), {}, TypeError, "no method reconcile"),
+        ((object(), WIDGET, no_client()), {}, TypeError, "no method reconcile"),
         ((SimpleReconciler(print), None, WIDGET), {}, TypeError, "first the kind"),
         (
-            (SimpleReconciler(print), WIDGET, ModelServer(WIDGET)),
+            (SimpleReconciler(print), WIDGET, no_client()),
             {"finalizer": "x"},
             TypeError,
             "no function",
         ),
         (
-            (SimpleReconciler(print), WIDGET, ModelServer(WIDGET)),
+            (SimpleReconciler(print), WIDGET, no_client()),
             {"finalizer": lambda _: "a" * 64},
             ValueError,
             "longer than 63",
@@ -372,19 +375,19 @@ def test_wrong_arguments_are_refused(arguments, options, error, text):
 
 
 def test_an_object_of_another_kind_is_refused(widget):
-    reconciler = OpinionatedReconciler(SimpleReconciler(print), PLAIN, ModelServer(PLAIN))
+    reconciler = OpinionatedReconciler(SimpleReconciler(print), PLAIN, no_client())
     with pytest.raises(TypeError, match="under the kind that it was made for"):
         reconciler.reconcile(ReconcileRequest(action=CREATE, object=widget("x")))
 
 
 def watcher(finalizer=None):
     options = {"finalizer": lambda _: finalizer} if finalizer else {}
-    return OpinionatedWatcher(WIDGET, ModelServer(WIDGET), **options)
+    return OpinionatedWatcher(WIDGET, no_client(), **options)
 
 
 def reconciler(finalizer=None):
     options = {"finalizer": lambda _: finalizer} if finalizer else {}
-    return OpinionatedReconciler(SimpleReconciler(print), WIDGET, ModelServer(WIDGET), **options)
+    return OpinionatedReconciler(SimpleReconciler(print), WIDGET, no_client(), **options)
 
 
 def add(rig, target):

@@ -69,14 +69,13 @@ class Fleet:
         self.simulation.during_call = lambda _: None
         self.simulation.settle()
         note(self.simulation.story())
-        calls = self.simulation.calls
-        check_object_order(calls)
-        check_exclusion(calls)
+        check_object_order(self.simulation)
+        check_exclusion(self.simulation)
         assert not self.wrong
         assert not self.simulation.controller.pending_requeues
         assert not self.simulation.controller._dispatcher._pending, "nothing is owed at rest"
         for place in (WATCHER, RECONCILER, BY_KEY, LAST):
-            check_converged(self.simulation, place, by_key=place == BY_KEY)
+            check_converged(self.simulation, place)
 
 
 @many
@@ -132,7 +131,7 @@ def test_a_reconciler_that_fails_or_asks_for_more_keeps_no_watcher_from_an_event
         fleet.check()
         told = {
             place: [
-                (call.operator, call.action, call.object.uid, call.object.resource_version)
+                (call.process, call.action, call.object.uid, call.object.resource_version)
                 for call in simulation.calls
                 if call.watcher == place
             ]

@@ -23,6 +23,7 @@ from appsdk_operator.watchers import (
     keep_all_retries,
 )
 from tests.cache.conftest import eventually
+from tests.simulations import change, version_of
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -44,18 +45,18 @@ class Plan:
 
     def callbacks(self) -> dict[str, Any]:
         return {
-            "add": lambda obj: self.next(f"add {obj.resource_version}"),
-            "update": lambda _, obj: self.next(f"update {obj.resource_version}"),
+            "add": lambda obj: self.next(f"add {version_of(obj)}"),
+            "update": lambda _, obj: self.next(f"update {version_of(obj)}"),
             "delete": lambda _: self.next("delete"),
         }
 
-    def make(self, how: str, process: Any, kind: Kind = WIDGET) -> Any:
+    def make(self, how: str, client: Any, kind: Kind = WIDGET) -> Any:
         reconciler = SimpleReconciler(lambda request: self.next(request.action.name))
         return {
             "watcher": lambda: SimpleWatcher(**self.callbacks()),
             "reconciler": lambda: reconciler,
-            "opinionated watcher": lambda: OpinionatedWatcher(kind, process, **self.callbacks()),
-            "opinionated reconciler": lambda: OpinionatedReconciler(reconciler, kind, process),
+            "opinionated watcher": lambda: OpinionatedWatcher(kind, client, **self.callbacks()),
+            "opinionated reconciler": lambda: OpinionatedReconciler(reconciler, kind, client),
         }[how]()
 
 
@@ -63,14 +64,16 @@ ALL = ["watcher", "reconciler", "opinionated watcher", "opinionated reconciler"]
 
 
 def simulate(plan: Plan, how: str = "watcher", **options: Any) -> Simulation:
-    return Simulation(WIDGET, lambda process: [plan.make(how, process)], resync=30.0, **options)
+    return Simulation(
+        WIDGET, lambda process: [plan.make(how, process.client)], resync=30.0, **options
+    )
 
 
 def create_and_delete(simulation: Simulation) -> None:
     """The life of an object, each event handled before the next one."""
-    simulation.server.create("a")
+    simulation.create("a")
     follow(simulation)
-    simulation.server.delete("a")
+    simulation.delete("a")
     follow(simulation)
 
 
@@ -95,7 +98,7 @@ def test_no_retry_and_no_resync_brings_it_back(how, caplog):
     caplog.set_level(logging.INFO, "appsdk_operator.watchers")
     plan = Plan(*200 * [HOPELESS])
     with simulate(plan, how) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         an_hour(simulation)
         assert len(plan.calls) == 1
         health = simulation.controller.health()
@@ -106,22 +109,22 @@ def test_no_retry_and_no_resync_brings_it_back(how, caplog):
 
 @pytest.mark.parametrize("how", ALL)
 @pytest.mark.parametrize(
-    ("change", "is_news"),
+    ("wanted", "is_news"),
     [
         ({"status": {"color": "none"}}, False),
-        ({"managedFields": []}, False),
+        ({"finalizers": ["example.com/x"]}, False),
         ({"spec": {"n": 2}}, True),
         ({"labels": {"a": "b"}}, True),
         ({"annotations": {"a": "b"}}, True),
     ],
 )
-def test_what_the_object_asks_for_brings_it_back_and_nothing_else(how, change, is_news):
+def test_what_the_object_asks_for_brings_it_back_and_nothing_else(how, wanted, is_news):
     plan = Plan(HOPELESS)
     with simulate(plan, how) as simulation:
-        simulation.server.create("a", spec={"n": 1})
+        simulation.create("a", spec={"n": 1})
         follow(simulation)
         assert len(plan.calls) == 1
-        simulation.server.change("a", **change)
+        change(simulation, "a", **wanted)
         follow(simulation)
         assert (len(plan.calls) > 1) == is_news
         if is_news:
@@ -130,10 +133,12 @@ def test_what_the_object_asks_for_brings_it_back_and_nothing_else(how, change, i
 
 def test_kinds_without_generations_bring_it_back_by_any_change():
     plan = Plan(HOPELESS)
-    with simulate(plan) as simulation:
-        simulation.server.create("a", generation=0)
+    with Simulation(
+        CONFIG_MAP, lambda process: [plan.make("watcher", process.client)]
+    ) as simulation:
+        simulation.create("a")
         follow(simulation)
-        simulation.server.change("a", status={"n": 1})
+        simulation.replace("a", {"data": {"n": "1"}})
         follow(simulation)
         assert plan.calls == ["add 2", "update 3"]
 
@@ -143,7 +148,7 @@ def test_a_deletion_is_told_and_what_is_made_anew_is_new(how):
     plan = Plan(HOPELESS)
     with simulate(plan, how) as simulation:
         create_and_delete(simulation)
-        simulation.server.create("a")
+        simulation.create("a")
         follow(simulation)
         assert [call.split()[0].lower() for call in plan.calls] in (
             ["add", "delete", "add"],
@@ -157,7 +162,7 @@ def test_an_object_on_its_way_out_is_cleaned_up(how):
     with simulate(plan, how) as simulation:
         create_and_delete(simulation)
         assert [call.split()[0].lower() for call in plan.calls][1:] == ["delete"]
-        assert simulation.server.find("a") is None
+        assert simulation.find("a") is None
 
 
 def test_a_terminal_error_in_the_midst_ends_the_retries_that_were_kept():
@@ -165,9 +170,9 @@ def test_a_terminal_error_in_the_midst_ends_the_retries_that_were_kept():
     with simulate(
         plan, retry_policy=ConstantBackoff(1000.0), retry_dequeue_policy=keep_all_retries
     ) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         follow(simulation)
-        simulation.server.change("a", spec={"n": 2})
+        change(simulation, "a", spec={"n": 2})
         follow(simulation)
         assert plan.calls == ["add 2", "update 3"]
         an_hour(simulation)
@@ -177,10 +182,10 @@ def test_a_terminal_error_in_the_midst_ends_the_retries_that_were_kept():
 def test_a_resync_that_fails_so_is_the_last_one():
     plan = Plan(None, HOPELESS)
     with simulate(plan) as simulation:
-        simulation.server.create("a")
+        simulation.create("a")
         an_hour(simulation)
         assert plan.calls == ["add 2", "update 2"]
-        simulation.server.change("a", spec={"n": 2})
+        change(simulation, "a", spec={"n": 2})
         an_hour(simulation)
         assert plan.calls[2] == "update 3"
         assert len(plan.calls) > 50, "the resyncs are back"
@@ -190,11 +195,14 @@ def test_other_watchers_and_objects_do_not_notice():
     hopeless, fine = Plan(*200 * [HOPELESS]), Plan()
     with Simulation(
         WIDGET,
-        lambda process: [hopeless.make("watcher", process), fine.make("watcher", process)],
+        lambda process: [
+            hopeless.make("watcher", process.client),
+            fine.make("watcher", process.client),
+        ],
         resync=30.0,
     ) as simulation:
-        simulation.server.create("a")
-        simulation.server.create("b")
+        simulation.create("a")
+        simulation.create("b")
         an_hour(simulation)
     assert len(hopeless.calls) == 2
     assert len(fine.calls) > 100

@@ -8,12 +8,13 @@ import threading
 import attrs
 import pytest
 
-from appsdk_operator.cache import Cache, ResourceAction
+from appsdk_operator.cache import Cache
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import ModelServer, Simulation
+from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher, SimpleWatcher
+from tests.simulations import Others, change
 
 
 @attrs.frozen
@@ -67,17 +68,17 @@ def live(simulation: Simulation) -> None:
     failures = [ConnectionError("once")] * 2
 
     def fail(call):
-        if failures and call.action in (ResourceAction.CREATE, ResourceAction.UPDATE):
+        if failures and call.action in ("CREATE", "UPDATE"):
             raise failures.pop()
 
     simulation.during_call = fail
-    simulation.server.create("a", spec={"n": 1})
+    simulation.create("a", spec={"n": 1})
     simulation.settle()
-    simulation.server.change("a", spec={"n": 2})
+    change(simulation, "a", spec={"n": 2})
     simulation.settle()
     simulation.restart()
     simulation.settle()
-    simulation.server.delete("a")
+    simulation.delete("a")
     simulation.settle()
 
 
@@ -89,7 +90,7 @@ def test_an_opinionated_watcher_is_shown_objects_of_its_own_kind(informer, own):
         return [
             OpinionatedWatcher(
                 own,
-                process,
+                process.client,
                 **views.callbacks(),
                 sync=lambda obj: views.note("sync", obj),
                 concerns=views.concerns,
@@ -106,7 +107,7 @@ def test_an_opinionated_reconciler_is_shown_objects_of_its_own_kind(informer, ow
     views = Views()
 
     def make(process):
-        return [OpinionatedReconciler(views, own, process)]
+        return [OpinionatedReconciler(views, own, process.client)]
 
     with Simulation(informer, make, resync=20.0) as simulation:
         live(simulation)
@@ -238,7 +239,7 @@ def running_cache():
     threads, stop = [], StopSignal()
 
     def make(kind: Kind) -> Cache:
-        server = ModelServer(kind)
+        server = Others(kind)
         server.create("a", spec={"n": 1})
         cache = Cache(server, metrics=Metrics())
         cache.add(kind)

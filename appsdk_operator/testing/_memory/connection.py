@@ -70,6 +70,10 @@ class Host(Protocol):
         """Run what is due, and return the time of the next timer. ``changed`` is held."""
         ...
 
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to each watch. ``changed`` is held."""
+        ...
+
 
 @final
 class MemoryExchange:
@@ -245,6 +249,7 @@ class MemoryConnection:
         self._host = host
         self._timeout: float | None = None
         self._exchange: MemoryExchange | None = None
+        self._has_bookmark = False
 
     def exchange(self, head: bytes, body: bytes | None, *, method: str) -> _Response:
         """Send a request, and wait for the status and headers of its answer.
@@ -286,6 +291,11 @@ class MemoryConnection:
         with host.changed:
             if host.ends_idle_watches:
                 host.turn()
+                if not (exchange.buffer or self._has_bookmark):
+                    # As Kubernetes does, shortly before the end.
+                    self._has_bookmark = True
+                    host.send_bookmarks()
+                    host.turn()
                 if not (exchange.buffer or exchange.is_done or exchange.is_broken):
                     host.cancel(exchange)
                     return b""

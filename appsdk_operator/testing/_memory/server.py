@@ -65,6 +65,9 @@ class _MemoryServerBase:
         """Run what is due."""
         return None
 
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to each watch."""
+
     def _start(
         self, exchange: MemoryExchange, frontend: Frontend, loop: asyncio.AbstractEventLoop
     ) -> None:
@@ -107,8 +110,8 @@ class MemoryServer(_MemoryServerBase):
     Args:
         clock: the clock of time stamps and waits; default: the system's.
         crds: CustomResourceDefinitions to serve from the start.
-        ends_idle_watches: whether a watch ends instead of waiting for the next event, for tests
-            with a single thread; default: it waits.
+        ends_idle_watches: whether a watch ends, after a bookmark, instead of waiting for the next
+            event, for tests with a single thread; default: it waits.
         options: further options of the :class:`APIServer`: ``history``, ``token``, …
 
     Raises:
@@ -173,6 +176,10 @@ class MemoryServer(_MemoryServerBase):
         """Cancel a request: its client has gone."""
         if exchange.task is not None:
             exchange.task.cancel()
+
+    def send_bookmarks(self) -> None:
+        """Send a bookmark to each watch."""
+        self.api.send_bookmarks()
 
 
 @final

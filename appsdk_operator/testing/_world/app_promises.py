@@ -58,10 +58,10 @@ class _Chains:
                 continue
             one = (entry.who, entry.process, entry.uid, number)
             if declared.cause in ("add", "sync"):
-                if not entry.error and entry.ended and entry.new is not None:
-                    self.handled[one] = update, state_for(update, entry.new)
+                if not entry.error and entry.ended and entry.object is not None:
+                    self.handled[one] = update, state_for(update, entry.object)
                     self.last[one] = entry
-            elif update is declared and entry.old is not None and entry.new is not None:
+            elif update is declared and entry.old is not None and entry.object is not None:
                 before = state_for(update, entry.old)
                 # What nothing was heard of before begins with its first call, also a failed one.
                 known = self.handled.setdefault(one, (update, before))[1]
@@ -70,7 +70,7 @@ class _Chains:
                     continue
                 if not is_same_json(known, before):
                     self.breaks.append((entry, known))
-                self.handled[one] = update, state_for(update, entry.new)
+                self.handled[one] = update, state_for(update, entry.object)
 
 
 def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:

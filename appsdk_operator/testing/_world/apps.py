@@ -13,7 +13,7 @@ from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.testing._world.runnable import OperatorProcess
+from appsdk_operator.testing._world.cluster import Process
 from appsdk_operator.webhooks import WebhookServerOptions
 
 __all__ = ["definitions_of", "kind_of", "maker_of"]
@@ -36,7 +36,7 @@ def definitions_of(app: App) -> list[Mapping[str, Any]]:
     return [crd.to_dict() for crd in app.crds()]
 
 
-def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], Manager]:
+def maker_of(app: App, *, leader_election: bool) -> Callable[[Process], Manager]:
     """What makes the App's manager for a process.
 
     Without the App's servers, which would open ports. The calls of watchers, reconcilers, functions
@@ -46,7 +46,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], 
     if election is None and leader_election:
         election = LeaderElection(id=app.name)
 
-    def make(process: OperatorProcess) -> Manager:
+    def make(process: Process) -> Manager:
         own = election and attrs.evolve(
             election,
             namespace=election.namespace or "default",
@@ -72,7 +72,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[OperatorProcess], 
 class _FunctionRecorder(Observer):
     """Records what an App calls in one process, and makes functions and timers fail."""
 
-    def __init__(self, process: OperatorProcess) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
 
     def target(self, target: Any, kind: Kind[Any, Any]) -> Any:
@@ -124,9 +124,9 @@ class _FunctionRecorder(Observer):
             uid=new.uid,
             declared=declared,
             old=old,
-            new=new,
+            object=new,
         )
-        failures = self._process.world.failures[what]
+        failures = self._process.cluster.failures[what]
         failure = failures.pop(0) if failures else ""
 
         def do() -> Any:

@@ -40,11 +40,12 @@ class Entry:
     watcher: int = 0
     """For calls: the number of the recorded watcher or reconciler, from 0."""
     action: str = ""
-    """For calls of watchers: ``CREATE``, ``UPDATE``, ``RESYNC`` or ``DELETE``; for functions of an
-    App: ``add``, ``sync``, ``update`` or ``delete``."""
+    """For calls of watchers, and of reconcilers whose request has the object: ``CREATE``,
+    ``UPDATE``, ``RESYNC`` or ``DELETE``; for functions of an App: ``add``, ``sync``, ``update`` or
+    ``delete``."""
     uid: str = ""
     version: int = 0
-    """For calls of watchers: the object's resource version."""
+    """The resource version of :attr:`object`."""
     began: int = 0
     """Its number in the sequence of all starts and ends."""
     ended: int = 0
@@ -59,13 +60,16 @@ class Entry:
     asks: bool = False
     """For steps: whether it gives the operator work."""
     is_selective: bool = False
-    """For calls: whether the watcher selects events by ``concerns``."""
+    """For calls: whether the watcher or reconciler selects events by ``concerns``."""
+    is_by_key: bool = False
+    """For calls: whether the reconciler knows objects by name, as a :class:`KeyReconciler`."""
     declared: Any = attrs.field(default=None, repr=False)
     """For functions and timers of an App: the declaration."""
     old: Object | None = attrs.field(default=None, repr=False)
-    """For functions of an update: the state before it."""
-    new: Object | None = attrs.field(default=None, repr=False)
-    """For functions and timers: the object that they got."""
+    """For updates: the state before it."""
+    object: Any = attrs.field(default=None, repr=False)
+    """For functions, timers, and calls with an :attr:`action`: the object that they got. None for
+    anything else."""
     within: Entry | None = attrs.field(default=None, repr=False)
     """For writes and functions: the call that made it."""
     writes: list[Entry] = attrs.field(factory=list, repr=False)

@@ -1,4 +1,4 @@
-"""The promises of an operator, and the checks of a world's journal for each of them."""
+"""The promises of an operator, and the checks of a journal for each of them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from appsdk_operator.testing._world.app_promises import (
     check_timers,
     check_timers_at_rest,
 )
+from appsdk_operator.testing._world.cluster import SimulatedCluster
 from appsdk_operator.testing._world.histories import FOREIGN
 from appsdk_operator.testing._world.journal import Entry, story_of
-from appsdk_operator.testing._world.world import LEASE, Replica, World
+from appsdk_operator.testing._world.world import World
 
 __all__ = [
     "FinalizerChecker",
     "Promise",
     "break_promise",
     "check_app_rest",
+    "check_converged",
+    "check_exclusion",
     "check_journal",
+    "check_object_order",
     "check_rest",
+    "check_watcher_order",
     "still_failing",
 ]
 
@@ -62,9 +67,11 @@ class Promise(Enum):
     ``first_after`` and the success of ``on_add``, and beside no function of the object."""
 
 
-def break_promise(world: World, promise: Promise, text: str, key: str = "") -> BrokenPromise:
+def break_promise(
+    simulated: SimulatedCluster, promise: Promise, text: str, key: str = ""
+) -> BrokenPromise:
     """The error of a broken promise, with the story."""
-    return BrokenPromise(f"{promise.value}: {text}\n{story_of(world.journal.entries, key)}")
+    return BrokenPromise(f"{promise.value}: {text}\n{story_of(simulated.journal.entries, key)}")
 
 
 def check_journal(
@@ -75,12 +82,11 @@ def check_journal(
     Raises:
         BrokenPromise: with the story.
     """
-    calls = world.journal.of("call")
     if Promise.NO_OVERLAP in promises:
-        _check_overlap(world, calls)
+        check_exclusion(world)
     if Promise.ORDER in promises:
-        _check_object_order(world, calls)
-        _check_watcher_order(world, calls)
+        check_object_order(world)
+        check_watcher_order(world)
     if Promise.CHAIN in promises:
         check_chain(world, handlers, _breaker(world, Promise.CHAIN))
     if Promise.TIMERS in promises:
@@ -108,22 +114,34 @@ def _breaker(world: World, promise: Promise) -> Callable[[str, str], BrokenPromi
     return lambda text, key: break_promise(world, promise, text, key)
 
 
-def _check_overlap(world: World, calls: list[Entry]) -> None:
+def check_exclusion(simulated: SimulatedCluster) -> None:
+    """Check that no two calls for one object overlap in one process, retries included.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
     last: dict[tuple[str, int, str, str, int | None], Entry] = {}
-    for call in calls:
-        # Watchers take turns; a reconciler is called by a controller of its own.
+    for call in simulated.journal.of("call"):
+        # Watchers take turns; a reconciler of names is called by a controller of its own.
         reconciler = None if call.action else call.watcher
         target = (call.who, call.process, call.kind, call.key, reconciler)
         before = last.get(target)
         if before is not None and not 0 < before.ended < call.began:
             text = f"two calls for {call.key} at once: {before.who} {before.text}, and {call.text}"
-            raise break_promise(world, Promise.NO_OVERLAP, text, call.key)
+            raise break_promise(simulated, Promise.NO_OVERLAP, text, call.key)
         last[target] = call
 
 
-def _check_object_order(world: World, calls: list[Entry]) -> None:
+def check_object_order(simulated: SimulatedCluster) -> None:
+    """Check that no watcher gets an older state of an object after a newer one.
+
+    Nor must it get an object after its deletion.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
     last: dict[tuple[str, int, int, str], Entry] = {}
-    for call in calls:
+    for call in simulated.journal.of("call"):
         if not call.uid:
             continue
         target = (call.who, call.process, call.watcher, call.uid)
@@ -131,25 +149,84 @@ def _check_object_order(world: World, calls: list[Entry]) -> None:
         if before is not None:
             if call.version < before.version:
                 text = f"{call.line}, in a state older than what it saw before"
-                raise break_promise(world, Promise.ORDER, text, call.key)
+                raise break_promise(simulated, Promise.ORDER, text, call.key)
             if before.action == "DELETE" and call.action != "DELETE":
                 text = f"{call.line}, which is gone, as it was told before"
-                raise break_promise(world, Promise.ORDER, text, call.key)
+                raise break_promise(simulated, Promise.ORDER, text, call.key)
         last[target] = call
 
 
-def _check_watcher_order(world: World, calls: list[Entry]) -> None:
+def check_watcher_order(simulated: SimulatedCluster) -> None:
+    """Check that each event goes to the watchers in add order, one after the other.
+
+    Retries may come between. One exception: a watcher whose ``delete`` failed gets the next object
+    of that name only after a retry succeeded, so out of order.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
     first: dict[tuple[str, int, str, int, str], dict[int, Entry]] = {}
-    for call in calls:
-        if call.uid and call.action in ("CREATE", "UPDATE"):
+    failed_deletions: set[tuple[str, int, int, str]] = set()
+    out_of_order: set[tuple[str, int, int, str]] = set()
+    for call in simulated.journal.of("call"):
+        target = (call.who, call.process, call.watcher, call.key)
+        one = (call.who, call.process, call.watcher, call.uid)
+        if call.action == "DELETE" and call.error:
+            failed_deletions.add(target)
+        elif call.action != "DELETE" and target in failed_deletions:
+            failed_deletions.discard(target)
+            out_of_order.add(one)
+        if call.uid and call.action != "RESYNC" and one not in out_of_order:
             event = (call.who, call.process, call.uid, call.version, call.action)
             first.setdefault(event, {}).setdefault(call.watcher, call)
     for by_watcher in first.values():
         for number, latter in by_watcher.items():
             former = by_watcher.get(number - 1)
-            if former is not None and former.began > latter.began:
+            if former is not None and not 0 < former.ended < latter.began:
                 text = f"{latter.line}: watcher {number} before watcher {number - 1}"
-                raise break_promise(world, Promise.ORDER, text, latter.key)
+                raise break_promise(simulated, Promise.ORDER, text, latter.key)
+
+
+def check_converged(simulated: SimulatedCluster, watcher: int) -> None:
+    """Check that the state of each object in the watcher's last successful call is the server's.
+
+    Call it at rest, after ``settle``.
+
+    Args:
+        simulated: a :class:`Simulation` or a :class:`World`.
+        watcher: the number of the watcher or reconciler in add order, from 0.
+
+    Raises:
+        BrokenPromise: with the story.
+    """
+    ours = simulated.kind.qualified_name
+    calls = [
+        call
+        for call in simulated.journal.of("call")
+        if call.watcher == watcher and call.ended and not call.error and call.kind == ours
+    ]
+    for process in simulated.working:
+        seen: dict[str, Entry] = {}
+        for call in calls:
+            if (call.who, call.process) == (process.name, process.process):
+                seen[call.key if call.is_by_key else call.uid] = call
+        is_by_key = any(call.is_by_key for call in seen.values())
+        there = {
+            simulated.key(obj.name) if is_by_key else obj.uid: obj for obj in simulated.objects()
+        }
+        for one, obj in there.items():
+            saw = seen.get(one)
+            if saw is None or not (saw.is_selective or saw.version == int(obj.resource_version)):
+                last = "nothing" if saw is None else f"version {saw.version}"
+                text = (
+                    f"the server has {obj.name} in version {obj.resource_version}, and what "
+                    f"{process.name} saw of it last, successfully, is {last}"
+                )
+                raise break_promise(simulated, Promise.CONVERGENCE, text, simulated.key(obj.name))
+        for one, call in seen.items():
+            if one not in there and call.action != "DELETE":
+                text = f"{call.key} is gone, and {process.name} has not been told, successfully"
+                raise break_promise(simulated, Promise.CONVERGENCE, text, call.key)
 
 
 def check_rest(world: World, promises: frozenset[Promise]) -> None:
@@ -171,10 +248,12 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
                 text = f"no call for {obj.name} has ever succeeded"
                 raise break_promise(world, Promise.AT_LEAST_ONCE, text, key)
     if Promise.CONVERGENCE in promises:
-        targets = sorted({(call.watcher, bool(call.uid)) for call in calls})
-        for number, is_watcher in targets:
-            check = _check_watcher_converged if is_watcher else _check_reconciler_converged
-            check(world, [call for call in calls if call.watcher == number], objects)
+        for number, gets_objects in sorted({(call.watcher, bool(call.uid)) for call in calls}):
+            if gets_objects:
+                check_converged(world, number)
+            else:
+                of_it = [call for call in calls if call.watcher == number]
+                _check_reconciler_converged(world, of_it, objects)
 
 
 def still_failing(world: World) -> Entry | None:
@@ -186,35 +265,6 @@ def still_failing(world: World) -> Entry | None:
         if (call.who, call.process) in alive and call.kind == world.kind.qualified_name:
             last[call.watcher, call.key] = call
     return next((call for call in last.values() if call.error and call.key in present), None)
-
-
-def _check_watcher_converged(world: World, calls: list[Entry], objects: dict[str, Object]) -> None:
-    for replica in _working(world):
-        seen: dict[str, Entry] = {}
-        for call in calls:
-            if (call.who, call.process) == (replica.name, replica.process) and not call.error:
-                seen[call.uid] = call
-        there = {obj.uid: obj for obj in objects.values()}
-        for uid, obj in there.items():
-            saw = seen.get(uid)
-            if saw is None or (not saw.is_selective and saw.version != int(obj.resource_version)):
-                last = "nothing" if saw is None else f"version {saw.version}"
-                text = (
-                    f"the server has {obj.name} in version {obj.resource_version}, and what "
-                    f"{replica.name} saw of it last, successfully, is {last}"
-                )
-                raise break_promise(world, Promise.CONVERGENCE, text, world.key(obj.name))
-        for uid, call in seen.items():
-            if uid not in there and call.action != "DELETE":
-                text = f"{call.key} is gone, and {replica.name} has not been told, successfully"
-                raise break_promise(world, Promise.CONVERGENCE, text, call.key)
-
-
-def _working(world: World) -> list[Replica]:
-    """The replicas that work: those that hold a Lease, or all where none does."""
-    holders = {lease["spec"].get("holderIdentity") for lease in world.server.objects(LEASE)}
-    leading = [one for one in world.replicas if one.identity and one.identity in holders]
-    return leading or world.replicas
 
 
 def _check_reconciler_converged(
@@ -306,9 +356,7 @@ class FinalizerChecker:
             self._break(text, obj)
 
     def _present(self) -> dict[str, Object]:
-        world = self._world
-        found = [Object.from_dict(world.kind, obj) for obj in world.server.objects(world.kind)]
-        return {obj.uid: obj for obj in found}
+        return {obj.uid: obj for obj in self._world.objects()}
 
     def _break(self, text: str, obj: Object) -> None:
         promise = Promise.FINALIZER_SAFETY.value

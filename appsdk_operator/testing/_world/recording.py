@@ -12,7 +12,12 @@ from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.testing._world.journal import Entry, Journal
-from appsdk_operator.watchers import ResourceWatcher, SelectiveReconciler, SelectiveWatcher
+from appsdk_operator.watchers import (
+    ReconcileRequest,
+    ResourceWatcher,
+    SelectiveReconciler,
+    SelectiveWatcher,
+)
 
 __all__ = ["CallRecorder", "recorded"]
 
@@ -33,6 +38,10 @@ class CallRecorder:
     """The world's: texts name the kind of an object where it is another one."""
     is_alive: Callable[[], bool]
     """Whether the process has not crashed."""
+    has_several: Callable[[], bool]
+    """Whether texts have the number of the watcher or reconciler."""
+    on_begin: Callable[[Entry], None]
+    """Called at the start of each call; may raise to make it fail."""
     on_end: Callable[[Entry], None]
     """Called with each call that has ended."""
 
@@ -58,6 +67,8 @@ class CallRecorder:
         else:
             _thread.entry = entry
         try:
+            if entry.what == "call":
+                self.on_begin(entry)
             outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
             if again is not None:
@@ -99,6 +110,11 @@ class CallRecorder:
             **facts,
         )
 
+    def entry_of(self, text: str, obj: Object, **facts: Any) -> Entry:
+        """The entry of a call that begins now and gets ``obj``."""
+        facts |= {"uid": obj.uid, "version": int(obj.resource_version), "object": obj}
+        return self.entry(text, obj.kind, obj.namespace, obj.name, **facts)
+
 
 def recorded(recorder: CallRecorder, target: Any, number: int, kind: Kind) -> Any:
     """A wrapper of ``target`` that records its calls.
@@ -125,6 +141,9 @@ def recorded(recorder: CallRecorder, target: Any, number: int, kind: Kind) -> An
 
 
 class _Recorded:
+    noun = "watcher"
+    is_selective = False
+
     def __init__(self, recorder: CallRecorder, target: Any, number: int, kind: Kind) -> None:
         self._recorder = recorder
         self._target = target
@@ -136,6 +155,8 @@ class _Recorded:
         self.is_by_key = getattr(whole, "is_by_key", False)
 
     def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:
+        if self._recorder.has_several():
+            entry.text += f" ({self.noun} {self._number})"
         return self._recorder.record(entry, self._number, do)
 
 
@@ -146,6 +167,7 @@ class _RecordedWatcher(_Recorded):
     def update(self, old: Object, new: Object) -> Any:
         action, text = ("RESYNC", "is reminded of") if old is new else ("UPDATE", "is told that")
         entry = self._entry(action, new, text)
+        entry.old = old
         if action == "UPDATE":
             entry.text += " changed"
         self._record(entry, lambda: self._target.update(old, new))
@@ -156,34 +178,37 @@ class _RecordedWatcher(_Recorded):
         self._record(entry, lambda: self._target.delete(obj))
 
     def _entry(self, action: str, obj: Object, text: str) -> Entry:
-        version = int(obj.resource_version)
-        return self._recorder.entry(
-            text, obj.kind, obj.namespace, obj.name, action=action, uid=obj.uid, version=version
-        )
+        return self._recorder.entry_of(text, obj, action=action, is_selective=self.is_selective)
 
 
 class _RecordedSelectiveWatcher(_RecordedWatcher):
-    def _entry(self, action: str, obj: Object, text: str) -> Entry:
-        entry = super()._entry(action, obj, text)
-        entry.is_selective = True
-        return entry
+    is_selective = True
 
     def concerns(self, old: Object, new: Object) -> bool:
         return bool(self._target.concerns(old, new))
 
 
 class _RecordedReconciler(_Recorded):
+    noun = "reconciler"
+
     def reconcile(self, request: Any, /) -> Any:
-        # The request of a watchers' reconciler carries the object, that of a Controller a name.
-        of = getattr(request, "object", request)
-        name, namespace = getattr(of, "name", str(of)), getattr(of, "namespace", "")
-        kind = of.kind if isinstance(of, Object) else self._kind
-        entry = self._recorder.entry("reconciles", kind, namespace, name)
+        if isinstance(request, ReconcileRequest):
+            facts: dict[str, Any] = {"action": request.action.value, "old": request.old}
+            facts |= {"is_selective": self.is_selective, "is_by_key": self.is_by_key}
+            entry = self._recorder.entry_of("reconciles", request.object, **facts)
+        else:
+            name, namespace = (
+                getattr(request, "name", str(request)),
+                getattr(request, "namespace", ""),
+            )
+            entry = self._recorder.entry("reconciles", self._kind, namespace, name)
         return self._record(entry, lambda: self._target(request))
 
     __call__ = reconcile
 
 
 class _RecordedSelectiveReconciler(_RecordedReconciler):
+    is_selective = True
+
     def concerns(self, old: Object, new: Object) -> bool:
         return bool(self._target.__self__.concerns(old, new))

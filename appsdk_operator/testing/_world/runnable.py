@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final
 
-from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import controller_for
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.testing._world.cluster import Process
 from appsdk_operator.watchers import (
     InformerController,
     KeyReconciler,
@@ -18,34 +18,13 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
 )
 
-if TYPE_CHECKING:
-    from appsdk_operator.testing._world.recording import CallRecorder
-    from appsdk_operator.testing._world.world import World
-
-__all__ = ["OperatorProcess", "as_runnable"]
+__all__ = ["add_targets", "as_runnable"]
 
 # Reconcilers whose request carries the object: an InformerController calls them.
 _OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
 
 
-class OperatorProcess(Protocol):
-    """The process that the operator runs in: a :class:`Replica` of a world."""
-
-    name: str
-    process: int
-    clock: ManualClock
-    metrics: Metrics
-    config: ClientConfig
-    client: Client
-    world: World
-    recorder: CallRecorder
-
-    def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
-        """A watcher or reconciler whose calls the journal records."""
-        ...
-
-
-def as_runnable(process: OperatorProcess, made: Any, kind: Kind, *, leader_election: bool) -> Any:
+def as_runnable(process: Process, made: Any, kind: Kind, *, leader_election: bool) -> Any:
     """Build something to run from what ``make`` returned.
 
     That is the object itself where it has ``run``; an InformerController where there are watchers,
@@ -82,15 +61,7 @@ def as_runnable(process: OperatorProcess, made: Any, kind: Kind, *, leader_elect
         controller = InformerController(clock=clock, metrics=metrics)
         informer = KubernetesInformer(kind, process.client, clock=clock, metrics=metrics)
         controller.add_informer(informer, kind)
-        for target in targets:
-            wrapped = process.recorded(target)
-            if isinstance(target, ResourceWatcher):
-                controller.add_watcher(wrapped, kind)
-            elif hasattr(target, "reconcile"):
-                controller.add_reconciler(wrapped, kind)
-            else:
-                # A function takes the request of a Controller, which is a name.
-                controller.add_reconciler(KeyReconciler(wrapped), kind)
+        add_targets(process, controller, targets, kind)
         if not leader_election:
             return controller
         manager = _manager(process, leader_election=True)
@@ -104,12 +75,28 @@ def as_runnable(process: OperatorProcess, made: Any, kind: Kind, *, leader_elect
     return manager
 
 
+def add_targets(
+    process: Process, controller: InformerController, targets: Sequence[Any], kind: Kind
+) -> None:
+    """Add watchers and reconcilers to a controller, and record their calls."""
+    process.has_several_targets = len(targets) > 1
+    for target in targets:
+        wrapped = process.recorded(target)
+        if isinstance(target, ResourceWatcher):
+            controller.add_watcher(wrapped, kind)
+        elif hasattr(target, "reconcile"):
+            controller.add_reconciler(wrapped, kind)
+        else:
+            # A function takes the request of a Controller, which is a name.
+            controller.add_reconciler(KeyReconciler(wrapped), kind)
+
+
 def _is_target(target: Any) -> bool:
     is_one = isinstance(target, ResourceWatcher) or hasattr(target, "reconcile")
     return is_one or callable(target)
 
 
-def _manager(process: OperatorProcess, *, leader_election: bool) -> Manager:
+def _manager(process: Process, *, leader_election: bool) -> Manager:
     election = None
     if leader_election:
         election = LeaderElection(

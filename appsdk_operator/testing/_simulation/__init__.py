@@ -1,1 +1,0 @@
-"""An operator on a model of an API server, without threads."""
