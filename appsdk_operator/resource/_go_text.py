@@ -129,10 +129,13 @@ def go_json(value: Any) -> str:
     """
     parts: list[str] = []
     pending: list[Any] = [value]
+    around: dict[int, Any] = {}  # the containers that the next item is in, by identity
     while pending:
         item = pending.pop()
         if isinstance(item, _Text):
             parts.append(item)
+            if item in ("]", "}"):
+                around.popitem()
         elif isinstance(item, str):
             parts.append(_json_string(item))
         elif isinstance(item, float):
@@ -140,7 +143,12 @@ def go_json(value: Any) -> str:
         elif item is None or isinstance(item, (bool, int)):
             parts.append(msgspec.json.encode(item).decode())
         else:
-            pending += reversed(list(_json_parts(item)))
+            if id(item) in around:
+                raise ValueError("a value contains itself")
+            found = list(_json_parts(item))
+            if isinstance(found[0], _Text):
+                around[id(item)] = item
+            pending += reversed(found)
     return "".join(parts)
 
 

@@ -170,3 +170,9 @@ def test_errors_are_values() -> None:
     assert len({SPEC.required(), SPEC.required(), SPEC.required("a")}) == 2
     with pytest.raises(AttributeError):
         SPEC.required().field = "a"  # type: ignore[misc]
+
+
+def test_a_value_that_contains_itself_is_shown_as_python_does() -> None:
+    value: list[object] = []
+    value.append(value)
+    assert str(field("spec").invalid(value, "no")) == "spec: Invalid value: [[...]]: no"
