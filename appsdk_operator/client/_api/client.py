@@ -39,7 +39,6 @@ from appsdk_operator.resource import (
     Object,
     Patch,
     Undecodable,
-    check_kind,
 )
 from appsdk_operator.runtime import (
     ActivityObserver,
@@ -619,8 +618,6 @@ class Client:
             field_selector: the same for fields.
             propagation, grace_period, dry_run: as :meth:`delete`.
         """
-        check_kind(kind)
-        request_builders.check_namespace(kind, namespace)
         request = request_builders.build_request(
             kind,
             "DELETE",

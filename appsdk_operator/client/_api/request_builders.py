@@ -34,7 +34,6 @@ __all__ = [
     "accept_header",
     "apply_request",
     "build_request",
-    "check_namespace",
     "check_object",
     "create_request",
     "decode_answer",
@@ -88,8 +87,8 @@ def build_request(
     check_namespace_name(namespace)
     if name is not COLLECTION:
         check_path_segment("name", name)
-    if name is not COLLECTION or method == "POST" or namespace:
-        check_namespace(kind, namespace, sent=sent)
+    if name is not COLLECTION or method != "GET" or namespace:
+        _check_scope(kind, namespace, sent)
     return Request(
         method=method,
         path=kind.path(namespace, "" if name is COLLECTION else name, subresource),
@@ -109,8 +108,8 @@ def build_request(
     )
 
 
-def check_namespace(kind: Kind, namespace: str, *, sent: AnyObject | None = None) -> None:
-    """Refuse a request for one object whose namespace does not fit the scope of its kind.
+def _check_scope(kind: Kind, namespace: str, sent: AnyObject | None) -> None:
+    """Refuse a namespace that does not fit the scope of its kind.
 
     Args:
         kind: the kind.
@@ -119,9 +118,7 @@ def check_namespace(kind: Kind, namespace: str, *, sent: AnyObject | None = None
 
     Raises:
         ValueError: the namespace is missing, or the kind has none.
-        TypeError: it is no text.
     """
-    check_namespace_name(namespace)
     if kind.is_namespaced and not namespace:
         remedy = (
             "give namespace=…"

@@ -6,9 +6,8 @@ grafana-app-sdk.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
+from typing import Self
 
 from appsdk_operator.client._errors import ApiError, ClientError
 from appsdk_operator.client._request import Request
@@ -99,14 +98,29 @@ WATCH_ERRORS = Family(
     "Lines of watches that are no events.",
     ("error_type", "kind"),
 )
+NO_ANSWER = "<error>"
+"""The status code of an attempt without an answer."""
 UNPARSEABLE = "unparseable_object"
 """The ``error_type`` of lines that are no events."""
 
 
 class Observation:
-    """The status code of one attempt; ``<error>`` without an answer."""
+    """Counts one attempt at its end, and measures its duration. A context manager."""
 
-    code = "<error>"
+    def __init__(self, metrics: RequestMetrics, request: Request, clock: Clock) -> None:
+        self.code = NO_ANSWER
+        """The status code, or :data:`NO_ANSWER`."""
+        self._metrics = metrics
+        self._request = request
+        self._clock = clock
+        self._started = clock.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        seconds = self._clock.monotonic() - self._started
+        self._metrics.attempted(self._request, self.code, seconds)
 
 
 class RequestMetrics:
@@ -117,23 +131,20 @@ class RequestMetrics:
         self._host = host
         self._detailed = detailed
 
-    @contextlib.contextmanager
-    def timed(self, request: Request, clock: Clock) -> Iterator[Observation]:
-        """Count one attempt, and measure its duration."""
-        observation = Observation()
-        started = clock.monotonic()
-        try:
-            yield observation
-        finally:
-            seconds = clock.monotonic() - started
-            self._metrics.count(_REQUESTS, (observation.code, request.method, self._host))
-            if request.resource:
-                labels = _labels_by_kind(observation.code, request.verb, request.resource)
-                self._metrics.count(_KIND_REQUESTS, labels)
-                if request.verb != "watch":
-                    self._metrics.observe(_KIND_DURATION, labels, seconds)
-            self._observe(_DURATION, request, seconds)
-            self._observe(_REQUEST_SIZE, request, float(len(request.body or b"")))
+    def timed(self, request: Request, clock: Clock) -> Observation:
+        """Observe one attempt."""
+        return Observation(self, request, clock)
+
+    def attempted(self, request: Request, code: str, seconds: float) -> None:
+        """Count one attempt."""
+        self._metrics.count(_REQUESTS, (code, request.method, self._host))
+        if request.resource:
+            labels = _labels_by_kind(code, request.verb, request.resource)
+            self._metrics.count(_KIND_REQUESTS, labels)
+            if request.verb != "watch":
+                self._metrics.observe(_KIND_DURATION, labels, seconds)
+        self._observe(_DURATION, request, seconds)
+        self._observe(_REQUEST_SIZE, request, float(len(request.body or b"")))
 
     def watched(self, request: Request, event_type: str) -> None:
         """Count an event of a watch."""
@@ -154,7 +165,7 @@ class RequestMetrics:
     def retried(self, request: Request, error: ClientError) -> None:
         """Count a retry."""
         if self._detailed:
-            code = str(error.status) if isinstance(error, ApiError) else "<error>"
+            code = str(error.status) if isinstance(error, ApiError) else NO_ANSWER
             self._metrics.count(_RETRIES, (code, request.method, self._host))
 
     def _observe(self, family: Family, request: Request, value: float) -> None:
@@ -166,7 +177,7 @@ class RequestMetrics:
 def _labels_by_kind(code: str, verb: str, resource: str) -> tuple[str, str, str, str]:
     """The labels of a request, as grafana-app-sdk has them: 0 is the code of no answer."""
     kind, subresource = _names_of(resource)
-    return ("0" if code == Observation.code else code, verb.upper(), kind, subresource)
+    return ("0" if code == NO_ANSWER else code, verb.upper(), kind, subresource)
 
 
 @functools.lru_cache(maxsize=1024)

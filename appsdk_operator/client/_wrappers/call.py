@@ -27,6 +27,7 @@ ResultT = TypeVar("ResultT")
 
 _READS = frozenset({"get", "list", "list_page", "watch"})
 _OF_OBJECTS = frozenset({"create", "update", "apply"})
+_WITH_BODY = _OF_OBJECTS | {"patch"}
 
 
 class Call(msgspec.Struct, Generic[ResultT], frozen=True, eq=False, weakref=False):
@@ -58,8 +59,7 @@ class Call(msgspec.Struct, Generic[ResultT], frozen=True, eq=False, weakref=Fals
     @property
     def body(self) -> AnyObject | Patch | None:
         """The object or the patch that is sent."""
-        has_body = self.sends_object or self.verb == "patch"
-        return self.arguments[-1] if has_body else None
+        return self.arguments[-1] if self.verb in _WITH_BODY else None
 
     @property
     def kind(self) -> Kind:
