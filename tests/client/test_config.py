@@ -33,6 +33,12 @@ OK = "https://10.0.0.1:6443"
         {"username": "u"},
         {"password": "secret"},
         {"tls_server_name": "a\nb"},
+        {"tls_server_name": "a..b"},
+        {"tls_server_name": ".a"},
+        {"tls_server_name": "x" * 64},
+        {"tls_server_name": "\u00fc" * 64},
+        {"server": "https://a..b"},
+        {"proxy_url": "http://user:secret@a..b:3128"},
         {"user_agent": "a\r\nb"},
         {"connect_timeout": 0},
         {"read_timeout": -1},
@@ -49,6 +55,16 @@ def test_what_cannot_work_is_refused_when_it_is_given(options):
     with pytest.raises(ConfigError) as caught:
         ClientConfig(**{"server": OK, **options})
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "api.test.", "10.0.0.1", "::1", "b\u00fccher.test"])
+def test_a_name_that_a_certificate_may_have_is_taken(name):
+    assert ClientConfig(server=OK, tls_server_name=name).tls_server_name == name
+
+
+def test_a_server_name_that_is_none_is_shown_with_the_remedy():
+    with pytest.raises(ConfigError, match=r"tls_server_name='a\.\.b' is no name of a server: give"):
+        ClientConfig(server=OK, tls_server_name="a..b")
 
 
 def test_an_address_that_is_none_is_shown_unless_it_may_carry_a_password():

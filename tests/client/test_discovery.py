@@ -217,6 +217,25 @@ def test_a_group_that_is_removed_and_comes_back_is_found_again(discovery, server
     assert str(discovery.kind_for("widgets.example.com")) == "widgets.v1.example.com"
 
 
+@pytest.mark.parametrize(
+    ("ask", "path"),
+    [
+        (lambda discovery: discovery.resources("v1"), "/api/v1"),
+        (lambda discovery: discovery.api_versions(), "/api"),
+    ],
+)
+def test_an_answer_from_before_it_was_forgotten_is_not_kept(server, ask, path):
+    def get(asked):
+        answer = server.get(asked)
+        if len(server.asked) == 1:
+            discovery.forget()  # as another thread may, while the answer is under way
+        return answer
+
+    discovery = Discovery(get)
+    assert ask(discovery) == ask(discovery) == ask(discovery)
+    assert server.asked.count(path) == 2
+
+
 def test_another_failure_than_not_found_is_no_missing_kind(discovery, server):
     serve_versions(server, "v1", preferred="v1")
 

@@ -193,6 +193,25 @@ def test_a_token_file_is_followed_as_it_rotates(tmp_path):
     assert credentials.authorization() == "Bearer second"
 
 
+def test_a_token_file_goes_before_a_token_once_it_can_be_read(tmp_path, caplog):
+    user = {"tokenFile": "tok", "token": "fixed"}
+    credentials = ClientConfig.from_kubeconfig(write(tmp_path, user=user)).credentials
+    assert credentials.authorization() == "Bearer fixed"
+    assert "keeping the former credentials: the token file" in caplog.text
+    (tmp_path / "tok").write_text("followed")
+    credentials.reload()
+    assert credentials.authorization() == "Bearer followed"
+    (tmp_path / "tok").unlink()
+    credentials.reload()
+    assert credentials.authorization() == "Bearer followed"
+
+
+def test_a_token_beside_a_token_file_is_checked_too(tmp_path):
+    path = write(tmp_path, user={"tokenFile": "tok", "token": "two words"})
+    with pytest.raises(ConfigError, match=r"token in .* is not a bearer token"):
+        ClientConfig.from_kubeconfig(path)
+
+
 def test_a_user_without_anything_is_anonymous(tmp_path):
     assert authorization(ClientConfig.from_kubeconfig(write(tmp_path))) is None
     assert authorization(ClientConfig.from_kubeconfig(write(tmp_path, user={}))) is None

@@ -89,6 +89,8 @@ class Discovery:
         self._lock = fork_safe(threading.Lock())
         self._groups: dict[str, list[str]] | None = None
         self._resources: dict[str, tuple[APIResource, ...]] = {}
+        self._forgotten = 0
+        """How often :meth:`forget` was called: an answer from before is not kept."""
         # Versions that did not answer come last, so that not every name waits for their time-out.
         self._failed: set[str] = set()
 
@@ -126,7 +128,7 @@ class Discovery:
         self, api_version: str, get: Callable[[str], bytes]
     ) -> tuple[APIResource, ...]:
         with self._lock:
-            known = self._resources.get(api_version)
+            known, forgotten = self._resources.get(api_version), self._forgotten
         if known is None:
             root = "apis" if "/" in api_version else "api"
             answer = decode_json(get(f"/{root}/{api_version}"))
@@ -137,7 +139,8 @@ class Discovery:
                     f"what the server says of {api_version} is no list of resources: {error!r}"
                 ) from error
             with self._lock:
-                self._resources[api_version] = known
+                if forgotten == self._forgotten:
+                    self._resources[api_version] = known
                 self._failed.discard(api_version)
         return known
 
@@ -201,6 +204,7 @@ class Discovery:
         with self._lock:
             self._groups = None
             self._resources.clear()
+            self._forgotten += 1
 
     def _candidates(self, name: str, api_version: str) -> Iterator[tuple[str, str]]:
         """The pairs of name and version to search, in order."""
@@ -229,6 +233,7 @@ class Discovery:
         with self._lock:
             if self._groups is not None:
                 return self._groups
+            forgotten = self._forgotten
         core = decode_json(self._get("/api"))
         groups = {"": [str(version) for version in core.get("versions") or ["v1"]]}
         for group in decode_json(self._get("/apis")).get("groups") or ():
@@ -238,7 +243,8 @@ class Discovery:
             preferred = str((group.get("preferredVersion") or {}).get("version", versions[0]))
             groups[str(group["name"])] = sorted(versions, key=lambda v: v != preferred)
         with self._lock:
-            self._groups = groups
+            if forgotten == self._forgotten:
+                self._groups = groups
         return groups
 
 

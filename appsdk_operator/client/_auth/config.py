@@ -31,6 +31,7 @@ from appsdk_operator.client._auth.option_checks import (
     check_proxy,
     check_secret,
     check_server,
+    check_server_name,
     host_names,
     path_text,
     pem_bytes,
@@ -86,7 +87,7 @@ class ClientConfig:
     unsafe_skip_tls_verify: bool = attrs.field(default=False, validator=check_flag_option)
     """Trust any server. A man in the middle can read the token and use it; for throw-away clusters
     only."""
-    tls_server_name: str | None = attrs.field(default=None, validator=check_header_text)
+    tls_server_name: str | None = attrs.field(default=None, validator=check_server_name)
     """The name to ask for and to find in the server's certificate; default: the server's host."""
 
     cert_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)

@@ -101,11 +101,12 @@ class TokenFile(Credentials):
     former token stays in use.
     """
 
-    def __init__(self, path: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: str, *, former: str | None = None, clock: Clock | None = None) -> None:
+        """The token in the file ``path``; ``former`` is the header until it can be read."""
         self._path = path
         self._clock = present_clock(clock)
         self._lock = fork_safe(threading.Lock())
-        self._value: str | None = None
+        self._value = former
         self._stamp: tuple[int, int, int] | None = None
         self._check_at = float("-inf")
         self._renewal = RenewalLog("credentials")

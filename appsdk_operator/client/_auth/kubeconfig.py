@@ -23,7 +23,13 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
-from appsdk_operator.client._auth.credentials import Credentials, RenewalLog, basic, bearer
+from appsdk_operator.client._auth.credentials import (
+    Credentials,
+    RenewalLog,
+    TokenFile,
+    basic,
+    bearer,
+)
 from appsdk_operator.client._auth.impersonation import Impersonation
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
@@ -244,24 +250,27 @@ class _Kubeconfig:
     def authentication(self, exec_timeout: float | None) -> dict[str, Any]:
         """The option for the user's credentials; none with a client certificate alone."""
         user = self.user
-        provider = user.section("auth-provider").values
-        if not provider and not user.text("token"):
-            if file := user.text("tokenFile"):
-                return {"token_file": user.folder / file}
-            if user.section("exec").values:
-                from appsdk_operator.client._auth.exec import ExecCredentials
-
-                # On the machine's clock: the clients of one configuration share the plugin, and
-                # their clocks are not known yet.
-                plugin = ExecCredentials(
-                    user.section("exec"),
-                    folder=str(user.folder),
-                    cluster=self.cluster.values,
-                    timeout=exec_timeout,
-                )
-                return {"credentials": plugin}
-        if provider:
+        if user.section("auth-provider").values:
             return {"credentials": _PackageCredentials(self)}
+        token, file = user.text("token"), user.text("tokenFile")
+        if file and token:
+            # As in client-go: the token is for as long as the file cannot be read.
+            former = bearer(token, user.location("token"))
+            return {"credentials": TokenFile(str(user.folder / file), former=former)}
+        if file:
+            return {"token_file": user.folder / file}
+        if not token and user.section("exec").values:
+            from appsdk_operator.client._auth.exec import ExecCredentials
+
+            # On the machine's clock: the clients of one configuration share the plugin, and their
+            # clocks are not known yet.
+            plugin = ExecCredentials(
+                user.section("exec"),
+                folder=str(user.folder),
+                cluster=self.cluster.values,
+                timeout=exec_timeout,
+            )
+            return {"credentials": plugin}
         if any(user.text(key) for key in ("token", "username", "password")):
             return {"credentials": _FileCredentials(self)}
         if user.values and not any(key in user.values for key in _USER_KEYS):

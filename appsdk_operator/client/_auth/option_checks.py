@@ -32,6 +32,7 @@ __all__ = [
     "check_proxy",
     "check_secret",
     "check_server",
+    "check_server_name",
     "host_names",
     "path_text",
     "pem_bytes",
@@ -117,9 +118,30 @@ def _url(value: str, option: str) -> Any:
         _ = parts.port
     except ValueError:
         raise problem from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not _is_host_name(parts.hostname or ""):
         raise problem
     return parts
+
+
+def check_server_name(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    """Refuse what TLS cannot ask a server for."""
+    check_header_text(_, attribute, value)
+    if value and not _is_host_name(value):
+        raise ConfigError(
+            f"{attribute.name}={value!r} is no name of a server: give one that is in its "
+            "certificate, for example 'api.example.com'"
+        )
+
+
+def _is_host_name(value: str) -> bool:
+    """Whether Python can encode a name for TLS and DNS."""
+    if value.isascii():  # without the tables of the codec
+        return all(0 < len(label) < 64 for label in value.removesuffix(".").split("."))
+    try:
+        value.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def check_header_text(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
