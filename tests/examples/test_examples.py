@@ -219,7 +219,7 @@ def test_the_cron_job_is_checked_and_its_jobs_come_and_go() -> None:
 def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one() -> None:
     story = run("property_test_order")
     assert story.startswith("careful: the property held in 200 histories\ncareless: announced ")
-    assert "ConnectionError('the registry does not answer')" in story
+    assert "operator is told of a (watcher 0): fails with ConnectionError" in story
 
 
 def test_the_app_greets_and_parts() -> None:
