@@ -67,7 +67,6 @@ from appsdk_operator.runtime._backoff import (
     Backoff as Backoff,
 )
 from appsdk_operator.runtime._clock import (
-    InheritedClock as InheritedClock,
     RealClock as RealClock,
     random_of as random_of,
 )
@@ -75,12 +74,13 @@ from appsdk_operator.runtime._durations import (
     duration_text as duration_text,
 )
 from appsdk_operator.runtime._environment import (
-    Environment as Environment,
+    PartMetrics as PartMetrics,
+    check_clock as check_clock,
     entered_environment as entered_environment,
+    entered_metrics as entered_metrics,
     present_clock as present_clock,
     present_metrics as present_metrics,
     thread_clock as thread_clock,
-    unwrapped_clock as unwrapped_clock,
 )
 from appsdk_operator.runtime._fork import (
     OneProcess as OneProcess,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import random
 import threading
 import time
-import weakref
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 __all__ = [
     "Clock",
-    "InheritedClock",
     "ManualClock",
     "RealClock",
-    "TimeKeeper",
     "random_of",
     "system_clock",
 ]
@@ -180,80 +176,8 @@ class ManualClock:
 
 def random_of(clock: Clock) -> random.Random:
     """The source of jitter for a part that runs on ``clock``; seeded for a :class:`ManualClock`."""
-    if isinstance(clock, InheritedClock):
-        return _InheritedRandom(clock)
     return clock.rng if isinstance(clock, ManualClock) else random.Random()
 
 
 system_clock: Clock = RealClock()
 """The real clock, the default of every part."""
-
-
-class TimeKeeper(Protocol):
-    """An object with times of a clock that may change; see :class:`InheritedClock`."""
-
-    def hold_times(self) -> contextlib.AbstractContextManager[object]:
-        """The lock under which it reads the clock and stores times."""
-        ...
-
-    def shift_times(self, seconds: float) -> None:
-        """Add ``seconds`` to every stored time; the lock is held."""
-        ...
-
-
-@final
-class InheritedClock:
-    """The clock of a part that was given none: the real one, until its manager passes on another.
-
-    The part shares it with everything that it consists of, so that :meth:`follow` changes the clock
-    of all of it at once. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._keepers: weakref.WeakKeyDictionary[TimeKeeper, None] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._use(system_clock)
-
-    def _use(self, clock: Clock) -> None:
-        self.clock: Clock = clock
-        """The clock whose time this one has."""
-        # The functions themselves, because they are called several times for each event.
-        self.monotonic: Any = clock.monotonic
-        self.time: Any = clock.time
-        self.wait: Any = clock.wait
-
-    def follow(self, clock: Clock) -> None:
-        """Use ``clock`` from now on. A deadline in 5 s is still in 5 s."""
-        with self._lock, contextlib.ExitStack() as held:
-            if clock is self.clock:
-                return
-            keepers = list(self._keepers)
-            # All locks at once, or a time of the old clock could be stored as one of the new.
-            for keeper in keepers:
-                held.enter_context(keeper.hold_times())
-            difference = clock.monotonic() - self.monotonic()
-            self._use(clock)
-            for keeper in keepers:
-                keeper.shift_times(difference)
-
-    def add_keeper(self, keeper: TimeKeeper) -> None:
-        """Shift the times of ``keeper``, which is held weakly, when the clock changes.
-
-        A keeper whose lock is taken while another's is held must be added after that one.
-        """
-        with self._lock:
-            self._keepers[keeper] = None
-
-
-@final
-class _InheritedRandom(random.Random):
-    """Jitter from the followed clock if that is a ManualClock, or from a source of its own."""
-
-    def __init__(self, clock: InheritedClock) -> None:
-        super().__init__()
-        self._inherited = clock
-        self._own = random.Random()
-
-    def random(self) -> float:
-        clock = self._inherited.clock
-        return (clock.rng if isinstance(clock, ManualClock) else self._own).random()

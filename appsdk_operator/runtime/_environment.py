@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Callable
 from typing import Final, NamedTuple, Self, final
 
-from appsdk_operator.runtime._clock import Clock, InheritedClock, ManualClock, system_clock
-from appsdk_operator.runtime._metrics import InheritedMetrics, Metrics, default_metrics
+from appsdk_operator.runtime._clock import Clock, ManualClock, RealClock, system_clock
+from appsdk_operator.runtime._metrics import Metrics, default_metrics
+from appsdk_operator.runtime._texts import safe_repr
 
 __all__ = [
-    "Environment",
+    "PartMetrics",
+    "check_clock",
     "entered_environment",
+    "entered_metrics",
     "environment",
     "present_clock",
     "present_metrics",
     "thread_clock",
-    "unwrapped_clock",
 ]
 
 
@@ -79,8 +82,9 @@ def present_clock(clock: Clock | None = None) -> Clock:
     return clock or _present.get().clock
 
 
-def unwrapped_clock(clock: Clock) -> Clock:
-    return clock.clock if isinstance(clock, InheritedClock) else clock
+def entered_metrics(metrics: Metrics | None = None) -> Metrics | None:
+    """``metrics`` if given, else the :class:`environment`'s, else None: those where it starts."""
+    return metrics or _present.get().metrics
 
 
 def present_metrics(metrics: Metrics | None = None) -> Metrics:
@@ -95,30 +99,47 @@ def thread_clock() -> Clock:
 
 
 @final
-class Environment:
-    """The clock and the metrics of a part, and of everything that it consists of. Thread-safe.
+class PartMetrics:
+    """The metrics of a part that counts before it runs, such as one that makes a client.
 
-    Explicit ones stay. Otherwise they are the machine's clock and the default metrics, until the
-    part inherits others.
+    Those that are given, or entered where it is made. Else its own, which are a source of those of
+    the process, and from :meth:`publish` on of those of where it runs.
     """
 
-    __slots__ = ("_inherited", "clock", "metrics")
+    def __init__(self, metrics: Metrics | None) -> None:
+        known = entered_metrics(metrics)
+        self.metrics: Metrics = known or Metrics()
+        self._home = present_metrics(known)
+        self.retire: Callable[[], None] = lambda: None
+        if known is None:
+            self._add()
 
-    def __init__(self, clock: Clock | None, metrics: Metrics | None) -> None:
-        self.clock: Clock = InheritedClock() if clock is None else clock
-        self.metrics: Metrics = InheritedMetrics() if metrics is None else metrics
-        self._inherited: tuple[Clock, Metrics] | None = None
+    def publish(self) -> None:
+        """Publish where the caller runs, unless that was decided before."""
+        present = present_metrics()
+        if self.metrics is not self._home is not present:
+            self.retire()
+            self._home = present
+            self._add()
 
-    def inherit(self, clock: Clock, metrics: Metrics) -> None:
-        """Use these where none were given; for a part that does not run yet."""
-        if isinstance(self.clock, InheritedClock):
-            self.clock.follow(clock)
-        if isinstance(self.metrics, InheritedMetrics):
-            self.metrics.follow(metrics)
-        self._inherited = clock, metrics
+    def _add(self) -> None:
+        self.retire = self._home.add_source(self.metrics.samples)
 
-    def hand_down(self, part: object) -> None:
-        """Pass inherited clock and metrics on to ``part``, if it can inherit."""
-        inherit = getattr(part, "inherit_environment", None)
-        if self._inherited is not None and callable(inherit):
-            inherit(*self._inherited)
+
+def check_clock(host: object, part: object) -> None:
+    """Check that ``part``, if it has a clock, is on that of ``host``, which runs it.
+
+    Raises:
+        ValueError: the text says how to make it.
+    """
+    clock, theirs = getattr(host, "clock", None), getattr(part, "clock", None)
+    if theirs is clock or not (isinstance(clock, Clock) and isinstance(theirs, Clock)):
+        return
+    if isinstance(clock, RealClock) and isinstance(theirs, RealClock):
+        return
+    whose = type(host).__name__
+    raise ValueError(
+        f"{safe_repr(part)} is on {safe_repr(theirs)}, and its {whose} on {safe_repr(clock)}, so "
+        f"that its waits would end at other times: make it within 'with environment(clock=…)', "
+        f"with the clock of the {whose}, or give it clock=…"
+    )

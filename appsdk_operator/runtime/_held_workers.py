@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, final
 
 from appsdk_operator.runtime._clock import Clock, RealClock
 from appsdk_operator.runtime._durations import duration_text
-from appsdk_operator.runtime._environment import unwrapped_clock
 from appsdk_operator.runtime._logging import SafeLogger
 from appsdk_operator.runtime._stop import StopSignal
 from appsdk_operator.runtime._threads import callback_place
@@ -59,7 +58,7 @@ class HeldWorkers:
 
     def watch(self, stop: StopSignal) -> None:
         """Wait for ``stop``, and look meanwhile."""
-        if not isinstance(unwrapped_clock(self._clock), RealClock):
+        if not isinstance((self._clock), RealClock):
             stop.wait()
             return
         wait = HELD_FOR

@@ -6,7 +6,6 @@ prometheus-client is imported at the first scrape.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import threading
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Family",
-    "InheritedMetrics",
     "LocalHistogram",
     "Metrics",
     "Sample",
@@ -142,15 +140,15 @@ class Metrics:
         Returns:
             A function that ends the source; its counts stay in the totals, its gauges go.
         """
-        key = self._add_source(source)
-        return lambda: self._retire(key)
-
-    def _add_source(self, source: Source) -> int:
         with self._lock:
             self._next_id += 1
             key = self._next_id
             self._sources[key] = _weak(source, lambda: self._sources.pop(key, None))
-        return key
+        return lambda: self._retire(key)
+
+    def samples(self) -> list[Sample]:
+        """What parts of the kit have counted, as a source for other metrics."""
+        return [Sample(*key, value) for key, value in self._all_totals().items()]
 
     def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
         """Add to a counter that no source has.
@@ -296,10 +294,6 @@ class Metrics:
         return family
 
 
-def _itself(source: Source) -> Source:
-    return source
-
-
 def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
     if not inspect.ismethod(source):
         return source
@@ -354,67 +348,3 @@ _default = Metrics()
 def default_metrics() -> Metrics:
     """The process-wide metrics, the default of every part."""
     return _default
-
-
-@final
-class InheritedMetrics(Metrics):  # type: ignore[misc]  # final for users
-    """The metrics of a part that was given none: the default, until its manager passes on others.
-
-    The part shares them with everything that it consists of, so that :meth:`follow` moves all
-    sources at once. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._lock = fork_safe(threading.Lock())
-        self._next_id = 0
-        # The source, held weakly, and its key in the followed metrics.
-        self._published: dict[int, tuple[Callable[[], Source | None], int]] = {}
-        self._use(default_metrics())
-
-    def _use(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        # The bound methods themselves, to save a call.
-        for name in _FORWARDED:
-            setattr(self, name, getattr(metrics, name))
-
-    def follow(self, metrics: Metrics) -> None:
-        """Publish in ``metrics`` from now on, including the counts so far."""
-        with self._lock:
-            before = self._metrics
-            if metrics is before:
-                return
-            self._use(metrics)
-            for key, (find, number) in list(self._published.items()):
-                source = find()
-                if source is not None:
-                    self._published[key] = find, metrics._add_source(source)  # noqa: SLF001
-                # Without adding its counts to the old totals: they move along.
-                before._sources.pop(number, None)  # noqa: SLF001
-
-    @property
-    def registry(self) -> CollectorRegistry:
-        """The registry of the followed metrics."""
-        return self._metrics.registry
-
-    def add_source(self, source: Source) -> Callable[[], None]:
-        """See :meth:`Metrics.add_source`."""
-        with self._lock:
-            self._next_id += 1
-            key = self._next_id
-            find: Callable[[], Source | None] = (
-                weak_method(source, lambda: self._published.pop(key, None))
-                if inspect.ismethod(source)
-                else functools.partial(_itself, source)
-            )
-            self._published[key] = find, self._metrics._add_source(source)  # noqa: SLF001
-        return lambda: self._end(key)
-
-    def _end(self, key: int) -> None:
-        with self._lock:
-            published = self._published.pop(key, None)
-            metrics = self._metrics
-        if published is not None:
-            metrics._retire(published[1])  # noqa: SLF001
-
-
-_FORWARDED = ("count", "observe", "counter", "gauge", "histogram", "render", "value", "collect")

@@ -210,17 +210,6 @@ class QueueState(Generic[K]):
                 break
         return oldest
 
-    def shift(self, seconds: float) -> None:
-        """Add ``seconds`` to every time, for a change of the clock."""
-        waiting = [item for item in self._waiting if _is_next_waiting(*item)]
-        for entry in self._entries.values():
-            entry.ready_at += seconds
-            entry.since += seconds
-        self._waiting = [(entry.ready_at, ticket, entry) for _, ticket, entry in waiting]
-        heapq.heapify(self._waiting)  # rounding may have changed the order
-        for key in self.locked:
-            self.locked[key] += seconds
-
     def drop_waiting(self, now: float) -> None:
         """Drop the waiting keys that are not due."""
         self._wake_due(now)

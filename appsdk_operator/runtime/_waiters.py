@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Protocol, final
 
 from appsdk_operator.runtime._clock import Clock
-from appsdk_operator.runtime._environment import unwrapped_clock
 from appsdk_operator.runtime._fork import fork_safe
 
 __all__ = ["Waiters"]
@@ -79,7 +78,7 @@ class Waiters:
         """
         if done():
             return True
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         latch = Latch()
         # Registered first, checked then: a change at any moment is noticed by one of the two.

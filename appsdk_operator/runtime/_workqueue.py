@@ -8,9 +8,8 @@ from typing import Any, Generic, TypeVar, cast, final
 
 from appsdk_operator.runtime._clock import (
     Clock,
-    InheritedClock,
 )
-from appsdk_operator.runtime._environment import present_clock, unwrapped_clock
+from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logging import get_logger
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
@@ -136,10 +135,13 @@ class WorkQueue(Generic[K]):
         self._priorities = {0: "0"}
         self._process = OneProcess(f"the queue {name!r}", "make it in the child")
         after_fork(self._on_fork)
-        if isinstance(clock, InheritedClock):
-            clock.add_keeper(self)
-        # Last, because a scrape may follow at once.
-        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
+        self._retire: Callable[[], None] = lambda: None
+        if metrics is not None:  # last, because a scrape may follow at once
+            self.publish(metrics)
+
+    def publish(self, metrics: Metrics) -> None:
+        """Publish in ``metrics`` from now on."""
+        self._retire = metrics.add_source(self._samples)
 
     # For callers with an order of their own beside the queue.
 
@@ -310,7 +312,7 @@ class WorkQueue(Generic[K]):
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no key is ready or processed; False after ``timeout`` seconds."""
         with self._lock:
-            clock = unwrapped_clock(self._clock)
+            clock = self._clock
             deadline = None if timeout is None else clock.monotonic() + timeout
             while not self._is_idle(self._clock.monotonic()):
                 left = None if deadline is None else deadline - clock.monotonic()
@@ -354,16 +356,6 @@ class WorkQueue(Generic[K]):
             }
             for key, place, priority, due, reasons in entries
         ]
-
-    def hold_times(self) -> threading.RLock:
-        """For inherited clocks: the lock for its times."""
-        return self._lock
-
-    def shift_times(self, seconds: float) -> None:
-        """For inherited clocks: add ``seconds`` to every time; the lock is held."""
-        self._state.shift(seconds)
-        self._timed_until = None
-        self._condition.notify_all()  # threads with a due time wait on the former clock
 
     def _wait_for_key(self, now: float) -> QueueItem[K] | None:
         try:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, StopSignal, unwrapped_clock
+from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.watchers._controller_metrics import ControllerMetrics
 from appsdk_operator.watchers._dispatcher import Dispatcher
 from appsdk_operator.watchers._informer_binding import (
@@ -162,7 +162,7 @@ class InformerBindings:
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait until all have synced; False when stopped, closed, or after ``timeout`` seconds."""
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         either = StopSignal(clock=clock)
         detach = stop.on_set(either.set), self._closed.on_set(either.set)

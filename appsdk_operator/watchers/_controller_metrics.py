@@ -148,8 +148,7 @@ class _Series:
 class ControllerMetrics:
     """The metrics of one controller. Thread-safe."""
 
-    def __init__(self, metrics: Metrics, pending: Callable[[], int]) -> None:
-        self._metrics = metrics
+    def __init__(self, pending: Callable[[], int]) -> None:
         self._pending = pending
         self.lock = threading.Lock()
         """Held while metrics change."""
@@ -162,9 +161,9 @@ class ControllerMetrics:
         """Returns the running calls; set by who makes them."""
         self._retire: Callable[[], None] = lambda: None
 
-    def publish(self) -> None:
-        """Publish the metrics."""
-        self._retire = self._metrics.add_source(self._samples)
+    def publish(self, metrics: Metrics) -> None:
+        """Publish in ``metrics``."""
+        self._retire = metrics.add_source(self._samples)
 
     def retire(self) -> None:
         """Stop publishing; the registry keeps the totals."""

@@ -27,7 +27,6 @@ from appsdk_operator.runtime import (
     get_logger,
     present_clock,
     safe_repr,
-    unwrapped_clock,
 )
 
 __all__ = ["InformerBinding", "OwnedInformer", "RunnableInformer", "SharedInformers"]
@@ -222,7 +221,7 @@ class SharedInformers(InformerBinding):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None) -> bool:
         """Wait for :attr:`has_synced`; False when stopped, removed or after ``timeout`` seconds."""
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         # It may just be attached by another thread.
         self._attached.wait(self._is_attached_or_removed, stop, timeout)

@@ -22,7 +22,6 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
-    Environment,
     HeldWorkers,
     LoopThread,
     Metrics,
@@ -31,11 +30,15 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Waiters,
     Workers,
+    check_clock,
     check_previous_names,
     check_stop,
+    entered_metrics,
     get_logger,
     is_operator_name,
     joined_names,
+    present_clock,
+    present_metrics,
     safe_text,
     thread_clock,
 )
@@ -172,11 +175,12 @@ class InformerController:
         self._operator: object = None
         self._stop_timeout = stop_timeout
         self._workers = workers
-        self._environment = Environment(clock, metrics)
-        self._clock = clock = self._environment.clock
-        metrics = self._environment.metrics
+        self.clock: Clock = present_clock(clock)
+        """The clock for all waits."""
+        self._clock = clock = self.clock
+        self._publishes_in = entered_metrics(metrics)
         self._loop = LoopThread(name)
-        self._metrics = ControllerMetrics(metrics, pending=lambda: self.pending_retries)
+        self._metrics = ControllerMetrics(pending=lambda: self.pending_retries)
         self._dispatcher = Dispatcher(
             name,
             failures=Failures(
@@ -203,7 +207,6 @@ class InformerController:
             is_known=self._dispatcher.is_known,
             on_failure=self._fail,
             clock=clock,
-            metrics=metrics,
         )
         self._callers = Workers(self._delivery, self._loop)
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
@@ -231,10 +234,10 @@ class InformerController:
         check_argument_order("add_informer", "informer", informer, kind)
         kind = checked_kind(kind)
         check_informer(informer)
+        check_clock(self, informer)
         self._check_open("informers")
         own = self._bindings.add_informer(informer, kind)
         self._check_shared_finalizers(lambda: self._bindings.remove_informer(informer))
-        self._environment.hand_down(informer)
         with self._lock:
             stop = self._stop
         if stop is not None:
@@ -382,15 +385,6 @@ class InformerController:
             for other in targets[:number]:
                 if target.kind == other.kind:
                     target.check_finalizers(other)
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it has started; informers too."""
-        with self._lock:
-            if self._has_run or self._is_by_hand:
-                return
-            self._environment.inherit(clock, metrics)
-        for own in self._bindings.owned():
-            self._environment.hand_down(own.informer)
 
     def _add(self, target: RegisteredTarget, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")
@@ -579,7 +573,7 @@ class InformerController:
             with self._targets_lock:
                 self._register_finalizers()
             self._warn_without_name()
-            self._metrics.publish()
+            self._metrics.publish(self._publish_queue())
             self._delivery.start()
             for one in bindings:
                 self._run_informer(one, own)
@@ -629,7 +623,9 @@ class InformerController:
 
         For tests that control the order of events, with a ManualClock and without :meth:`run`.
         """
-        self._is_by_hand = True
+        if not self._is_by_hand:
+            self._is_by_hand = True
+            self._publish_queue()
         return self._delivery.step()
 
     def close(self) -> None:
@@ -637,6 +633,12 @@ class InformerController:
         self._is_over = True
         self._bindings.close()
         self._loop.close()
+
+    def _publish_queue(self) -> Metrics:
+        """Publish the queue in the metrics that are given, or else present."""
+        self._publishes_in = metrics = present_metrics(self._publishes_in)
+        self._delivery.publish(metrics)
+        return metrics
 
     def _run_informer(self, binding: OwnedInformer, stop: StopSignal) -> None:
         with self._lock:

@@ -117,7 +117,7 @@ def answers(address: str) -> bool:
 
 def eventually(check: Callable[[], bool]) -> None:
     """Wait for what nothing announces."""
-    clock, deadline = StopSignal(), RealClock().monotonic() + TIMEOUT
+    clock, deadline = StopSignal(clock=RealClock()), RealClock().monotonic() + TIMEOUT
     while not check():
         assert RealClock().monotonic() < deadline
         clock.wait(0.01)

@@ -51,13 +51,15 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import (
     Clock,
-    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
     Waiters,
     check_stop,
+    entered_metrics,
     fork_safe,
+    present_clock,
+    present_metrics,
     safe_repr,
 )
 from appsdk_operator.runtime.validation import (
@@ -154,9 +156,10 @@ class Cache:
         self._is_lazy = lazy
         self._sync_timeout = sync_timeout
         self._on_error = on_error
-        self._environment = Environment(clock, metrics)
-        self._clock = clock = self._environment.clock
-        self._metrics = self._environment.metrics
+        self.clock: Clock = present_clock(clock)
+        """The clock of all waits."""
+        self._clock = clock = self.clock
+        self._metrics = entered_metrics(metrics)
         self._lock = fork_safe(threading.RLock())
         self._changed = Waiters(clock)
         self._kind_caches: dict[Kind, KindCache] = {}
@@ -167,7 +170,7 @@ class Cache:
         self._stop: StopSignal | None = None
         self._has_run = False
         self._is_over = False
-        self._numbers = CacheMetrics(self._handlers, self._metrics, self._lock)
+        self._numbers = CacheMetrics(self._handlers, self._lock)
 
     # Kinds and namespaces.
 
@@ -559,12 +562,6 @@ class Cache:
 
     # Running.
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless the constructor got others or it was run already."""
-        with self._lock:
-            if not self._has_run:
-                self._environment.inherit(clock, metrics)
-
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
         """Run the informers until ``stop`` is set; returns once all threads have ended.
 
@@ -586,6 +583,7 @@ class Cache:
                 raise RuntimeError("the cache was run before: make a new one")
             self._has_run = True
             self._stop = own
+            self._metrics = metrics = present_metrics(self._metrics)
         try:
             with self._lock:
                 for kind_cache in self._kind_caches.values():
@@ -593,7 +591,7 @@ class Cache:
                         registration.start()
                     kind_cache.run()
             self._changed.wake()
-            self._numbers.publish()
+            self._numbers.publish(metrics)
             own.wait()
         finally:
             own.set()

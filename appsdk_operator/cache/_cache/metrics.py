@@ -29,20 +29,18 @@ class CacheMetrics:
     def __init__(
         self,
         handlers: Callable[[], Sequence[CacheRegistration]],
-        metrics: Metrics,
         lock: threading.RLock,
     ) -> None:
         self._handlers = handlers
-        self._metrics = metrics
         # The cache's lock, so that a removed handler is counted exactly once.
         self._lock = lock
         # Merged events of removed handlers: a counter must not go down.
         self._removed: dict[str, int] = {}
         self.retire: Callable[[], None] = lambda: None
 
-    def publish(self) -> None:
-        """Publish from now on."""
-        self.retire = self._metrics.add_source(self._samples)
+    def publish(self, metrics: Metrics) -> None:
+        """Publish in ``metrics`` from now on."""
+        self.retire = metrics.add_source(self._samples)
 
     def note_removed(self, registration: CacheRegistration) -> None:
         """With the lock held, keep the count of a handler that is removed."""

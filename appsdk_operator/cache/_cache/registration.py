@@ -15,7 +15,7 @@ from appsdk_operator.cache._events import BatchHandler, Event, EventHandler
 from appsdk_operator.cache._informer.handler_caller import ErrorHandler, HandlerCaller
 from appsdk_operator.cache._informer.informer import Informer, Registration, access_to
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import Clock, StopSignal, Waiters, unwrapped_clock
+from appsdk_operator.runtime import Clock, StopSignal, Waiters
 
 __all__ = ["CacheRegistration"]
 
@@ -98,7 +98,7 @@ class CacheRegistration:
             False when stopped, after ``timeout`` seconds, or when the cache or the handler ended
             meanwhile.
         """
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         for informer in self._registrations:
             access_to(informer).check_process()

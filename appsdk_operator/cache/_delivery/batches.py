@@ -52,11 +52,6 @@ class BatchQueue(Generic[SourceT]):
         self.taken = 0
         """How many events the worker has started with or skipped."""
 
-    def shift(self, seconds: float) -> None:
-        """Add ``seconds`` to every time of arrival, after a change of the clock."""
-        for batch in (*self._batches, *self._in_hand):
-            batch.arrived += seconds
-
     @property
     def count(self) -> int:
         """How many events are queued."""

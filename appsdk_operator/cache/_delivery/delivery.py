@@ -25,7 +25,6 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     Clock,
     Family,
-    InheritedClock,
     Metrics,
     Sample,
     StopSignal,
@@ -280,19 +279,15 @@ class Delivery:
         self._merges_resyncs = merges_resyncs
         self._worker_context = worker_context
         self._clock = clock = present_clock(clock)
-        self._metrics = metrics
         self._on_failure = on_failure
         self._threads = ThreadGroup(name, on_failure=on_failure)
         # Before the work queue, whose metrics count its events from the start.
         self._line: BatchQueue[EventSource] = BatchQueue()
         # Re-entrant: a signal handler may stop us in the very thread that puts events.
         self._lock = fork_safe(threading.RLock())
-        if isinstance(clock, InheritedClock):
-            clock.add_keeper(self)  # before the queue, whose lock is taken under ours
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
             name,
             clock=clock,
-            metrics=metrics,
             beside=lambda: max(0, self._line.count - 1),
             oldest_beside=self._oldest_in_line,
         )
@@ -317,7 +312,14 @@ class Delivery:
         self._random = rng or random_of(clock)
         self._resync_number = 0
         self._is_stopped = False
-        self._retire = metrics.add_source(self._samples) if metrics else lambda: None
+        self._retire: Callable[[], None] = lambda: None
+        if metrics is not None:
+            self.publish(metrics)
+
+    def publish(self, metrics: Metrics) -> None:
+        """Publish in ``metrics`` from now on."""
+        self._queue.publish(metrics)
+        self._retire = metrics.add_source(self._samples)
 
     def source(self, kind: str) -> EventSource:
         """A new source for one informer, whose events are counted under ``kind``."""
@@ -441,14 +443,6 @@ class Delivery:
             self._resyncs[key] = (seconds, replay)
         self._queue.add(key, after=self._jittered(seconds))
         return lambda: self._end_resync(key)
-
-    def hold_times(self) -> threading.RLock:
-        """For inherited clocks: the lock that guards the stored times."""
-        return self._lock
-
-    def shift_times(self, seconds: float) -> None:
-        """For inherited clocks, which hold the lock: add ``seconds`` to every stored time."""
-        self._line.shift(seconds)
 
     def end_initial_list(self, source: EventSource) -> None:
         """Record that ``source`` has put its last initial event."""

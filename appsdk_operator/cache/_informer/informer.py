@@ -52,17 +52,17 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import (
     Clock,
-    Environment,
     Metrics,
     OneProcess,
     StopSignal,
     Waiters,
     check_stop,
+    entered_metrics,
     fork_safe,
+    present_clock,
     random_of,
     safe_repr,
     safe_text,
-    unwrapped_clock,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -124,7 +124,7 @@ class Registration:
             False when stopped, after ``timeout`` seconds, or when the informer or the handler ended
             meanwhile.
         """
-        clock = unwrapped_clock(self.informer.clock)
+        clock = self.informer.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         if not self.informer.wait_for_sync(stop, timeout):
             return False
@@ -269,8 +269,7 @@ class Informer(Generic[SpecT, StatusT]):
         self.field_selector: FieldSelector | None = options.field_selector
         self.transform: Transform | Transform[SpecT, StatusT] | None = options.store_transform
         self._on_error = on_error
-        self._environment = Environment(clock, metrics)
-        self.clock: Clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
         self._clock = clock = self.clock
         self._state = WatchState(
             page_size=page_size,
@@ -310,7 +309,7 @@ class Informer(Generic[SpecT, StatusT]):
             report=self._report,
             process=self._process,
         )
-        self._numbers = InformerMetrics(self, self._environment.metrics)
+        self._numbers = InformerMetrics(self, entered_metrics(metrics))
         self._reflector = Reflector(
             client,
             kind,
@@ -496,12 +495,6 @@ class Informer(Generic[SpecT, StatusT]):
         return self._access.pending_events
 
     # Running.
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless the constructor got others or it was run already."""
-        with self._access.lock:
-            if not self._access.has_run:
-                self._environment.inherit(clock, metrics)
 
     def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
         """Follow the server until ``stop`` is set; returns once its threads have ended.

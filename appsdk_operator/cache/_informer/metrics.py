@@ -17,7 +17,7 @@ from appsdk_operator.client import (
     TransportError,
 )
 from appsdk_operator.resource import DecodeError, Kind, WatchEvent, WatchEventType
-from appsdk_operator.runtime import Family, Metrics, Sample, fork_safe
+from appsdk_operator.runtime import Family, Metrics, Sample, fork_safe, present_metrics
 
 __all__ = ["InformerMetrics"]
 
@@ -91,7 +91,7 @@ class Measured(Protocol):
 class InformerMetrics:
     """The metrics of one informer; every series exists at 0 from the start."""
 
-    def __init__(self, informer: Measured, metrics: Metrics) -> None:
+    def __init__(self, informer: Measured, metrics: Metrics | None) -> None:
         self._informer = informer
         self._lock = fork_safe(threading.Lock())
         self._errors = dict.fromkeys(_CAUSES, 0)
@@ -104,7 +104,7 @@ class InformerMetrics:
 
     def publish(self) -> None:
         """Publish from now on."""
-        self.retire = self._metrics.add_source(self._samples)
+        self.retire = present_metrics(self._metrics).add_source(self._samples)
 
     def problem(self, error: Exception) -> None:
         """Count a problem by its cause, which for an API error is the reason."""

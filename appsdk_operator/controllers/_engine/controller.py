@@ -22,7 +22,6 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
-    Environment,
     HeldWorkers,
     LoopThread,
     Metrics,
@@ -31,8 +30,13 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Workers,
     as_exception,
+    check_clock,
     check_stop,
+    entered_metrics,
+    environment,
     get_logger,
+    present_clock,
+    present_metrics,
     safe_text,
     thread_clock,
     weak_method,
@@ -106,8 +110,10 @@ class Controller(Generic[R]):
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
         self._options = resolved = ResolvedOptions.of(options or ControllerOptions())
         self._kind = "" if kind is None else group_kind(kind)
-        self._environment = Environment(clock, metrics)
-        self._clock = clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
+        """The clock for all waits."""
+        self._clock = clock = self.clock
+        self._metrics = entered_metrics(metrics)
         self._own = StopSignal(clock=clock)
         self.activity: ActivityLog = ActivityLog(
             name, clock=clock, describe=call_describer(name, self._kind, self._reconcile)
@@ -174,7 +180,7 @@ class Controller(Generic[R]):
                 before that :meth:`run` raises it.
         """
         check_source(source)
-        self._environment.hand_down(source)
+        check_clock(self, source)
         start = SourceStart(source)
         launch: Callable[[], object]
         with self._lock:
@@ -192,16 +198,16 @@ class Controller(Generic[R]):
             run = self._run
             if run is None:
                 self._sources.append(start)
-                # Again, in case the controller inherited its environment just before.
-                launch = functools.partial(self._environment.hand_down, source)
-            elif self._is_by_hand:
+                return
+            if self._is_by_hand:
                 launch = functools.partial(run.starts.start_by_hand, start, run.source_queue)
             elif self._works:
                 launch = functools.partial(run.starts.start_late, start, run.source_queue)
             else:
                 # Registered before the workers can start, so that they wait for it too.
                 launch = run.starts.prepare(start, run.source_queue)
-        launch()
+        with environment(clock=self.clock, metrics=self._metrics):
+            launch()
 
     # State.
 
@@ -276,16 +282,6 @@ class Controller(Generic[R]):
         ]
 
     # Running.
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it has started; sources too."""
-        with self._lock:
-            if self._has_begun:
-                return
-            self._environment.inherit(clock, metrics)
-            sources = [start.source for start in self._sources]
-        for source in sources:
-            self._environment.hand_down(source)
 
     def warm_up(self, stop: StopSignal) -> None:
         """Start the sources and wait until they have synced, without reconciling anything.
@@ -418,6 +414,7 @@ class Controller(Generic[R]):
             if run is None:
                 raise RuntimeError(f"controller {self.name} could not begin: see its first error")
             return run
+        self._metrics = present_metrics(self._metrics)
         try:
             run = ControllerRun(
                 self.name,
@@ -429,7 +426,7 @@ class Controller(Generic[R]):
                 activity=self.activity,
                 stop=self._own,
                 clock=self._clock,
-                registry=self._environment.metrics,
+                registry=self._metrics,
                 finders=self._finders,
             )
             starts = run.starts
@@ -447,7 +444,8 @@ class Controller(Generic[R]):
         errors: list[Exception] = []
         for launch in launches:
             try:
-                launch()
+                with environment(clock=self.clock, metrics=self._metrics):
+                    launch()
             except Exception as error:  # those after it are started all the same
                 errors.append(error)
         if errors:

@@ -16,7 +16,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, unwrapped_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal
 from appsdk_operator.runtime.validation import check_count
 
 __all__ = ["ChannelClosed", "ChannelSource"]
@@ -133,7 +133,7 @@ class ChannelSource(Generic[R]):
         return True
 
     def _take_room(self, timeout: float | None, stop: StopSignal | None) -> bool:
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         detach = stop.on_set(self._wake) if stop is not None else lambda: None
         try:
@@ -167,10 +167,6 @@ class ChannelSource(Generic[R]):
             self._condition.notify_all()
         if self._pipeline.is_started:
             self._end_if_drained()
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._pipeline.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.

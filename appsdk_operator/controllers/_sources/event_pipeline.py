@@ -28,7 +28,6 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
-    Environment,
     FailureLog,
     Family,
     LoopThread,
@@ -36,7 +35,10 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     as_exception,
+    entered_metrics,
     get_logger,
+    present_clock,
+    present_metrics,
     random_of,
     safe_repr,
     safe_text,
@@ -144,12 +146,11 @@ class EventPipeline(Generic[R]):
         self._is_own_handler = isinstance(handler, HANDLERS_WITH_REASONS)
         self._predicates = as_predicates(predicates)
         self._kind = kind
-        self._environment = Environment(clock, metrics)
-        self.clock: Clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
         self._failure_log = FailureLog(_log, self.clock)
         self._random = rng or random_of(self.clock)
         self._on_handled = on_handled
-        self._metrics = self._environment.metrics
+        self._metrics = entered_metrics(metrics)
         self._queue: RequestQueue[R] | None = None
         # Re-entrant: a signal handler may read the health in the thread that holds the lock.
         self._lock = threading.RLock()
@@ -178,12 +179,6 @@ class EventPipeline(Generic[R]):
         self.is_started = False
         self.is_stopped = False
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """Use these, unless others were given or it was started already."""
-        with self._lock:
-            if not self.is_started:
-                self._environment.inherit(clock, metrics)
-
     def claim(self) -> None:
         """Mark the source as started.
 
@@ -204,7 +199,7 @@ class EventPipeline(Generic[R]):
         self._fail = getattr(queue, "fail", lambda _: stop.set())
         self._queue = queue
         self._delivery.start()
-        self._retire = self._metrics.add_source(self.samples)
+        self._retire = present_metrics(self._metrics).add_source(self.samples)
         self._detach = stop.on_set(self.stop)
 
     def stop(self) -> None:

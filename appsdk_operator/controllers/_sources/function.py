@@ -20,7 +20,7 @@ from appsdk_operator.controllers._sources.thread import (
     checked_jitter,
 )
 from appsdk_operator.controllers._user_functions import check_function, name_of
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle, unwrapped_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle
 from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 __all__ = ["FunctionSource", "PollingSource", "TimerSource"]
@@ -33,10 +33,6 @@ class _ThreadedSource(Generic[R]):
 
     _thread: SourceThread
     _queue: RequestQueue[R] | None = None
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._thread.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start the source's thread, until ``stop`` is set; returns at once.
@@ -276,7 +272,7 @@ class PollingSource(_ThreadedSource[R]):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        clock = unwrapped_clock(self._clock)
+        clock = self._clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         detaches = [signal.on_set(self._wake) for signal in (stop, self._thread.stop)]
         try:

@@ -25,7 +25,7 @@ from appsdk_operator.controllers._protocols import (
 )
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger, unwrapped_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger
 from appsdk_operator.runtime.validation import check_flag
 
 __all__ = ["InformerSource", "KindSource"]
@@ -117,10 +117,6 @@ class KindSource(Generic[R]):
         )
         self._clock = self._pipeline.clock
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._pipeline.inherit_environment(clock, metrics)
-
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
 
@@ -163,9 +159,7 @@ class KindSource(Generic[R]):
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
         # The registration waits on the cache's clock, which may differ from ours.
-        clock = unwrapped_clock(
-            next((informer.clock for informer in self._informers()), self._clock)
-        )
+        clock = next((informer.clock for informer in self._informers()), self._clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
             now = clock.monotonic()
@@ -259,10 +253,6 @@ class InformerSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these, unless others were given or it was started already."""
-        self._pipeline.inherit_environment(clock, metrics)
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.

@@ -11,7 +11,6 @@ from appsdk_operator.cache import Health
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
-    Environment,
     Family,
     LoopThread,
     Metrics,
@@ -19,7 +18,10 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     as_exception,
+    entered_metrics,
     get_logger,
+    present_clock,
+    present_metrics,
     random_of,
     safe_repr,
     safe_text,
@@ -104,10 +106,9 @@ class SourceThread:
         )
         self._is_lasting = is_lasting
         self._called_at: float | None = None
-        self._environment = Environment(clock, metrics)
-        self.clock: Clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
         self._clock = clock = self.clock
-        self._metrics = self._environment.metrics
+        self._metrics = entered_metrics(metrics)
         self.random = rng or random_of(clock)
         self._threads = ThreadGroup("source")
         self._loop = LoopThread(f"source/{name}")
@@ -120,12 +121,6 @@ class SourceThread:
         self._errors = 0
         self._failing_since: float | None = None
         self._newest_error = ""
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """Use these, unless others were given or it was started already."""
-        with self._lock:
-            if not self._is_started:
-                self._environment.inherit(clock, metrics)
 
     def start(self, stop: StopSignal) -> None:
         """Start the thread, until ``stop``.
@@ -140,7 +135,7 @@ class SourceThread:
                     "make one for each"
                 )
             self._is_started = True
-        self._retire = self._metrics.add_source(self._samples)
+        self._retire = present_metrics(self._metrics).add_source(self._samples)
         # Waits use our own clock, whichever clock the given signal has.
         self._detach = stop.on_set(self._stop.set)
         self._stop.on_set(self._cancel)

@@ -39,9 +39,10 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import (
     ActivityObserver,
     Clock,
-    Environment,
     Metrics,
+    PartMetrics,
     StopSignal,
+    entered_metrics,
     get_logger,
     present_clock,
 )
@@ -202,9 +203,9 @@ class Cluster:
         if new_client is not None and not isinstance(server, ClientConfig):
             raise ValueError("new_client is for a ClientConfig: this is a client already")
         self.name = name
-        self._has_run = False
-        self._environment = Environment(clock, metrics)
-        metrics = self._environment.metrics
+        clock = present_clock(clock)
+        self._metrics = PartMetrics(metrics)
+        made_in = entered_metrics(metrics)
         client_options = client or ClientSetup()
         self._close: Callable[[], object] = _nothing
         self._end_metrics: Callable[[], object] = _nothing
@@ -215,7 +216,7 @@ class Cluster:
             raw = new_client(server)
             self._close = getattr(raw, "close", _nothing)
         else:
-            raw = own = Client(server, clock=present_clock(clock), metrics=metrics)
+            raw = own = Client(server, clock=clock, metrics=self._metrics.metrics)
             self._close = own.close
         try:
             self.raw_client: ClientLike = raw
@@ -233,11 +234,12 @@ class Cluster:
             if new_cache is not None:
                 self.cache: Cache = new_cache(raw)
             else:
-                self.cache = _make_cache(
-                    raw, cache or CacheSetup(), self._environment.clock, metrics
-                )
+                self.cache = _make_cache(raw, cache or CacheSetup(), clock, made_in)
             cached = CachedClient(
-                self.live_client, self.cache, uncached=client_options.uncached, metrics=metrics
+                self.live_client,
+                self.cache,
+                uncached=client_options.uncached,
+                metrics=self._metrics.metrics,
             )
             cached.remedies = _REMEDIES
             self.client: ClientLike = cached
@@ -246,16 +248,14 @@ class Cluster:
             self.close()
             raise
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these where none were given, unless it was run already."""
-        if self._has_run:
-            return
-        self._environment.inherit(clock, metrics)
-        self._environment.hand_down(self.cache)  # for one that new_cache has made
+    @property
+    def clock(self) -> Clock:
+        """The clock of the cache."""
+        return self.cache.clock
 
     def run(self, stop: StopSignal) -> None:
         """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
-        self._has_run = True
+        self._metrics.publish()
         self.cache.run(stop)
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:
@@ -285,6 +285,7 @@ class Cluster:
     def close(self) -> None:
         """Close the client that the cluster made; harmless when called twice, and after a run."""
         self._end_metrics()
+        self._metrics.retire()
         self._close()
 
 
@@ -292,7 +293,9 @@ def _nothing() -> None:
     pass
 
 
-def _make_cache(client: ClientLike, options: CacheSetup, clock: Clock, metrics: Metrics) -> Cache:
+def _make_cache(
+    client: ClientLike, options: CacheSetup, clock: Clock, metrics: Metrics | None
+) -> Cache:
     cache = Cache(
         client,
         namespaces=options.namespaces,

@@ -44,7 +44,6 @@ from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityObserver,
     Clock,
-    Environment,
     Family,
     Metrics,
     Narrator,
@@ -52,6 +51,7 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     ThreadGroup,
+    check_clock,
     check_stop,
     environment,
     get_logger,
@@ -111,8 +111,6 @@ class Manager:
         self._options = options = _merged(options, changes)
         self._clock = clock = present_clock(options.clock)
         self._metrics = present_metrics(options.metrics)
-        self._environment = Environment(clock, self._metrics)
-        self._environment.inherit(clock, self._metrics)
         self.declared_by: object = None
         """The App that it runs; None for a manager that was made by itself."""
         self._lock = threading.Lock()
@@ -267,10 +265,11 @@ class Manager:
 
         Raises:
             RuntimeError: the manager is stopping.
-            ValueError: it was added before.
+            ValueError: it was added before, or it is on another clock than the manager.
             TypeError: it cannot be run, or an attribute that selects its group is wrong.
         """
         runnable = as_runnable(runnable)
+        check_clock(self, runnable)
         belong_to = getattr(runnable, "belong_to", None)
         if callable(belong_to):
             belong_to(self, self._options.name, self._options.previous_names)
@@ -636,6 +635,7 @@ class Manager:
                 made = given()
         try:
             server = as_runnable(made)
+            check_clock(self, server)
             self._add_webhook_server(server)
         except BaseException:
             # Nothing else refers to it, and it may have bound its port.
@@ -656,7 +656,6 @@ class Manager:
 
     def _prepare(self, runnable: Runnable) -> None:
         """Pass on what a part of the manager gets from it before it runs."""
-        self._environment.hand_down(runnable)
         if isinstance(runnable, WebhookServer):
             # Not fenced: every replica serves webhooks, and needs a certificate.
             runnable.attach(client=self._cluster.unfenced_client)

@@ -15,19 +15,19 @@ from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     ActivityObserver,
     Clock,
-    Environment,
-    Metrics,
     ObservedParts,
     StillRunning,
     StopSignal,
     ThreadGroup,
     as_exception,
+    check_clock,
     check_operator_name,
     check_previous_names,
     check_stop,
     get_logger,
     joined_names,
     left_behind,
+    present_clock,
     safe_text,
     settle,
     thread_clock,
@@ -114,8 +114,8 @@ class Operator:
         self._on_error = on_error
         self._owner: object = self
         self._stop_timeout = stop_timeout
-        self._environment = Environment(clock, None)
-        self._clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
+        """The clock for waits."""
         self._lock = threading.Lock()
         self._controllers: list[OperatorController] = []
         self._dropped: list[StillRunning] = []
@@ -132,6 +132,7 @@ class Operator:
                 the operator's name.
         """
         _check_controller(controller)
+        check_clock(self, controller)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
@@ -141,7 +142,6 @@ class Operator:
             if any(other is controller for other in self._controllers):
                 raise ValueError(f"controller {controller!r} was added already: it runs once")
             self._assign_to_owner(controller)
-            self._environment.hand_down(controller)
             self._controllers.append(controller)
         self._observed.join(controller)
 
@@ -158,15 +158,6 @@ class Operator:
                 self._previous_names = joined_names(self._previous_names, previous_names)
             for controller in self._controllers:
                 self._assign_to_owner(controller)
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: pass both to the controllers that were given none."""
-        with self._lock:
-            if self._has_run:
-                return
-            self._environment.inherit(clock, metrics)
-            for controller in self._controllers:
-                self._environment.hand_down(controller)
 
     def _assign_to_owner(self, controller: object) -> None:
         belong_to = getattr(controller, "belong_to", None)
@@ -231,7 +222,7 @@ class Operator:
             if self._has_run:
                 raise RuntimeError("the operator was run before: make a new one")
             self._has_run = True
-            own = stop.child() if stop is not None else StopSignal(clock=self._clock)
+            own = stop.child() if stop is not None else StopSignal(clock=self.clock)
             controllers = list(self._controllers)
         if not controllers and not own.is_set():
             _log.warning(
@@ -268,7 +259,7 @@ class Operator:
                     own.set()
 
         # A part of a manager leaves this to it.
-        says = Announcements(self.name, self._clock) if self._owner is self else None
+        says = Announcements(self.name, self.clock) if self._owner is self else None
         if says is not None:
             says.starts(controllers)
         signals: list[str] = []

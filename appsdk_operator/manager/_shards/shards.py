@@ -32,7 +32,6 @@ from appsdk_operator.manager._shards.reconciler import (
 from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
     Clock,
-    Environment,
     Family,
     Metrics,
     OneProcess,
@@ -41,7 +40,10 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     after_fork,
+    entered_metrics,
     get_logger,
+    present_clock,
+    present_metrics,
     random_of,
 )
 from appsdk_operator.runtime.validation import check_function, checked_seconds
@@ -128,10 +130,11 @@ class Shards:
         self.count = count
         """The number of shards."""
         self._client = client
-        self._environment = Environment(clock, metrics)
-        self._clock = clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
+        """The clock of the Leases and of all waits."""
+        self._clock = clock = self.clock
         self._rng = rng or random_of(clock)
-        self._metrics = self._environment.metrics
+        self._metrics = entered_metrics(metrics)
         self._stop_timeout = stop_timeout
         labels = {**election.labels, SHARDS_LABEL: election.id}
         base = attrs.evolve(election, labels=labels, release_on_cancel=True)
@@ -313,12 +316,6 @@ class Shards:
             )
         return claim
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use these where none were given, unless it was run already."""
-        with self._changed:
-            if not self._has_run:
-                self._environment.inherit(clock, metrics)
-
     # -- running ---------------------------------------------------------------------------------
 
     def run(self, stop: StopSignal) -> None:
@@ -335,6 +332,7 @@ class Shards:
             if self._has_run:
                 raise RuntimeError("the shards were run before: make new ones")
             self._has_run = True
+        self._metrics = present_metrics(self._metrics)
         retire = self._metrics.add_source(self._samples)
         # Within a lease duration each elector releases its Lease, or cannot any more.
         limit = self._stop_timeout + self._election.lease_duration

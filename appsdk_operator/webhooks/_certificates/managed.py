@@ -27,7 +27,6 @@ from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
-    Environment,
     Family,
     Metrics,
     Sample,
@@ -35,7 +34,10 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     TokenBucket,
     Waiters,
+    entered_metrics,
     get_logger,
+    present_clock,
+    present_metrics,
 )
 from appsdk_operator.runtime.validation import (
     check_client,
@@ -245,8 +247,10 @@ class ManagedCertificates:
         for name in self._policy.names:
             _checked_name(name)
         self._client = client
-        self._environment = Environment(clock, metrics)
-        self._clock = self._environment.clock
+        self.clock: Clock = present_clock(clock)
+        """The clock of lifetimes and waits."""
+        self._clock = self.clock
+        self._metrics = entered_metrics(metrics)
         self._waiters = Waiters(self._clock)
         # Guards what follows; held for reads and writes of these fields only.
         self._lock = threading.Lock()
@@ -269,7 +273,7 @@ class ManagedCertificates:
             **{(_INJECTIONS, (label, t.kind.kind, t.name)): 0 for t in self._targets},
             **{(_ERRORS, (label, each)): 0 for each in _OPERATIONS},
         }
-        self._remove_source = self._environment.metrics.add_source(self._samples)
+        self._remove_source: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"<ManagedCertificates {self._label} for {'/'.join(self._service)}>"
@@ -288,17 +292,13 @@ class ManagedCertificates:
 
         Args:
             client: may write on every replica, whether it leads or not.
-            metrics: not used: see :meth:`inherit_environment`.
+            metrics: not used.
             clock: not used either.
             webhooks: not used either.
         """
         del metrics, clock, webhooks
         if self._client is None:
             self._client = client
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For servers: use these where the constructor got none."""
-        self._environment.inherit(clock, metrics)
 
     def pair(self) -> KeyPair:
         """The certificate to serve.
@@ -326,6 +326,7 @@ class ManagedCertificates:
             if self._is_running:
                 raise RuntimeError(f"{self!r} runs already: make one for each server")
             self._is_running = True
+        self._remove_source = present_metrics(self._metrics).add_source(self._samples)
         own = stop.child()
         threads = ThreadGroup("managed-certificates")
         with contextlib.ExitStack() as exits:

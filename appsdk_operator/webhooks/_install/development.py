@@ -13,12 +13,12 @@ from appsdk_operator.cache import Health
 from appsdk_operator.client import Client, ClientConfig, ClientError, contexts_of
 from appsdk_operator.runtime import (
     Clock,
-    Environment,
     Metrics,
     StopSignal,
     ThreadGroup,
     as_exception,
     get_logger,
+    present_clock,
     validation,
 )
 from appsdk_operator.serving import HTTPLimits, SelfSigned
@@ -122,7 +122,8 @@ class DevelopmentServer:
         validation.check_flag("take_over", take_over)
         patterns = validation.checked_texts("contexts", contexts)
         reach = _reach(config, host, patterns, unsafe_any_cluster=unsafe_any_cluster)
-        self._environment = Environment(clock, metrics)
+        self.clock: Clock = present_clock(clock)
+        """The clock of its waits."""
         # A stop should not wait long for a cluster that is away.
         self._config = attrs.evolve(
             config,
@@ -132,7 +133,7 @@ class DevelopmentServer:
         self._name = f"{name}-development"
         self._host = reach.host
         self._take_over = take_over
-        self._certificates = SelfSigned(reach.host, clock=self._environment.clock)
+        self._certificates = SelfSigned(reach.host, clock=self.clock)
         self._server = WebhookServer(
             address or reach.address,
             certificates=self._certificates,
@@ -197,7 +198,7 @@ class DevelopmentServer:
             False when stopped, when its run has ended, or after ``timeout`` seconds.
         """
         validation.check_wait(stop, timeout)
-        clock = self._environment.clock
+        clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         detach = stop.on_set(self._wake)
         try:
@@ -210,11 +211,6 @@ class DevelopmentServer:
                 return self._is_installed and not stop.is_set()
         finally:
             detach()
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use their clock and metrics where none were given."""
-        self._environment.inherit(clock, metrics)
-        self._server.inherit_environment(clock, metrics)
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -232,7 +228,7 @@ class DevelopmentServer:
         with self._changed:
             self._ending = ending
         # The server outlives what is installed: until then it is asked.
-        serving = StopSignal(clock=self._environment.clock)
+        serving = StopSignal(clock=self.clock)
         failures: list[BaseException] = []
 
         def fail(error: Exception) -> None:
@@ -274,7 +270,7 @@ class DevelopmentServer:
         self._server.close()
 
     def _install_until(self, stop: StopSignal) -> None:
-        clock = self._environment.clock
+        clock = self.clock
         with Client(self._config, clock=clock) as client:
             installation = TemporaryInstallation(
                 client,
@@ -305,7 +301,7 @@ class DevelopmentServer:
         # A server that has ended is no reason for this process not to.
         config = attrs.evolve(self._config, max_retries=min(self._config.max_retries, 1))
         try:
-            with Client(config, clock=self._environment.clock) as client:
+            with Client(config, clock=self.clock) as client:
                 installation.remove(client)
                 # Until then it is asked, and those who ask wait for an answer.
                 installation.await_end()

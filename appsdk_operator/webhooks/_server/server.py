@@ -14,11 +14,12 @@ from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import (
     ActivityObserver,
     Clock,
-    Environment,
     LoopThread,
     Metrics,
+    PartMetrics,
     StopSignal,
     get_logger,
+    present_clock,
     validation,
 )
 from appsdk_operator.serving import (
@@ -119,8 +120,10 @@ class WebhookServer:
         validation.check_environment(clock=clock, metrics=metrics)
         if webhooks is not None:
             validation.check_instance("webhooks", webhooks, Webhooks, "Webhooks()")
-        self._environment = Environment(clock, metrics)
-        self._webhooks = webhooks or Webhooks(clock=clock, metrics=metrics)
+        self.clock: Clock = present_clock(clock)
+        """The clock of its time-outs."""
+        self._metrics = PartMetrics(metrics)
+        self._webhooks = webhooks or Webhooks(clock=self.clock, metrics=self._metrics.metrics)
         self._loop = LoopThread("webhooks")
         self._lock = threading.Lock()
         self._waiting = threading.Condition(self._lock)
@@ -148,8 +151,8 @@ class WebhookServer:
             shutdown_delay=default_delay()
             if options.shutdown_delay is None
             else options.shutdown_delay,
-            clock=self._environment.clock,
-            metrics=self._environment.metrics,
+            clock=self.clock,
+            metrics=self._metrics.metrics,
         )
         self._certificates = server.certificates
         server.add_handler("/", self._answer, methods=None, is_prefix=True, limits=self._webhooks)
@@ -250,7 +253,7 @@ class WebhookServer:
             False when stopped, when its run has ended, or after ``timeout`` seconds.
         """
         validation.check_wait(stop, timeout)
-        clock = self._environment.clock
+        clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
 
         def left() -> float | None:
@@ -282,7 +285,7 @@ class WebhookServer:
                     remaining = left()
                     if remaining == 0.0:
                         return False
-                    self._environment.clock.wait(self._waiting, remaining)
+                    self.clock.wait(self._waiting, remaining)
                 return self._state == "running" and not stop.is_set()
         finally:
             detach()
@@ -309,12 +312,6 @@ class WebhookServer:
 
     # -- for managers ----------------------------------------------------------------------------
 
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use their clock and metrics where none were given."""
-        self._environment.inherit(clock, metrics)
-        self._webhooks.inherit_environment(clock, metrics)
-        self._environment.hand_down(self._certificates)
-
     def attach(self, *, client: ClientLike) -> None:
         """For managers: give certificates that are kept in the cluster a client.
 
@@ -325,8 +322,8 @@ class WebhookServer:
         if callable(attach):
             attach(
                 client=client,
-                metrics=self._environment.metrics,
-                clock=self._environment.clock,
+                metrics=self._metrics.metrics,
+                clock=self.clock,
                 webhooks=self._webhooks,
             )
 
@@ -344,6 +341,7 @@ class WebhookServer:
         """
         ending = stop.child()
         self._enter("new", "running", ending)
+        self._metrics.publish()
         with contextlib.ExitStack() as exits:
             exits.callback(self._enter, "running", "ended")
             exits.callback(ending.set)

@@ -10,7 +10,6 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
-    Environment,
     Family,
     LocalHistogram,
     Metrics,
@@ -19,6 +18,8 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     observed_call,
+    present_clock,
+    present_metrics,
     validation,
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
@@ -107,13 +108,14 @@ class Webhooks:
     def __init__(self, *, clock: Clock | None = None, metrics: Metrics | None = None) -> None:
         """No webhooks yet."""
         validation.check_environment(clock=clock, metrics=metrics)
-        self._environment = Environment(clock, metrics)
-        self._monotonic = self._environment.clock.monotonic
+        self.clock: Clock = present_clock(clock)
+        """The clock of the webhooks."""
+        self._monotonic = self.clock.monotonic
         self._observers = Observers()
         self._lock = threading.Lock()
         # Replaced at each change, so that requests read it without the lock.
         self._entries: dict[str, _Entry] = {}
-        self._environment.metrics.add_source(self._samples)
+        present_metrics(metrics).add_source(self._samples)
 
     def __repr__(self) -> str:
         return f"<webhooks {', '.join(self.paths) or 'none yet'}>"
@@ -122,15 +124,6 @@ class Webhooks:
     def webhooks(self) -> Webhooks:
         """Itself, so that ``webhook_for`` takes it as a host."""
         return self
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the webhooks."""
-        return self._environment.clock
-
-    def inherit_environment(self, clock: Clock, metrics: Metrics) -> None:
-        """For managers: use their clock and metrics where none were given."""
-        self._environment.inherit(clock, metrics)
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` each review; returns the function that ends that.
@@ -232,7 +225,7 @@ class Webhooks:
         )
         token = answering.set(call)
         try:
-            with observed_call(self._observers, self._environment.clock, call):
+            with observed_call(self._observers, self.clock, call):
                 return self._answer(entry, request)
         finally:
             answering.reset(token)

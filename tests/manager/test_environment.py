@@ -1,4 +1,4 @@
-"""What a manager runs uses the manager's clock and metrics, but for what it was given itself."""
+"""What a manager runs is on its clock, and publishes in its metrics unless it was given others."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from appsdk_operator.controllers import (
     TimerSource,
     for_object,
 )
-from appsdk_operator.manager import LeaderElection, Manager, Operator, Shards
+from appsdk_operator.manager import Cluster, LeaderElection, Manager, Operator, Shards
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import ManualClock, Metrics, default_metrics
+from appsdk_operator.runtime import ManualClock, Metrics, default_metrics, environment
 from appsdk_operator.testing import MemoryServer
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -57,9 +57,15 @@ def client() -> Iterator[Client]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def on_the_clock(clock: ManualClock) -> Iterator[None]:
+    with environment(clock=clock):
+        yield
+
+
 @pytest.fixture
-def manager(clock: ManualClock, metrics: Metrics) -> Iterator[Manager]:
-    made = Manager(NOWHERE, clock=clock, metrics=metrics)
+def manager(metrics: Metrics) -> Iterator[Manager]:
+    made = Manager(NOWHERE, metrics=metrics)
     yield made
     made.close()
 
@@ -127,15 +133,13 @@ def test_retries_of_an_added_controller_come_by_the_managers_clock(
     assert handed_out(default_metrics(), "inherits-retries") is None
 
 
-@pytest.mark.parametrize("start", [0.0, 1e9])
-def test_a_resync_that_was_planned_before_comes_by_the_managers_clock(start, metrics, client, run):
-    clock = ManualClock(start=start)
-    manager = Manager(NOWHERE, clock=clock, metrics=metrics)
+def test_resyncs_of_an_added_controller_come_by_the_managers_clock(
+    manager, clock, metrics, client, run
+):
     calls = Calls()
     informer = KubernetesInformer(CONFIG_MAP, client, resync=30.0)
-    controller = informed("inherits-resyncs", calls, informer)
+    controller = informed("resyncs", calls, informer)
     manager.add(controller)
-    assert start + 26.0 < controller.next_retry_at < start + 33.1
     run(manager)
     calls.wait(1)
     for count in (2, 3):
@@ -144,40 +148,65 @@ def test_a_resync_that_was_planned_before_comes_by_the_managers_clock(start, met
     labels = {"kind": str(CONFIG_MAP), "namespace": ""}
     assert metrics.value("informer_objects", **labels) == 1
     assert metrics.value("informer_events_total", event_type="RESYNC", kind=str(CONFIG_MAP)) >= 2
-    manager.close()
 
 
-def test_what_was_given_stays(manager, clock, metrics, client, run):
-    own_clock, own = ManualClock(start=5.0), Metrics()
-    calls = Calls(failures=1)
-    informer = Informer(CONFIG_MAP, client, clock=own_clock, metrics=own)
-    controller = informed("has-its-own", calls, informer, clock=own_clock, metrics=own)
+def test_metrics_that_were_given_stay(manager, metrics, client, run):
+    own, calls = Metrics(), Calls()
+    informer = Informer(CONFIG_MAP, client)
+    controller = informed("has-its-own", calls, informer, metrics=own)
     manager.add(controller)
     run(manager)
     calls.wait(1)
-    eventually(lambda: controller.pending_retries == 1)
-    clock.advance(1e6)
-    assert controller.next_retry_at == 605.0
     assert handed_out(own, "has-its-own") >= 1
     assert handed_out(metrics, "has-its-own") is None
     labels = {"kind": str(CONFIG_MAP), "namespace": ""}
-    assert own.value("informer_objects", **labels) == 1
+    assert own.value("informer_objects", **labels) == 1, "it publishes where its controller does"
     assert metrics.value("informer_objects", **labels) is None
-    own_clock.advance(600.0)
-    calls.wait(2)
 
 
-def test_one_may_be_given_and_the_other_inherited(manager, clock, metrics):
-    own = Metrics()
-    controller = InformerController(name="half", metrics=own)
+def test_metrics_that_were_entered_where_a_part_is_made_stay(manager, metrics, client, run):
+    own, calls = Metrics(), Calls()
+    with environment(metrics=own):
+        controller = informed("entered", calls, KubernetesInformer(CONFIG_MAP, client))
     manager.add(controller)
-    assert handed_out(own, "half") == 0
-    assert handed_out(metrics, "half") is None
-    other_clock = ManualClock(start=7.0)
-    other = InformerController(name="other-half", clock=other_clock)
-    manager.add(other)
-    assert handed_out(metrics, "other-half") == 0
-    assert other.debug_snapshot()["controller"] == "other-half"
+    run(manager)
+    calls.wait(1)
+    assert handed_out(own, "entered") >= 1
+    assert handed_out(metrics, "entered") is None
+
+
+@pytest.mark.parametrize("host", ["manager", "operator", "informers", "sources"])
+def test_a_part_on_another_clock_is_refused(host, manager, client):
+    with environment(clock=ManualClock()):
+        controller = InformerController(name="elsewhere")
+        informer = KubernetesInformer(CONFIG_MAP, client)
+        source = TimerSource(100.0, [Request("", "one")])
+    adds = {
+        "manager": lambda: manager.add(controller),
+        "operator": lambda: Operator().add_controller(controller),
+        "informers": lambda: InformerController(name="here").add_informer(informer, CONFIG_MAP),
+        "sources": lambda: Controller("here", lambda _: None).watch(source),
+    }
+    with pytest.raises(ValueError, match=r"make it within 'with environment\(clock=…\)'"):
+        adds[host]()
+    controller.close()
+
+
+def test_a_refused_part_can_be_added_once_it_is_made_again(manager, clock):
+    with pytest.raises(ValueError, match="is on"):
+        manager.add(InformerController(name="again", clock=ManualClock()))
+    manager.add(InformerController(name="again", clock=clock))
+
+
+def test_what_counts_before_it_runs_is_published_where_it_runs(manager, metrics, client, run):
+    with MemoryServer() as server:
+        cluster = Cluster(server.config)
+        cluster.live_client.list_page(CONFIG_MAP)
+        requests = "rest_client_requests_total"
+        before = metrics.render().count(requests)
+        manager.add(cluster)
+        run(manager)
+        eventually(lambda: metrics.render().count(requests) > before)
 
 
 def test_a_controller_that_is_added_to_a_running_manager_inherits(
@@ -311,14 +340,3 @@ def test_shards_inherit(manager, clock, metrics, client, run):
     eventually(holds)
     assert "inherits-shard-0" in metrics.render()
     assert "inherits-shard-0" not in default_metrics().render()
-
-
-def test_what_has_begun_keeps_what_it_has(manager, clock, metrics, client):
-    controller = informed("begun", Calls(), KubernetesInformer(CONFIG_MAP, client))
-    before = controller.next_retry_at
-    assert not controller.process_next()
-    manager.add(controller)
-    assert controller.next_retry_at == before
-    assert handed_out(default_metrics(), "begun") is not None
-    assert handed_out(metrics, "begun") is None
-    controller.close()
