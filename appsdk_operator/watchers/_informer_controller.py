@@ -34,6 +34,7 @@ from appsdk_operator.runtime import (
     check_previous_names,
     check_stop,
     entered_metrics,
+    environment,
     get_logger,
     is_operator_name,
     joined_names,
@@ -650,7 +651,8 @@ class InformerController:
 
         def run() -> None:
             try:
-                binding.run(own)
+                with environment(clock=self.clock, metrics=self._publishes_in):
+                    binding.run(own)
             except Exception as error:
                 is_removed = not self._bindings.contains(binding)
                 _log.error(

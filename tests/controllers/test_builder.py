@@ -244,7 +244,7 @@ def test_its_clock_and_metrics_are_the_hosts() -> None:
     host = Host(clock=ManualClock())
     controller = controller_for(host).for_(POD).build(nothing)
     assert controller._clock is host.clock
-    assert controller._environment.metrics is host.metrics
+    assert controller._metrics is host.metrics
     controller.close()
 
 

@@ -187,9 +187,6 @@ def test_a_controller_without_metrics_publishes_with_all_others() -> None:
     from appsdk_operator.runtime import default_metrics
 
     controller: Controller[Any] = Controller("public", nothing)
-    stop = StopSignal()
-    thread = threading.Thread(target=controller.run, args=(stop,))
-    thread.start()
-    stop.set()
-    thread.join()
-    assert controller._environment.metrics.registry is default_metrics().registry
+    controller.process_next()
+    assert controller._metrics is default_metrics()
+    controller.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.resource import Kind, MutableObject, Versions
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, environment
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 from appsdk_operator.webhooks import (
     Admission,
@@ -273,10 +273,10 @@ def test_recovery_can_be_turned_off() -> None:
     assert webhooks.answer(post(review(), path=MUTATE)).status == 500
 
 
-def test_what_a_manager_passes_on_is_used() -> None:
+def test_the_environment_is_used() -> None:
     metrics, clock = Metrics(), ManualClock()
-    webhooks = Webhooks()
-    webhooks.inherit_environment(clock, metrics)
+    with environment(clock=clock, metrics=metrics):
+        webhooks = Webhooks()
     left: list[float | None] = []
 
     def look(obj: Any) -> None:

@@ -98,7 +98,8 @@ class ChannelSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._pipeline.clock
+        self.clock: Clock = self._pipeline.clock
+        """The clock for all waits."""
 
     def push(
         self,
@@ -133,7 +134,7 @@ class ChannelSource(Generic[R]):
         return True
 
     def _take_room(self, timeout: float | None, stop: StopSignal | None) -> bool:
-        clock = self._clock
+        clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         detach = stop.on_set(self._wake) if stop is not None else lambda: None
         try:

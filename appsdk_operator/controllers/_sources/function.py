@@ -34,6 +34,11 @@ class _ThreadedSource(Generic[R]):
     _thread: SourceThread
     _queue: RequestQueue[R] | None = None
 
+    @property
+    def clock(self) -> Clock:
+        """The clock for all waits."""
+        return self._thread.clock
+
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start the source's thread, until ``stop`` is set; returns at once.
 
@@ -180,7 +185,6 @@ class TimerSource(_ThreadedSource[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._thread.clock
 
     def health(self) -> Health:
         """Ready unless the function has failed for more than 10 s."""
@@ -188,14 +192,14 @@ class TimerSource(_ThreadedSource[R]):
 
     def _call(self, _: StopSignal) -> float:
         assert self._queue is not None
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._next is None:
             self._next = now + self._first_after
         elif now >= self._next:
             # All requests before the first is queued: a function that fails half-way is repeated.
             for request in list(settle(self._requests())):
                 self._queue.add(request, priority=self._priority, reason=self._reason)
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             missed = max(0.0, (now - self._next) // self._interval)
             self._next += self._interval * (missed + 1)
         return self._jittered(max(0.0, self._next - now))
@@ -263,7 +267,6 @@ class PollingSource(_ThreadedSource[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._thread.clock
 
     @property
     def has_synced(self) -> bool:
@@ -272,7 +275,7 @@ class PollingSource(_ThreadedSource[R]):
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds."""
-        clock = self._clock
+        clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
         detaches = [signal.on_set(self._wake) for signal in (stop, self._thread.stop)]
         try:

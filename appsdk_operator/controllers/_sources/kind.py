@@ -115,7 +115,8 @@ class KindSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self._clock = self._pipeline.clock
+        self.clock: Clock = self._pipeline.clock
+        """The clock for retries of the handler."""
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
@@ -159,7 +160,7 @@ class KindSource(Generic[R]):
         if registration is None:
             raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
         # The registration waits on the cache's clock, which may differ from ours.
-        clock = next((informer.clock for informer in self._informers()), self._clock)
+        clock = next((informer.clock for informer in self._informers()), self.clock)
         deadline = None if timeout is None else clock.monotonic() + timeout
         while True:
             now = clock.monotonic()
@@ -253,6 +254,8 @@ class InformerSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
+        self.clock: Clock = self._pipeline.clock
+        """The clock for retries of the handler."""
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
