@@ -143,7 +143,7 @@ class InformerController:
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 

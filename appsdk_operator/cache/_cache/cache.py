@@ -130,7 +130,7 @@ class Cache:
             lazy: whether a read of an unknown kind adds it, and waits for its first sync.
             sync_timeout: seconds that a lazy read waits; default 120.
             on_error: called with every informer's problems; default: they are logged.
-            clock: the clock of all waits; default: that of its Manager, else the machine's.
+            clock: the clock of all waits; default: the environment's.
             metrics: where to publish; default: in those of its Manager, else in
                 :func:`~appsdk_operator.runtime.default_metrics`.
 

@@ -234,7 +234,7 @@ class Informer(Generic[SpecT, StatusT]):
                 replaced; default: the client's own, 90. Bookmarks come about once a minute.
             on_error: called with every problem, in the informer's thread; default: log a warning,
                 and repeat an unchanged one every 30 seconds.
-            clock: the clock of all waits; default: that of its Manager, else the machine's.
+            clock: the clock of all waits; default: the environment's.
             metrics: where to publish; default: in those of its Manager, else in
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.

@@ -94,7 +94,7 @@ class Controller(Generic[R]):
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
             options: its options; default: the built-in defaults.
             kind: its kind, for logs and debug pages; default: none.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 

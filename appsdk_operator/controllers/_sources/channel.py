@@ -69,7 +69,7 @@ class ChannelSource(Generic[R]):
             predicates: an event must pass all of them.
             buffer_size: how many events may wait; default 1024, as in controller-runtime.
             name: for logs, threads and metrics.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.

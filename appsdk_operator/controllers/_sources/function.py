@@ -84,8 +84,7 @@ class FunctionSource(_ThreadedSource[R]):
         Args:
             function: adds requests to the queue until the signal is set.
             name: for logs, threads and metrics; default: the function's name.
-            clock: the clock for waits between tries; default: that of its Manager, else the
-                system's.
+            clock: the clock for waits between tries; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
@@ -149,7 +148,7 @@ class TimerSource(_ThreadedSource[R]):
                 replicas do not act simultaneously; default 0.
             priority: the priority of the requests; default 0.
             name: for logs, threads and metrics; default: ``timer`` and the interval.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
@@ -244,7 +243,7 @@ class PollingSource(_ThreadedSource[R]):
                 immutable ones, never the same object changed in place. May be ``async def``.
             jitter: the share of the interval by which it may be longer, at random; default 0.
             name: for logs, threads and metrics; default: the name of ``fetch``.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.

@@ -92,7 +92,7 @@ class SourceThread:
             longest_delay: the longest delay after failures in seconds, 60 at most.
             is_lasting: whether a call that has lasted 10 s counts as a success; default: only a
                 call that has returned does.
-            clock: the clock for all waits; default: that of its Manager, else the system's.
+            clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.

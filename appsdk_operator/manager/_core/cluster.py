@@ -190,8 +190,7 @@ class Cluster:
             new_client: makes the client for a config; default: :class:`Client`.
             fence: wraps the client that writes; with :meth:`Manager.fence` it refuses writes once
                 the process has lost the lead. Default: writes are not fenced.
-            clock: the clock of cache and client; default: the cache has that of its Manager, or
-                the machine's without one, and the client the machine's.
+            clock: the clock of cache and client; default: the environment's.
             metrics: where both publish; default: the metrics of its Manager, or the kit's own.
 
         Raises:

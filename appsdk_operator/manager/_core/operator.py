@@ -99,7 +99,7 @@ class Operator:
                 not raise the error, or False to stop. It is not called once the operator stops. If
                 it raises, the operator stops, and its error is raised, too. Default: every failure
                 stops the operator.
-            clock: the clock for waits; default: that of its Manager, or the machine's.
+            clock: the clock for waits; default: the environment's.
         """
         checked_seconds("stop_timeout", stop_timeout)
         self.name: str = check_operator_name(name)

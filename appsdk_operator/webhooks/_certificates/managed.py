@@ -184,7 +184,7 @@ class ManagedCertificates:
             ``"appsdk-operator-certificates"``.
         client: requests go through it; default: the client of the manager. All replicas write, so
             it must not be limited to the leader.
-        clock: the clock of lifetimes and waits; default: the manager's.
+        clock: the clock of lifetimes and waits; default: the environment's.
         metrics: where to publish; default: the manager's.
 
     Raises:

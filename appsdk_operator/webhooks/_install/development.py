@@ -82,7 +82,7 @@ class DevelopmentServer:
             or one on this machine that runs; default False.
         limits: limits for clients; default: those of :class:`WebhookServer`.
         webhooks: the webhooks; default: none yet.
-        clock: the clock of its time-outs; default: the manager's.
+        clock: the clock of its time-outs; default: the environment's.
         metrics: where it publishes; default: the manager's.
 
     Raises:

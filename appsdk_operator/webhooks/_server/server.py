@@ -81,7 +81,7 @@ class WebhookServer:
             requests, while each answer closes its connection: a Service sends requests to a pod
             until all nodes have heard of its end. Default: 3 in a pod, else 0.
         webhooks: the webhooks; default: none yet.
-        clock: the clock of its time-outs; default: the manager's.
+        clock: the clock of its time-outs; default: the environment's.
         metrics: where it publishes; default: the manager's.
 
     Raises:

@@ -101,7 +101,7 @@ class Webhooks:
     as code 500.
 
     Args:
-        clock: the clock of the latencies; default: the manager's, or the machine's.
+        clock: the clock of the latencies; default: the environment's.
         metrics: where they are published; default: the manager's, or the kit's own.
     """
 
