@@ -176,9 +176,9 @@ class InformerController:
         self._operator: object = None
         self._stop_timeout = stop_timeout
         self._workers = workers
-        self.clock: Clock = present_clock(clock)
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         """The clock for all waits."""
-        self._clock = clock = self.clock
         self._publishes_in = entered_metrics(metrics)
         self._loop = LoopThread(name)
         self._metrics = ControllerMetrics(pending=lambda: self.pending_retries)
@@ -332,7 +332,7 @@ class InformerController:
         checked_kind(kind)
         check_reconciler(reconciler)
         self._add(
-            RegisteredReconciler(reconciler, kind, controller=self.name, clock=self._clock), kind
+            RegisteredReconciler(reconciler, kind, controller=self.name, clock=self.clock), kind
         )
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
@@ -511,7 +511,7 @@ class InformerController:
 
     def debug_snapshot(self) -> dict[str, Any]:
         """Its health, queue length and pending calls, as JSON values."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         return {
             "controller": self.name,
             "workers": self._workers,
@@ -579,7 +579,7 @@ class InformerController:
             for one in bindings:
                 self._run_informer(one, own)
             # What is added a moment later may be their counterpart.
-            Waiters(self._clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
+            Waiters(self.clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
             if not own.is_set():
                 self._warn_of_unmatched_kinds()
             self._held_workers().watch(own)
@@ -683,7 +683,7 @@ class InformerController:
             self.activity.running_calls,
             log=_log,
             remedy="workers=",
-            clock=self._clock,
+            clock=self.clock,
         )
 
     def _warn_of_unmatched_kinds(self) -> None:

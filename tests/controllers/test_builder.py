@@ -243,7 +243,7 @@ def test_the_hosts_concurrency_by_kind_is_looked_up_for_the_kind(
 def test_its_clock_and_metrics_are_the_hosts() -> None:
     host = Host(clock=ManualClock())
     controller = controller_for(host).for_(POD).build(nothing)
-    assert controller._clock is host.clock
+    assert controller.clock is host.clock
     assert controller._metrics is host.metrics
     controller.close()
 

@@ -156,9 +156,9 @@ class Cache:
         self._is_lazy = lazy
         self._sync_timeout = sync_timeout
         self._on_error = on_error
-        self.clock: Clock = present_clock(clock)
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         """The clock of all waits."""
-        self._clock = clock = self.clock
         self._metrics = entered_metrics(metrics)
         self._lock = fork_safe(threading.RLock())
         self._changed = Waiters(clock)
@@ -420,7 +420,7 @@ class Cache:
                 max_pending=max_pending,
                 overflow=overflow,
                 on_error=self._on_error,
-                clock=self._clock,
+                clock=self.clock,
                 changed=self._changed,
                 remove=self._remove_handler,
             )
@@ -755,7 +755,7 @@ class Cache:
             indexes=kind_cache.indexes,
             resync=self._resync if options.resync is None else options.resync,
             on_error=self._on_error,
-            clock=self._clock,
+            clock=self.clock,
             metrics=self._metrics,
         )
         access_to(informer).on_synced = lambda: self._synced(kind_cache)

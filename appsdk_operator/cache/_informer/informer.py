@@ -269,8 +269,8 @@ class Informer(Generic[SpecT, StatusT]):
         self.field_selector: FieldSelector | None = options.field_selector
         self.transform: Transform | Transform[SpecT, StatusT] | None = options.store_transform
         self._on_error = on_error
-        self.clock: Clock = present_clock(clock)
-        self._clock = clock = self.clock
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         self._state = WatchState(
             page_size=page_size,
             stream_first_sync=stream_first_sync,
@@ -370,7 +370,7 @@ class Informer(Generic[SpecT, StatusT]):
         return health_of(
             name,
             self._contact,
-            self._clock.monotonic(),
+            self.clock.monotonic(),
             has_run=self._access.has_run,
             has_synced=self._has_synced,
             has_stopped=self._access.has_stopped,
@@ -396,7 +396,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     def debug_snapshot(self) -> dict[str, Any]:
         """What it follows, how far it is, and what is wrong, as JSON values."""
-        now, state, error = self._clock.monotonic(), self._state, self._last_error
+        now, state, error = self.clock.monotonic(), self._state, self._last_error
         health, last = self.health(), self._last_event
         lists = self._numbers.lists
         return {
@@ -522,13 +522,13 @@ class Informer(Generic[SpecT, StatusT]):
             access.has_run = True
             registrations = access.registrations
         # Waits are on the informer's clock, whichever clock the signal was made with.
-        own = self._stop = StopSignal(clock=self._clock)
+        own = self._stop = StopSignal(clock=self.clock)
         detach = stop.on_set(own.set)
         try:
             for registration in registrations:
                 registration.start()
             self._numbers.publish()
-            self._says.begins(self._clock.monotonic())
+            self._says.begins(self.clock.monotonic())
             self._reflector.run(own)
         finally:
             detach()
@@ -566,7 +566,7 @@ class Informer(Generic[SpecT, StatusT]):
         # User code (transforms, index functions, error handlers) and waits run outside of the lock.
         if self.transform is not None:
             steps = [transform_step(step, self.transform, self._report) for step in steps]
-        self._contact.blocked_since = self._clock.monotonic()
+        self._contact.blocked_since = self.clock.monotonic()
         for registration in self._access.registrations:
             if isinstance(registration.sink, EventSource):
                 registration.sink.wait_for_room(self._stop)
@@ -601,7 +601,7 @@ class Informer(Generic[SpecT, StatusT]):
             self._reached = self._state.resource_version
             if self._waiters.waiting:
                 self._waiters.wake()
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             self._contact.note(now, is_failing=bool(problems))
         for error in (*problems, *undecodable):
             self._report(error)
@@ -618,7 +618,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     def _send(self, changes: list[Event]) -> None:
         if changes:
-            self._last_event = self._clock.monotonic()
+            self._last_event = self.clock.monotonic()
             events = tuple(changes)  # handlers share it, so none may change it
             for registration in self._access.registrations:
                 self._access.send(registration, events)
@@ -647,7 +647,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._last_error = error
         if self._on_error is None:
             # An unreachable server is tried every few seconds, which needs no log line each time.
-            now, text = self._clock.monotonic(), safe_repr(error)
+            now, text = self.clock.monotonic(), safe_repr(error)
             if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
                 return
             self._logged = text, now

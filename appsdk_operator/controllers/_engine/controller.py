@@ -110,9 +110,9 @@ class Controller(Generic[R]):
         self._reconcile: Callable[[R], Any] = checked_reconciler(reconciler)
         self._options = resolved = ResolvedOptions.of(options or ControllerOptions())
         self._kind = "" if kind is None else group_kind(kind)
-        self.clock: Clock = present_clock(clock)
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         """The clock for all waits."""
-        self._clock = clock = self.clock
         self._metrics = entered_metrics(metrics)
         self._own = StopSignal(clock=clock)
         self.activity: ActivityLog = ActivityLog(
@@ -264,7 +264,7 @@ class Controller(Generic[R]):
         }
         if run is None:
             return snapshot
-        return snapshot | run.snapshot(self._clock.monotonic())
+        return snapshot | run.snapshot(self.clock.monotonic())
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` each call; returns the function that ends that.
@@ -275,7 +275,7 @@ class Controller(Generic[R]):
 
     def running_reconciles(self) -> list[str]:
         """A text for each running reconcile: its request, and for how long it has run."""
-        run, now = self._run, self._clock.monotonic()
+        run, now = self._run, self.clock.monotonic()
         return [
             f"{safe_text(context.request)}, begun {now - context.started:.3g} s ago"
             for context in ([] if run is None else run.runner.active())
@@ -425,7 +425,7 @@ class Controller(Generic[R]):
                 helpers=self._helpers,
                 activity=self.activity,
                 stop=self._own,
-                clock=self._clock,
+                clock=self.clock,
                 registry=self._metrics,
                 finders=self._finders,
             )
@@ -490,7 +490,7 @@ class Controller(Generic[R]):
             self.activity.running_calls,
             log=_log,
             remedy="max_concurrent_reconciles",
-            clock=self._clock,
+            clock=self.clock,
         )
 
     def _thread_failed(self, error: Exception) -> None:

@@ -81,7 +81,8 @@ class KindSource(Generic[R]):
                 cache keep whole objects, also for users that only need metadata. Default: as the
                 cache's options say.
             max_pending: how many events may wait before the informer blocks; default 10,000.
-            clock: the clock for retries of the handler; default: the environment's. Waits for the cache use the cache's clock.
+            clock: the clock for retries of the handler; default: the environment's.
+                Waits for the cache use the cache's clock.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.

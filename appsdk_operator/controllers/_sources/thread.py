@@ -106,8 +106,8 @@ class SourceThread:
         )
         self._is_lasting = is_lasting
         self._called_at: float | None = None
-        self.clock: Clock = present_clock(clock)
-        self._clock = clock = self.clock
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         self._metrics = entered_metrics(metrics)
         self.random = rng or random_of(clock)
         self._threads = ThreadGroup("source")
@@ -157,7 +157,7 @@ class SourceThread:
     def health(self, is_synced: bool = True) -> Health:
         """Ready once started, unless the function has failed for more than 10 s."""
         with self._lock:
-            now, since, error = self._clock.monotonic(), self._failing_since, self._newest_error
+            now, since, error = self.clock.monotonic(), self._failing_since, self._newest_error
             called_at = self._called_at
         if self._is_lasting and called_at is not None and now - called_at >= _GRACE:
             since = None
@@ -176,7 +176,7 @@ class SourceThread:
     def _run(self) -> None:
         with self._loop.bound():
             while not self._stop.is_set():
-                began = self._called_at = self._clock.monotonic()
+                began = self._called_at = self.clock.monotonic()
                 try:
                     delay = self._call(self._stop)
                 except BaseException as raised:
@@ -195,7 +195,7 @@ class SourceThread:
                     return
 
     def _failed(self, error: Exception, began: float) -> float:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         with self._lock:
             if now - began > _LONGEST_DELAY:
                 # A long call has worked for a while, such as one that receives messages.

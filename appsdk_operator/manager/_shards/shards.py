@@ -130,9 +130,9 @@ class Shards:
         self.count = count
         """The number of shards."""
         self._client = client
-        self.clock: Clock = present_clock(clock)
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         """The clock of the Leases and of all waits."""
-        self._clock = clock = self.clock
         self._rng = rng or random_of(clock)
         self._metrics = entered_metrics(metrics)
         self._stop_timeout = stop_timeout
@@ -336,7 +336,7 @@ class Shards:
         retire = self._metrics.add_source(self._samples)
         # Within a lease duration each elector releases its Lease, or cannot any more.
         limit = self._stop_timeout + self._election.lease_duration
-        member_stop = StopSignal(clock=self._clock)
+        member_stop = StopSignal(clock=self.clock)
         self._threads.start("member", functools.partial(self._be_member, member_stop))
         try:
             while not stop.is_set():
@@ -380,7 +380,7 @@ class Shards:
             self._problem = str(error)
             return
         self._problem = ""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self._leases.update(now, leases)
         members = {
             name: self._leases.holder(now, name)
@@ -457,7 +457,7 @@ class Shards:
         return Elector(
             self._client,
             attrs.evolve(self._election, id=name),
-            clock=self._clock,
+            clock=self.clock,
             rng=self._rng,
             metrics=self._metrics,
         )
@@ -467,7 +467,7 @@ class Shards:
         known = self._leases.known(self._name(shard))
         if known is not None:
             elector.start_from(*known)
-        claim = ShardClaim(shard, elector, StopSignal(clock=self._clock))
+        claim = ShardClaim(shard, elector, StopSignal(clock=self.clock))
         with self._changed:
             if self._is_stopping or shard in self._claims:
                 return
@@ -516,10 +516,10 @@ class Shards:
             claims = list(self._claims.values())
         for claim in claims:
             self._hand_over(claim)
-        deadline = self._clock.monotonic() + self._stop_timeout
+        deadline = self.clock.monotonic() + self._stop_timeout
         with self._changed:
-            while self._claims and (left := deadline - self._clock.monotonic()) > 0:
-                self._clock.wait(self._changed, left)
+            while self._claims and (left := deadline - self.clock.monotonic()) > 0:
+                self.clock.wait(self._changed, left)
             stuck = list(self._claims.values())
         for claim in stuck:
             _log.error(

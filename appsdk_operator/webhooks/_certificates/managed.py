@@ -247,11 +247,11 @@ class ManagedCertificates:
         for name in self._policy.names:
             _checked_name(name)
         self._client = client
-        self.clock: Clock = present_clock(clock)
+        clock = present_clock(clock)
+        self.clock: Clock = clock
         """The clock of lifetimes and waits."""
-        self._clock = self.clock
         self._metrics = entered_metrics(metrics)
-        self._waiters = Waiters(self._clock)
+        self._waiters = Waiters(self.clock)
         # Guards what follows; held for reads and writes of these fields only.
         self._lock = threading.Lock()
         self._memory = plan.Memory()
@@ -363,7 +363,7 @@ class ManagedCertificates:
         """
         with self._lock:
             memory, missing, failure = self._memory, self._missing, self._failure
-        now = self._clock.time()
+        now = self.clock.time()
         serving = memory.serving
         is_ready = memory.is_ready and serving is not None and serving.is_valid(now)
         reasons: list[str] = [*missing, *([failure] if failure else [])]
@@ -449,7 +449,7 @@ class ManagedCertificates:
             field_selector={"metadata.name": name},
             metadata_only=True,
             on_error=lambda error: self._watch_failed(kind, name, error),
-            clock=self._clock,
+            clock=self.clock,
             # Those of informers are for the kinds of users.
             metrics=Metrics(),
         )
@@ -470,7 +470,7 @@ class ManagedCertificates:
         self._waiters.wake()
 
     def _look_again_and_again(self, client: ClientLike, stop: StopSignal) -> None:
-        limit = TokenBucket(rate=_LOOKS, burst=_BURST, clock=self._clock)
+        limit = TokenBucket(rate=_LOOKS, burst=_BURST, clock=self.clock)
         failures = 0
         while not stop.is_set():
             self._waiters.wait(lambda: False, stop, limit.reserve())
@@ -525,8 +525,8 @@ class ManagedCertificates:
             self._policy,
             memory,
             observed,
-            now=self._clock.time(),
-            tick=self._clock.monotonic(),
+            now=self.clock.time(),
+            tick=self.clock.monotonic(),
             issuer=self._issuer,
         )
         was_ready = memory.is_ready
@@ -613,7 +613,7 @@ class ManagedCertificates:
                 "stored a new %s in Secret %s: valid for %s",
                 "CA" if certificate == "ca" else "serving certificate",
                 self._label,
-                _duration(end - self._clock.time()),
+                _duration(end - self.clock.time()),
             )
         return True
 
@@ -704,7 +704,7 @@ class ManagedCertificates:
     def _samples(self) -> Iterable[Sample]:
         with self._lock:
             memory, counts = self._memory, dict(self._counts)
-        now = self._clock.time()
+        now = self.clock.time()
         for (family, labels), value in counts.items():
             yield Sample(family, labels, value)
         if memory.content is not None:
