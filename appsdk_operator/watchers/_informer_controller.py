@@ -217,7 +217,7 @@ class InformerController:
         self._targets_lock = threading.Lock()
         self._stop: StopSignal | None = None
         self._has_run = False
-        self._is_by_hand = False
+        self._is_published = False
         self._is_over = False
         self._failures: list[Exception] = []
 
@@ -574,7 +574,7 @@ class InformerController:
             with self._targets_lock:
                 self._register_finalizers()
             self._warn_without_name()
-            self._metrics.publish(self._publish_queue())
+            self._publish()
             self._delivery.start()
             for one in bindings:
                 self._run_informer(one, own)
@@ -624,9 +624,7 @@ class InformerController:
 
         For tests that control the order of events, with a ManualClock and without :meth:`run`.
         """
-        if not self._is_by_hand:
-            self._is_by_hand = True
-            self._publish_queue()
+        self._publish()
         return self._delivery.step()
 
     def close(self) -> None:
@@ -635,11 +633,15 @@ class InformerController:
         self._bindings.close()
         self._loop.close()
 
-    def _publish_queue(self) -> Metrics:
-        """Publish the queue in the metrics that are given, or else present."""
+    def _publish(self) -> None:
+        """Publish in the metrics that are given, or else present; once."""
+        with self._lock:
+            if self._is_published:
+                return
+            self._is_published = True
         self._publishes_in = metrics = present_metrics(self._publishes_in)
+        self._metrics.publish(metrics)
         self._delivery.publish(metrics)
-        return metrics
 
     def _run_informer(self, binding: OwnedInformer, stop: StopSignal) -> None:
         with self._lock:

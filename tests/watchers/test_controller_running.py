@@ -606,7 +606,7 @@ def test_an_event_takes_as_long_as_all_its_calls_together(make_rig, widget):
     rig.watcher("b").during = lambda _: rig.clock.advance(3)
     other = rig.add_informer(GADGET)
     rig.watcher("c", RuntimeError(), kind=GADGET).during = lambda _: rig.clock.advance(4)
-    rig.controller._metrics.publish()
+    rig.controller._publish()
     rig.informer.add(widget("x"))
     other.add(widget("y", kind=GADGET))
     rig.work()
@@ -626,7 +626,7 @@ def test_an_event_takes_as_long_as_all_its_calls_together(make_rig, widget):
 def test_an_event_of_an_object_whose_retry_waits_is_measured_too(make_rig, widget):
     rig = make_rig(retry_policy=ConstantBackoff(100))
     rig.watcher("w", RuntimeError()).during = lambda _: rig.clock.advance(2)
-    rig.controller._metrics.publish()
+    rig.controller._publish()
     rig.informer.add(widget("x"))
     rig.work()
     rig.informer.update(widget("x"), widget("x", 2))
@@ -639,7 +639,7 @@ def test_an_event_of_an_object_whose_retry_waits_is_measured_too(make_rig, widge
 def test_clean_ups_that_were_given_up_are_counted(make_rig, widget):
     rig = make_rig(retry_policy=never_retry)
     rig.watcher("w", ValueError(), ValueError(), ValueError())
-    rig.controller._metrics.publish()
+    rig.controller._publish()
 
     def value():
         rig.work()
@@ -678,7 +678,7 @@ def test_calls_that_run_now_are_counted(real_rig, widget):
 def test_a_failed_resync_is_planned_and_retried_under_the_same_label(make_rig, widget):
     rig = make_rig(retry_policy=ConstantBackoff(1))
     rig.watcher("w", ValueError())
-    rig.controller._metrics.publish()
+    rig.controller._publish()
     rig.informer.resync(widget("x"))
     rig.work()
     rig.after(1)
@@ -689,7 +689,7 @@ def test_a_failed_resync_is_planned_and_retried_under_the_same_label(make_rig, w
 
 def test_a_watchers_kind_has_its_series_before_there_is_an_informer(real_rig):
     real_rig.watcher(kind="early")
-    real_rig.controller._metrics.publish()
+    real_rig.controller._publish()
     assert real_rig.metrics.value("watcher_errors_total", event_type="DELETE", kind="early") == 0
 
 

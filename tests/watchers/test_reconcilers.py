@@ -611,7 +611,7 @@ def test_a_stop_drops_what_was_asked_for(make_rig, add, widget):
 def test_the_calls_of_reconcilers_are_counted_apart_from_those_of_watchers(make_rig, add, widget):
     rig = make_rig(retry_policy=ConstantBackoff(1.0))
     add(rig, FAIL, SOON)
-    rig.controller._metrics.publish()
+    rig.controller._publish()
     try:
         shown = samples(rig)
         assert shown["reconciler_errors_total", ("CREATE", str(WIDGET))] == 0
