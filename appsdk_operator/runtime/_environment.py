@@ -139,7 +139,7 @@ def check_clock(host: object, part: object) -> None:
         return
     whose = type(host).__name__
     raise ValueError(
-        f"{safe_repr(part)} is on {safe_repr(theirs)}, and its {whose} on {safe_repr(clock)}, so "
-        f"that its waits would end at other times: make it within 'with environment(clock=…)', "
-        f"with the clock of the {whose}, or give it clock=…"
+        f"{safe_repr(part)} is on another clock ({type(theirs).__name__}) than its {whose} "
+        f"({type(clock).__name__}), so that its waits would end at other times: make it within "
+        f"'with environment(clock=…)', with the clock of the {whose}, or give it clock=…"
     )

@@ -266,7 +266,7 @@ def test_an_informer_controller_and_another_operator_fit():
     assert isinstance(Operator(), OperatorController)
     inner, controller, stop = Operator(), Scripted(), StopSignal()
     inner.add_controller(controller)
-    outer = Operator(clock=ManualClock())
+    outer = Operator()
     outer.add_controller(inner)
     outer.add_controller(InformerController(metrics=Metrics()))
     thread = threading.Thread(target=outer.run, args=(stop,))
