@@ -30,7 +30,6 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Waiters,
     Workers,
-    check_clock,
     check_previous_names,
     check_stop,
     entered_metrics,
@@ -235,7 +234,6 @@ class InformerController:
         check_argument_order("add_informer", "informer", informer, kind)
         kind = checked_kind(kind)
         check_informer(informer)
-        check_clock(self, informer)
         self._check_open("informers")
         own = self._bindings.add_informer(informer, kind)
         self._check_shared_finalizers(lambda: self._bindings.remove_informer(informer))

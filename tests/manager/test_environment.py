@@ -175,20 +175,13 @@ def test_metrics_that_were_entered_where_a_part_is_made_stay(manager, metrics, c
     assert handed_out(metrics, "entered") is None
 
 
-@pytest.mark.parametrize("host", ["manager", "operator", "informers", "sources"])
-def test_a_part_on_another_clock_is_refused(host, manager, client):
-    with environment(clock=ManualClock()):
-        controller = InformerController(name="elsewhere")
-        informer = KubernetesInformer(CONFIG_MAP, client)
-        source = TimerSource(100.0, [Request("", "one")])
-    adds = {
-        "manager": lambda: manager.add(controller),
-        "operator": lambda: Operator().add_controller(controller),
-        "informers": lambda: InformerController(name="here").add_informer(informer, CONFIG_MAP),
-        "sources": lambda: Controller("here", lambda _: None).watch(source),
-    }
+@pytest.mark.parametrize("is_operated", [True, False])
+def test_a_part_on_another_clock_is_refused(is_operated, manager):
+    controller = InformerController(name="elsewhere", clock=ManualClock())
+    operator = Operator()
+    operator.add_controller(controller)
     with pytest.raises(ValueError, match=r"make it within 'with environment\(clock=…\)'"):
-        adds[host]()
+        manager.add(operator if is_operated else controller)
     controller.close()
 
 

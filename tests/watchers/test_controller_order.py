@@ -427,7 +427,9 @@ def test_health_says_which_informer_is_not_ready(rig):
     class NoClient:
         list_page = watch = staticmethod(print)
 
-    rig.controller.add_informer(Informer(WIDGET, NoClient(), metrics=Metrics()), WIDGET)
+    rig.controller.add_informer(
+        Informer(WIDGET, NoClient(), metrics=Metrics(), clock=rig.clock), WIDGET
+    )
     health = rig.controller.health()
     assert not health.is_ready
     assert "not synced" in health.text

@@ -30,7 +30,6 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Workers,
     as_exception,
-    check_clock,
     check_stop,
     entered_metrics,
     environment,
@@ -180,7 +179,6 @@ class Controller(Generic[R]):
                 before that :meth:`run` raises it.
         """
         check_source(source)
-        check_clock(self, source)
         start = SourceStart(source)
         launch: Callable[[], object]
         with self._lock:

@@ -269,7 +269,8 @@ class Manager:
             TypeError: it cannot be run, or an attribute that selects its group is wrong.
         """
         runnable = as_runnable(runnable)
-        check_clock(self, runnable)
+        for part in (runnable, *(runnable.controllers if isinstance(runnable, Operator) else ())):
+            check_clock(self, part)
         belong_to = getattr(runnable, "belong_to", None)
         if callable(belong_to):
             belong_to(self, self._options.name, self._options.previous_names)

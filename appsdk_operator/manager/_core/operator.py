@@ -20,7 +20,6 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     as_exception,
-    check_clock,
     check_operator_name,
     check_previous_names,
     check_stop,
@@ -132,7 +131,6 @@ class Operator:
                 the operator's name.
         """
         _check_controller(controller)
-        check_clock(self, controller)
         with self._lock:
             if self._has_run:
                 raise RuntimeError(
