@@ -14,7 +14,7 @@ from appsdk_operator import Manager, Operator
 from appsdk_operator.cache import Cache
 from appsdk_operator.client import Client, ClientConfig, Forbidden
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -47,7 +47,7 @@ def watcher(client=None, **options):
 
 
 def controller(*watchers, kind=WIDGET, **options):
-    made = InformerController(metrics=Metrics(), clock=ManualClock(), **options)
+    made = InformerController(**{"metrics": Metrics(), "clock": ManualClock()} | options)
     for each in watchers:
         made.add_watcher(each, kind)
     return made
@@ -118,7 +118,7 @@ def test_an_operators_name_reaches_watchers_that_were_there_and_that_come_later(
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_managers_name_reaches_the_controllers_of_its_operators(is_late):
     one = watcher()
-    made, operator = controller(one), Operator()
+    made, operator = controller(one, clock=system_clock), Operator()
     with Manager(ClientConfig(server="http://127.0.0.1:1"), name="shop", metrics=Metrics()) as mgr:
         if is_late:
             mgr.add(operator)
@@ -131,8 +131,8 @@ def test_a_managers_name_reaches_the_controllers_of_its_operators(is_late):
 def test_the_nearest_name_counts():
     near, far = watcher(), watcher()
     operator = Operator(name="middle")
-    operator.add_controller(controller(near, name="near"))
-    operator.add_controller(controller(far))
+    operator.add_controller(controller(near, name="near", clock=system_clock))
+    operator.add_controller(controller(far, clock=system_clock))
     with Manager(ClientConfig(server="http://127.0.0.1:1"), name="far", metrics=Metrics()) as mgr:
         mgr.add(operator)
     assert near.finalizer == "example.com/near.v1.Widget"
@@ -811,7 +811,7 @@ def test_a_twin_is_refused_as_soon_as_an_informer_gives_it_the_same_objects(adds
 
 def test_a_controllers_earlier_names_are_kept_when_its_operator_names_it():
     one = watcher()
-    made = controller(one, previous_names=("stall",))
+    made = controller(one, previous_names=("stall",), clock=system_clock)
     operator = Operator(previous_names=("booth",))
     operator.add_controller(made)
     with Manager(ClientConfig(server="http://127.0.0.1:1"), name="shop", metrics=Metrics()) as mgr:
