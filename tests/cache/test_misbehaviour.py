@@ -159,7 +159,7 @@ def test_merged_events_are_counted_once_while_their_handler_goes(monkeypatch):
 def test_the_count_of_merged_events_outlives_handler_and_kind(goes, monkeypatch):
     metrics = Metrics()
     cache = Cache(OneList(), metrics=metrics)
-    cache._numbers.publish()
+    cache._numbers.publish(metrics)
     cache.add(THING)
     registration = cache.add_event_handler(THING, Handler(), max_pending=1)
     merge_six(registration._sink.on_events)
