@@ -78,13 +78,13 @@ class ChunkedBody:
 
     def __init__(self, *, limit: int, max_trailers: int = 16384) -> None:
         """A body of ``limit`` bytes at most, with trailers of ``max_trailers``."""
-        self.ended = False
+        self.ended: bool = False
         """Whether the empty line at its end has come."""
-        self.rest = b""
+        self.rest: bytes = b""
         """The bytes after it, which belong to the next message."""
-        self.too_large = False
+        self.too_large: bool = False
         """Whether the body, the present chunk included, exceeds the limit."""
-        self.in_trailers = False
+        self.in_trailers: bool = False
         """Whether the last chunk has come."""
         self._limit = limit
         self._max_trailers = max_trailers

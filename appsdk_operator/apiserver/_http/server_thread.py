@@ -40,7 +40,7 @@ class ServerThread:
         self._name = name
         self._listen = listen
         self._serve = serve
-        self.lifecycle = threading.RLock()
+        self.lifecycle: contextlib.AbstractContextManager[object] = threading.RLock()
         """Held during start and stop, so that both may be called from any thread."""
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None

@@ -76,22 +76,22 @@ class Simulation(SimulatedCluster):
 
     def _start(self, number: int) -> None:
         # Its one thread cannot wait before a retry: nobody would move the clock.
-        process = self.process = Process(self, "operator", number, max_retries=0)
+        self.process: Process = Process(self, "operator", number, max_retries=0)
         self._next_poll = self.clock.monotonic()
         self.controller: InformerController = InformerController(
-            clock=self.clock, metrics=process.metrics, **self._options
+            clock=self.clock, metrics=self.process.metrics, **self._options
         )
         self.informer: KubernetesInformer = KubernetesInformer(
             self.kind,
-            process.client,
+            self.process.client,
             resync=self._resync,
             page_size=2,  # so that tests exercise paging
             clock=self.clock,
-            metrics=process.metrics,
+            metrics=self.process.metrics,
             on_error=lambda _: None,
         )
         self.controller.add_informer(self.informer, self.kind)
-        add_targets(process, self.controller, self._make(process), self.kind)
+        add_targets(self.process, self.controller, self._make(self.process), self.kind)
 
     @property
     def calls(self) -> list[Entry]:
