@@ -135,9 +135,11 @@ def encode_hook(value: Any) -> Any:
 
 def model_default(model: Any, name: str, default: Any) -> Any:
     """The default of a model's field as plain JSON values, as the model writes it."""
-    others = dict.fromkeys(model.model_fields)
-    found = _dumped(model.model_construct(**{**others, name: default}), {name})
-    return next(iter(found.values()))
+    values = {**dict.fromkeys(model.model_fields), name: default}
+    # Its own parameter is called "cls", too.
+    made = model.model_construct(**{key: values[key] for key in values if key != "cls"})
+    vars(made).update(values)
+    return next(iter(_dumped(made, {name}).values()))
 
 
 def _dumped(value: Any, include: set[str] | None) -> Any:

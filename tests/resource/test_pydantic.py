@@ -221,6 +221,7 @@ def test_what_a_model_says_itself_is_written_as_it_says() -> None:
     assert written["b"] == {"chosen": True}
 
 
+FROZEN = pydantic.ConfigDict(frozen=True)
 NAMES = pydantic.RootModel[dict[str, int]]
 WRITTEN_OTHERWISE = Annotated[str, pydantic.PlainSerializer(str.upper)]
 
@@ -249,7 +250,7 @@ def test_the_default_of_a_schema_is_what_the_model_writes(
 ) -> None:
     made = pydantic.create_model(
         "Spec",
-        __config__=pydantic.ConfigDict(frozen=True),
+        __config__=FROZEN,
         first_one=(str, ...),
         the_field=(view, default),
     )
@@ -260,6 +261,17 @@ def test_the_default_of_a_schema_is_what_the_model_writes(
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     found = spec["properties"][name]["default"]
     assert found == (sorted(written) if isinstance(default, set) else written)
+
+
+def test_a_field_may_be_called_as_the_parameter_of_a_class_method() -> None:
+    made = pydantic.create_model(
+        "Spec", __config__=FROZEN, cls=(str, "a"), size=(NAMES, NAMES({"b": 1}))
+    )
+    kind = Kind(group="example.com", version="v1", kind="W", spec=made)
+    spec = custom_resource_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    found = spec["properties"]["spec"]["properties"]
+    assert found["cls"]["default"] == "a"
+    assert found["size"]["default"] == {"b": 1}
 
 
 def test_the_default_of_a_secret_is_refused_as_its_mask() -> None:
