@@ -24,7 +24,7 @@ EXCEPTIONS = {
     # The table of alerts, which the dashboards and the manifests are made of.
     "dashboards/test_alerts.py": "project",
     # Gives the managers of a program of examples metrics of their own.
-    "dashboards/test_prometheus.py": "manager",
+    "dashboards/test_prometheus.py": "runtime",
     # Holds a fence and the client's check before each write together.
     "manager/test_writes.py": "client",
     # Parses the arguments of the manifests as the command does that gets them.

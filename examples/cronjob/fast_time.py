@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import attrs
 
 from appsdk_operator.cache import Cache
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager import Manager, Runnable
-from appsdk_operator.runtime import Clock, Metrics, system_clock
+from appsdk_operator.runtime import Clock, Metrics, StopSignal, system_clock
 
 __all__ = ["FastClock", "OnClock"]
 
@@ -33,6 +34,25 @@ class FastClock:
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait for ``timeout`` seconds of this clock."""
         system_clock.wait(condition, None if timeout is None else timeout / self._factor)
+
+
+@attrs.frozen
+class OnItsOwnTime:
+    """A part of a manager that takes part in all but the manager's clock.
+
+    A manager refuses parts on another clock, which is a mistake as a rule.
+    """
+
+    part: Any
+
+    def run(self, stop: StopSignal) -> None:
+        """Run the part until ``stop``."""
+        self.part.run(stop)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "clock":
+            raise AttributeError(name)
+        return getattr(self.part, name)
 
 
 @attrs.frozen
@@ -62,4 +82,4 @@ class OnClock:
 
     def add(self, runnable: Runnable, /) -> None:
         """Let the manager run it."""
-        self.manager.add(runnable)
+        self.manager.add(OnItsOwnTime(runnable))

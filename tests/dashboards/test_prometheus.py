@@ -23,8 +23,7 @@ from appsdk_operator.cache import Informer
 from appsdk_operator.client import ClientError
 from appsdk_operator.controllers import TerminalError, TimerSource, controller_for
 from appsdk_operator.manager import Elector, LeaderElection, Manager, MetricsServerOptions, Shards
-from appsdk_operator.manager._core import manager as manager_module
-from appsdk_operator.runtime import ManualClock, Metrics, WorkQueue
+from appsdk_operator.runtime import ManualClock, Metrics, WorkQueue, _environment
 from appsdk_operator.serving import CertificateFiles
 from appsdk_operator.testing import APIServer, FaultRule, install_crds, running
 from appsdk_operator.watchers import (
@@ -52,7 +51,7 @@ def test_on_a_real_prometheus_every_panel_has_data_and_each_alert_fires_where_it
     if importlib.util.find_spec("cronsim") is None:
         pytest.skip("needs cronsim: install the dependency group examples")
     # The program of the example has none of its own, and others have counted in the default ones.
-    monkeypatch.setattr(manager_module, "default_metrics", Metrics)
+    monkeypatch.setattr(_environment, "default_metrics", Metrics)
     with contextlib.ExitStack() as stack:
         scenery = Scenery(stack, tmp_path)
         targets = scenery.well()
