@@ -32,7 +32,9 @@ Meta = msgspec.Meta
 
 
 def class_with(view: Any, **options: Any) -> Any:
-    return attrs.make_class("Spec", {"it": attrs.field(type=view, **options)}, frozen=True)
+    # make_class of attrs 23.2 makes no annotations.
+    body = {"__annotations__": {"it": view}, "it": attrs.field(**options)}
+    return attrs.frozen(type("Spec", (), body))
 
 
 def kind_of(view: Any) -> Kind[Any, Any]:
