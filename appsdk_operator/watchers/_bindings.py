@@ -40,11 +40,14 @@ class InformerBindings:
         self._bindings: Sequence[InformerBinding] = ()
         self._closed = StopSignal(clock=clock)
 
-    def add_informer(self, informer: RunnableInformer, kind: str) -> OwnedInformer:
-        """Deliver the events of ``informer``.
+    def add_informer(
+        self, informer: RunnableInformer, kind: str, check: Callable[[], object]
+    ) -> OwnedInformer:
+        """Deliver the events of ``informer``, from when ``check`` has passed with it among all.
 
         Raises:
             ValueError: it was added before.
+            Exception: what ``check`` raised.
         """
         source = self._delivery.source(kind)
         owned = OwnedInformer(informer, kind, source)
@@ -57,6 +60,7 @@ class InformerBindings:
                 )
             self._attach(owned)
         try:
+            check()
             registration = informer.add_event_handler(source)
         except BaseException:
             self.remove_informer(informer)
@@ -70,12 +74,10 @@ class InformerBindings:
             found = self._find_owned(informer)
         self._remove(found)
 
-    def add_cache(self, cache: Cache, kind: Kind, resync: float | None) -> None:
-        """Deliver the events of a cache's informers of ``kind``.
-
-        Raises:
-            ValueError: they were added before.
-        """
+    def add_cache(
+        self, cache: Cache, kind: Kind, resync: float | None, check: Callable[[], object]
+    ) -> None:
+        """As :meth:`add_informer`, for a cache's informers of ``kind``."""
         source = self._delivery.source(str(kind))
         source.view = kind
         shared = SharedInformers(cache, kind, source, clock=self._clock)
@@ -88,6 +90,7 @@ class InformerBindings:
                 )
             self._attach(shared)
         try:
+            check()
             shared.attach(resync)
         except BaseException:
             self._remove(shared)

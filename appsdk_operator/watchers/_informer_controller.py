@@ -235,8 +235,8 @@ class InformerController:
         kind = checked_kind(kind)
         check_informer(informer)
         self._check_open("informers")
-        own = self._bindings.add_informer(informer, kind)
-        self._check_shared_finalizers(lambda: self._bindings.remove_informer(informer))
+        with self._used_finalizers() as check:
+            own = self._bindings.add_informer(informer, kind, check)
         with self._lock:
             stop = self._stop
         if stop is not None:
@@ -270,8 +270,8 @@ class InformerController:
         check_argument_order("add_cache", "cache", cache, kind)
         check_cache(cache, kind)
         self._check_open("caches")
-        self._bindings.add_cache(cache, kind, resync)
-        self._check_shared_finalizers(lambda: self._bindings.remove_cache(cache, kind))
+        with self._used_finalizers() as check:
+            self._bindings.add_cache(cache, kind, resync, check)
 
     def remove_cache(self, cache: Cache, kind: Kind) -> None:
         """Drop the events of the cache's informers of ``kind``, and the calls pending for them.
@@ -412,13 +412,21 @@ class InformerController:
         if is_running:
             finalizer_uses.register(self, self._finalizer_uses(*added))
 
-    def _check_shared_finalizers(self, undo: Callable[[], object]) -> None:
-        """While it runs: register its finalizers for the objects of new informers as well."""
-        try:
+    @contextlib.contextmanager
+    def _used_finalizers(self) -> Iterator[Callable[[], None]]:
+        """While it runs: the function that registers its finalizers for all of its informers.
+
+        What it has registered is reduced to what is there if the block raises.
+        """
+
+        def register() -> None:
             with self._targets_lock:
                 self._register_finalizers()
-        except ValueError:
-            undo()
+
+        try:
+            yield register
+        except BaseException:
+            self._reduce_finalizers()
             raise
 
     def _reduce_finalizers(self) -> None:

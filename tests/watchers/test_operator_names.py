@@ -780,7 +780,7 @@ def test_a_finalizer_has_one_user_at_most_among_controllers_that_run(steps):
 
 
 @pytest.mark.parametrize("adds", ["an informer", "a cache"])
-def test_a_twin_is_refused_as_soon_as_an_informer_gives_it_the_same_objects(adds):
+def test_a_twin_is_refused_before_an_informer_gives_it_the_same_objects(adds, monkeypatch):
     first, second = (
         InformerController(name=name, metrics=Metrics(), clock=ManualClock()) for name in "ab"
     )
@@ -795,9 +795,14 @@ def test_a_twin_is_refused_as_soon_as_an_informer_gives_it_the_same_objects(adds
         thread.start()
     try:
         eventually(lambda: first._stop is not None and second._stop is not None)
-        add = second.add_cache if adds == "a cache" else second.add_informer
+        add, source = second.add_informer, informer
+        if adds == "a cache":
+            add, source = second.add_cache, cache
+        connected = []
+        monkeypatch.setattr(source, "add_event_handler", lambda *_, **__: connected.append(source))
         with pytest.raises(ValueError, match="would share its finalizer"):
-            add(cache if adds == "a cache" else informer, WIDGET)
+            add(source, WIDGET)
+        assert not connected, "some of its objects might come before the refusal"
         assert len(second._bindings.informers()[str(WIDGET)]) == 1
         # Once the other one follows the namespace no more, nobody shares anything.
         first.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace="c"), WIDGET)
