@@ -219,11 +219,10 @@ class ControllerBuilder(Generic[R]):
         """
         _check_kind(kind)
         check_flag("match_every_owner", match_every_owner)
+        check_flag("metadata_only", metadata_only)
         self._owned.append(kind)
         self._require_object_requests(f"owns({kind})")
         filters = as_predicates(predicates)
-
-        check_flag("metadata_only", metadata_only)
 
         def make() -> _Watch:
             assert self._for is not None

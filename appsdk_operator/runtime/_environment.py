@@ -26,6 +26,9 @@ class _Entered(NamedTuple):
     clock: Clock
     metrics: Metrics | None
     """None: those of the process."""
+    by: object = None
+    """The :class:`environment` that was entered."""
+    before: _Entered | None = None
 
 
 _NONE: Final = _Entered(system_clock, None)
@@ -58,17 +61,20 @@ class environment:  # noqa: N801
         """See the class."""
         self._clock = clock
         self._metrics = metrics
-        self._before: list[_Entered] = []
 
     def __enter__(self) -> Self:
         before = _present.get()
-        self._before.append(before)
-        _present.set(_Entered(self._clock or before.clock, self._metrics or before.metrics))
+        clock, metrics = self._clock or before.clock, self._metrics or before.metrics
+        _present.set(_Entered(clock, metrics, self, before))
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Not with a token, which only the context that entered could use.
-        _present.set(self._before.pop())
+        # What was before is kept with what was entered: several threads may enter one of these.
+        # In a context that has not entered, which a generator's end may run in, there is nothing
+        # to leave.
+        present = _present.get()
+        if present.by is self and present.before is not None:
+            _present.set(present.before)
 
 
 def entered_environment() -> environment:

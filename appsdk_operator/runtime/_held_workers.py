@@ -58,7 +58,7 @@ class HeldWorkers:
 
     def watch(self, stop: StopSignal) -> None:
         """Wait for ``stop``, and look meanwhile."""
-        if not isinstance((self._clock), RealClock):
+        if not isinstance(self._clock, RealClock):
             stop.wait()
             return
         wait = HELD_FOR

@@ -20,7 +20,14 @@ from appsdk_operator.cache import (
     Transform,
 )
 from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, Object
-from appsdk_operator.runtime import Clock, FailureLog, Metrics, get_logger, present_clock
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    Metrics,
+    get_logger,
+    is_interrupt,
+    present_clock,
+)
 from appsdk_operator.runtime.validation import check_client
 from appsdk_operator.watchers._checks import check_returned, check_watcher
 from appsdk_operator.watchers._watcher import CallbackResult, ResourceWatcher, SelectiveWatcher
@@ -165,6 +172,8 @@ class _WatcherHandler:
         try:
             return self._concerns is not None and not self._concerns(old, new)
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             name = type(self._watcher).__qualname__
             text = "concerns() of %r failed: the event is delivered"
             self._failures.failed(error, f"concerns() of {name}", text, self._watcher)

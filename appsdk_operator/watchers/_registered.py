@@ -14,6 +14,7 @@ from appsdk_operator.runtime import (
     FailureLog,
     callback_name,
     get_logger,
+    is_interrupt,
     present_clock,
     settle,
 )
@@ -224,6 +225,8 @@ class RegisteredTarget:
             is_concerned: object = self.selective.concerns(event.old, event.object)
             return not no_awaitable("concerns", is_concerned)
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             self.failures.failed(
                 error,
                 f"concerns() of {type(self.handler).__qualname__}",

@@ -463,6 +463,25 @@ def test_a_limiter_that_fails_loses_no_request(
     assert "the rate limiter failed to forget a" in caplog.text
 
 
+def test_ctrl_c_in_a_limiter_or_in_the_seconds_of_an_error_reaches_the_main_thread(
+    make: Any,
+) -> None:
+    class Interrupted(RetryAfter):
+        @property
+        def seconds(self) -> float:
+            raise KeyboardInterrupt
+
+        @seconds.setter
+        def seconds(self, _: float) -> None:
+            pass
+
+    limited = make(FAIL, rate_limiter=lambda: BrokenLimiter(KeyboardInterrupt()))
+    for rig in (limited, make(Interrupted(1.0))):
+        rig.add("a")
+        with pytest.raises(KeyboardInterrupt):
+            rig.work()
+
+
 # Logs, and what is kept.
 
 

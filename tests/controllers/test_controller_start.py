@@ -610,6 +610,20 @@ def test_a_source_with_threads_is_asked_how_it_stands_while_it_runs(
     assert rig.stop() == []
 
 
+def test_ctrl_c_in_the_health_of_a_source_reaches_the_main_thread() -> None:
+    class Interrupted(JoinedTap):
+        def health(self) -> Health:
+            raise KeyboardInterrupt
+
+    rig = Rig()
+    rig.controller.watch(Interrupted())
+    rig.start()
+    eventually(lambda: rig.controller._works)
+    with pytest.raises(KeyboardInterrupt):
+        rig.controller.health()
+    assert rig.stop() == []
+
+
 def test_a_source_whose_text_fails_is_named_by_its_type() -> None:
     class Unnamed(FailingSync):
         def __str__(self) -> str:

@@ -371,3 +371,20 @@ def test_a_runnable_that_cannot_be_announced_leaves_nothing_open(
     with pytest.raises(LookupError):
         manager.run(StopSignal())
     assert closed
+
+
+def test_ctrl_c_in_what_a_part_says_of_itself_reaches_the_main_thread(
+    make: Callable[..., Manager],
+) -> None:
+    class Interrupted:
+        def run(self, stop: StopSignal) -> None:
+            stop.wait()
+
+        def debug_snapshot(self) -> dict[str, Any]:
+            raise KeyboardInterrupt
+
+    manager = make()
+    manager.add(Interrupted())
+    for ask in (manager.debug_snapshot, manager.debug_state):
+        with pytest.raises(KeyboardInterrupt):
+            ask()

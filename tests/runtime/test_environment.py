@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 
 import pytest
@@ -39,6 +40,34 @@ def test_a_block_changes_what_it_names_and_blocks_nest():
         assert (present_clock(), present_metrics()) == (clock, metrics)
     assert present_clock() is system_clock
     assert present_metrics() is default_metrics()
+
+
+def test_one_environment_may_be_entered_by_several_threads_at_once_and_again_within_itself():
+    shared = environment(metrics=Metrics())
+    clocks = [ManualClock(), ManualClock()]
+    contexts = [contextvars.copy_context() for _ in clocks]
+    outer = [environment(clock=clock) for clock in clocks]
+    for context, each in zip(contexts, outer, strict=True):
+        context.run(each.__enter__)
+        context.run(shared.__enter__)
+    for context, clock, each in zip(contexts, clocks, outer, strict=True):
+        context.run(shared.__enter__)
+        context.run(shared.__exit__)
+        assert context.run(present_clock) is clock
+        context.run(shared.__exit__)
+        assert context.run(present_clock) is clock
+        assert context.run(present_metrics) is default_metrics()
+        context.run(each.__exit__)
+        assert context.run(present_clock) is system_clock
+
+
+def test_leaving_it_in_a_context_that_has_not_entered_changes_nothing_there():
+    entered = environment(clock=ManualClock())
+    contextvars.copy_context().run(entered.__enter__)
+    clock = ManualClock()
+    with environment(clock=clock):
+        entered.__exit__()
+        assert present_clock() is clock
 
 
 def test_what_was_given_stays():

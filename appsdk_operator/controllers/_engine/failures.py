@@ -12,7 +12,7 @@ from appsdk_operator.client import ApiError
 from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
 from appsdk_operator.resource import Object, ObjectKey
-from appsdk_operator.runtime import group_members
+from appsdk_operator.runtime import group_members, is_interrupt
 
 __all__ = [
     "FailureSeries",
@@ -146,7 +146,9 @@ def _seconds(error: BaseException, name: str) -> float | None:
     """A number of an error that users may subclass; None if it is no number from 0 on."""
     try:
         seconds = float(getattr(error, name))
-    except BaseException:
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
         return None
     return seconds if seconds >= 0 else None
 

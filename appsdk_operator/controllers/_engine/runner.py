@@ -359,6 +359,8 @@ class ReconcileRunner(Generic[R]):
                 return delay
             problem = f"it returned {delay}"
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             problem = f"it raised {type(error).__name__}: {safe_text(error)}"
         _log.error(
             "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
@@ -373,7 +375,9 @@ class ReconcileRunner(Generic[R]):
     def _forget(self, request: R) -> None:
         try:
             self._queue.forget(request)
-        except BaseException:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             _log.exception(
                 "controller %s: the rate limiter failed to forget %s",
                 self._name,

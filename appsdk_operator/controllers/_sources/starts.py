@@ -379,4 +379,6 @@ def _ask(health: Callable[[], Health]) -> tuple[bool, str]:
         own = health()
         return own.is_ready, own.text
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         return False, f"its health failed: {safe_repr(error)}"

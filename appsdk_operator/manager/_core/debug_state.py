@@ -13,7 +13,7 @@ from appsdk_operator import _version
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import health_of
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import ActivityLog, CallRecord, Clock, error_text
+from appsdk_operator.runtime import ActivityLog, CallRecord, Clock, error_text, is_interrupt
 
 __all__ = ["STATE_VERSION", "DebugState"]
 
@@ -188,6 +188,8 @@ def _details(part: Any) -> dict[str, Any]:
     try:
         found = snapshot()
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         return {"problem": error_text(error)}
     return found if isinstance(found, dict) else {}
 

@@ -28,6 +28,7 @@ from appsdk_operator.runtime import (
     add_note,
     as_exception,
     get_logger,
+    is_interrupt,
     left_behind,
     present_clock,
     safe_text,
@@ -264,6 +265,8 @@ class Group:
                 try:
                     row["details"] = snapshot()
                 except BaseException as error:
+                    if is_interrupt(error):
+                        raise
                     row["details"] = f"could not be told: {safe_text(error)}"
             rows.append(row)
         return {"state": state, "runnables": rows}
