@@ -339,7 +339,7 @@ def test_a_source_that_was_not_started_is_not_waited_for(make):
     with pytest.raises(RuntimeError, match="was not started"):
         source.wait_for_sync(StopSignal())
     assert source.health().text == "source things.v1.example.com: not started"
-    source._pipeline.claim()  # as at the beginning of a start
+    source._pipeline.claim.take()  # as at the beginning of a start
     assert source.health().text == "source things.v1.example.com: is starting"
 
 

@@ -115,6 +115,21 @@ def handed_out(metrics: Metrics, name: str) -> float | None:
     return metrics.value("workqueue_adds_total", name=name, controller=name)
 
 
+def check_its_retry(
+    controller: InformerController, calls: Calls, clock: ManualClock, metrics: Metrics
+) -> None:
+    """Its failed call is repeated by the clock, and counted in the metrics alone."""
+    calls.wait(1)
+    eventually(lambda: controller.pending_retries == 1)
+    assert controller.next_retry_at == clock.monotonic() + 600.0
+    clock.advance(600.0)
+    calls.wait(2)
+    handed = handed_out(metrics, controller.name)
+    assert handed is not None
+    assert handed >= 2
+    assert handed_out(default_metrics(), controller.name) is None
+
+
 def test_retries_of_an_added_controller_come_by_the_managers_clock(
     manager, clock, metrics, client, run
 ):
@@ -124,13 +139,7 @@ def test_retries_of_an_added_controller_come_by_the_managers_clock(
     )
     manager.add(controller)
     run(manager)
-    calls.wait(1)
-    eventually(lambda: controller.pending_retries == 1)
-    assert controller.next_retry_at == clock.monotonic() + 600.0
-    clock.advance(600.0)
-    calls.wait(2)
-    assert handed_out(metrics, "inherits-retries") >= 2
-    assert handed_out(default_metrics(), "inherits-retries") is None
+    check_its_retry(controller, calls, clock, metrics)
 
 
 def test_resyncs_of_an_added_controller_come_by_the_managers_clock(
@@ -209,13 +218,7 @@ def test_a_controller_that_is_added_to_a_running_manager_inherits(
     calls = Calls(failures=1)
     controller = informed("late", calls, KubernetesInformer(CONFIG_MAP, client, resync=0))
     manager.add(controller)
-    calls.wait(1)
-    eventually(lambda: controller.pending_retries == 1)
-    assert controller.next_retry_at == clock.monotonic() + 600.0
-    clock.advance(600.0)
-    calls.wait(2)
-    assert handed_out(metrics, "late") >= 2
-    assert handed_out(default_metrics(), "late") is None
+    check_its_retry(controller, calls, clock, metrics)
 
 
 def test_an_informer_that_is_added_to_a_running_controller_inherits(
@@ -246,12 +249,7 @@ def test_an_operator_hands_down_what_its_manager_has(
     if not is_early:
         operator.add_controller(controller)
     run(manager)
-    calls.wait(1)
-    eventually(lambda: controller.pending_retries == 1)
-    clock.advance(600.0)
-    calls.wait(2)
-    assert handed_out(metrics, "operated") >= 2
-    assert handed_out(default_metrics(), "operated") is None
+    check_its_retry(controller, calls, clock, metrics)
 
 
 def test_a_controller_and_its_sources_inherit(manager, clock, metrics, run):

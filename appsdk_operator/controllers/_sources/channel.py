@@ -166,7 +166,7 @@ class ChannelSource(Generic[R]):
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
-        if self._pipeline.is_started:
+        if self._pipeline.claim.is_taken:
             self._end_if_drained()
 
     def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
@@ -175,14 +175,14 @@ class ChannelSource(Generic[R]):
         Raises:
             RuntimeError: it was started before.
         """
-        self._pipeline.claim()
+        self._pipeline.claim.take()
         self._pipeline.start(queue, stop)
         self._detach = stop.on_set(self._wake)
         self._end_if_drained()
 
     def health(self) -> Health:
         """Ready while the source runs; the text says what its handler fails for."""
-        if not self._pipeline.is_started:
+        if not self._pipeline.claim.is_taken:
             return Health(
                 False, f"channel {self}: not started, {self._pipeline.pending} events wait"
             )

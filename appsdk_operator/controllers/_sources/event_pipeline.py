@@ -24,6 +24,7 @@ from appsdk_operator.cache import (
 from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
 from appsdk_operator.controllers._predicates import Predicate, as_predicates
 from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.controllers._sources.claim import Claim
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Backoff,
@@ -176,22 +177,9 @@ class EventPipeline(Generic[R]):
         self._fail: Callable[[Exception], None] = lambda _: None
         self._detach: Callable[[], None] = lambda: None
         self._retire: Callable[[], None] = lambda: None
-        self.is_started = False
+        self.claim: Claim = Claim(name)
+        """Taken before the start."""
         self.is_stopped = False
-
-    def claim(self) -> None:
-        """Mark the source as started.
-
-        Raises:
-            RuntimeError: it was started before.
-        """
-        with self._lock:
-            if self.is_started:
-                raise RuntimeError(
-                    f"source {self.name} was started before: a source belongs to one controller, "
-                    "make one for each"
-                )
-            self.is_started = True
 
     def start(self, queue: RequestQueue[R], stop: StopSignal) -> None:
         """Start to handle events, until ``stop``."""

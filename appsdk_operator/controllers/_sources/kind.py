@@ -126,7 +126,7 @@ class KindSource(Generic[R]):
             ValueError: whole objects are needed, but the cache's options were changed since to keep
                 only their metadata.
         """
-        self._pipeline.claim()
+        self._pipeline.claim.take()
         if self._metadata_only:
             self._cache.add_metadata(self.kind)
         else:
@@ -263,7 +263,7 @@ class InformerSource(Generic[R]):
         Raises:
             RuntimeError: it was started before, or the informer has stopped.
         """
-        self._pipeline.claim()
+        self._pipeline.claim.take()
         self._registration = self._informer.add_event_handler(self._pipeline.events)
         try:
             self._pipeline.start(queue, stop)
@@ -318,7 +318,7 @@ def _health(
     registration: CacheRegistration | Registration | None,
     informers: list[Informer],
 ) -> Health:
-    if not pipeline.is_started:
+    if not pipeline.claim.is_taken:
         return Health(False, f"source {source}: not started")
     if pipeline.is_stopped:
         return Health(False, f"source {source}: stopped")

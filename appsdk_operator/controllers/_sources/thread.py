@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import final
 
 from appsdk_operator.cache import Health
+from appsdk_operator.controllers._sources.claim import Claim
 from appsdk_operator.runtime import (
     Backoff,
     Clock,
@@ -116,7 +117,7 @@ class SourceThread:
         self._stop = StopSignal(clock=clock)
         self._detach: Callable[[], None] = lambda: None
         self._retire: Callable[[], None] = lambda: None
-        self._is_started = False
+        self._claim = Claim(name)
         self._failures = 0
         self._errors = 0
         self._failing_since: float | None = None
@@ -128,13 +129,7 @@ class SourceThread:
         Raises:
             RuntimeError: it was started before.
         """
-        with self._lock:
-            if self._is_started:
-                raise RuntimeError(
-                    f"source {self.name} was started before: a source belongs to one controller, "
-                    "make one for each"
-                )
-            self._is_started = True
+        self._claim.take()
         self._retire = present_metrics(self._metrics).add_source(self._samples)
         # Waits use our own clock, whichever clock the given signal has.
         self._detach = stop.on_set(self._stop.set)
@@ -161,7 +156,7 @@ class SourceThread:
             called_at = self._called_at
         if self._is_lasting and called_at is not None and now - called_at >= _GRACE:
             since = None
-        if not self._is_started:
+        if not self._claim.is_taken:
             return Health(False, f"source {self.name}: not started")
         if self._stop.is_set():
             return Health(False, f"source {self.name}: stopped")
