@@ -38,7 +38,7 @@ test-all: $(WARM)
 ready: $(WARM)
 
 # `make -j 2 -O check` runs two of them at a time.
-CHECKS := check-format check-lint check-mypy check-pyright check-user-types check-imports
+CHECKS := check-format check-lint check-words check-mypy check-pyright check-user-types check-imports
 .PHONY: $(CHECKS)
 check: $(CHECKS)
 check-mypy: $(READY)
@@ -49,6 +49,8 @@ check-user-types: $(READY)
 	$(BIN)/python hack/user_types.py
 check-format: $(READY)
 	$(BIN)/ruff format --check .
+check-words: $(READY)
+	$(BIN)/python hack/words.py
 check-lint: $(READY)
 	$(BIN)/ruff check .
 check-imports: $(READY)

@@ -20,7 +20,7 @@ class Names(NamedTuple):
 
 
 def names_of(package: str) -> Names:
-    """The names that the stub beside a package's ``__init__`` imports.
+    """The names that the stub of a package imports.
 
     Those after a string among the imports are for the other packages.
     """

@@ -57,12 +57,12 @@ def on_change(callback: Callable[[str, str, str], None]) -> SimpleWatcher:
     return SimpleWatcher(update=update)
 
 
-def announcer(book: dict[str, dict[str, str]], told: SimpleQueue[str]) -> SimpleWatcher:
+def announcer(book: dict[str, dict[str, str]], messages: SimpleQueue[str]) -> SimpleWatcher:
     """Says what happened; the ledger ran before, so the book is up to date."""
 
     def say(what: str, obj: Object) -> None:
         print(f"{what:<7} {obj.name}: the ledger says {book.get(obj.name)}", flush=True)
-        told.put(what)
+        messages.put(what)
 
     return SimpleWatcher(
         add=lambda obj: say("added", obj),
@@ -71,33 +71,33 @@ def announcer(book: dict[str, dict[str, str]], told: SimpleQueue[str]) -> Simple
     )
 
 
-class Story:
+class Demo:
     """What a user does meanwhile: an Operator runs anything that has ``run(stop)``."""
 
-    def __init__(self, client: Client, told: SimpleQueue[str], end: StopSignal) -> None:
+    def __init__(self, client: Client, messages: SimpleQueue[str], end: StopSignal) -> None:
         self._client = client
-        self._told = told
+        self._messages = messages
         self._end = end
 
     def run(self, _: StopSignal) -> None:
         """Create, change, label and delete one ConfigMap, then end the operator."""
-        client, told = self._client, self._told
+        client, messages = self._client, self._messages
         draft = MutableObject.new(CONFIG_MAP, NAME, namespace=NAMESPACE, data={"favourite": "blue"})
         draft.labels.update(LABELS)
         client.create(draft)
-        told.get(timeout=PATIENCE)
+        messages.get(timeout=PATIENCE)
         for change in ({"data": {"favourite": "red"}}, {"metadata": {"labels": {"seen": "yes"}}}):
             client.patch(CONFIG_MAP, NAME, MergePatch(change), namespace=NAMESPACE)
-            told.get(timeout=PATIENCE)
+            messages.get(timeout=PATIENCE)
         client.delete(CONFIG_MAP, NAME, namespace=NAMESPACE)
-        told.get(timeout=PATIENCE)
+        messages.get(timeout=PATIENCE)
         self._end.set()
 
 
 def run(client: Client) -> None:
-    """Run the operator until the story ends."""
+    """Run the operator until the demo ends."""
     book: dict[str, dict[str, str]] = {}
-    told: SimpleQueue[str] = SimpleQueue()
+    messages: SimpleQueue[str] = SimpleQueue()
 
     controller = InformerController()
     selector = LabelSelector.from_mapping(LABELS)
@@ -107,12 +107,12 @@ def run(client: Client) -> None:
         on_change(lambda name, before, after: print(f"        {name}: {before} -> {after}")),
         CONFIG_MAP,
     )
-    controller.add_watcher(announcer(book, told), CONFIG_MAP)
+    controller.add_watcher(announcer(book, messages), CONFIG_MAP)
 
     end = StopSignal()
     operator = Operator()
     operator.add_controller(controller)
-    operator.add_controller(Story(client, told, end))
+    operator.add_controller(Demo(client, messages, end))
     operator.run(end)
 
 

@@ -1,7 +1,7 @@
 """An operator for an issue tracker, and a tour of what it may rely on.
 
 Run ``python examples/issue_tracker.py``: it starts an API server in the process, installs the
-Issue kind, and runs an operator twice. While it runs it prints what each watcher was told, in
+Issue kind, and runs an operator twice. While it runs it prints what each watcher was called for, in
 order, and at the end it says whether everything came as promised. With ``--kubeconfig FILE`` it
 does the same on that cluster.
 """
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
 
 class Journal:
-    """What the watchers were told, printed as it happens and kept for the check at the end."""
+    """The calls of the watchers, printed as they happen and kept for the check at the end."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -92,7 +92,9 @@ class Journal:
         wanted = (self.operator, watcher, call, issue, outcome)
         with self._condition:
             if not self._condition.wait_for(lambda: wanted in self.rows, PATIENCE):
-                raise TimeoutError(f"{watcher} was not told {call} {issue} in {PATIENCE:.0f} s")
+                raise TimeoutError(
+                    f"{watcher} was not called for {call} {issue} in {PATIENCE:.0f} s"
+                )
 
     def calls(self, operator: int, watcher: str, issue: str) -> list[str]:
         """The calls that a watcher had for an issue, in order."""

@@ -221,7 +221,7 @@ class Ledger:
                 self._client.delete(kind, name, namespace=self._namespace)
 
 
-def story(client: Client, kubeconfig: str, lease_duration: float) -> bool:
+def demo(client: Client, kubeconfig: str, lease_duration: float) -> bool:
     """What happens; whether it ended well."""
     with contextlib.ExitStack() as exits:
         ledger = Ledger(client)
@@ -250,7 +250,7 @@ def story(client: Client, kubeconfig: str, lease_duration: float) -> bool:
         ledger.wait_for_more(20)
         replicas[third].signal(signal.SIGTERM)
         status, _ = replicas[third].ends()
-        print(f"{third} is told to stop, and ends with status {status}")
+        print(f"{third} is asked to stop, and ends with status {status}")
         lease = client.get(LEASE, LOCK, namespace=NAMESPACE)
         if not lease.spec.get("holderIdentity"):
             print("nobody holds the Lease any more")
@@ -275,7 +275,7 @@ def cluster(kubeconfig: str | None) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Tell the story, or be a replica."""
+    """Tell the demo, or be a replica."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--kubeconfig", help="run on this cluster; default: in the process")
     parser.add_argument("--lease-duration", type=float, default=2.0, help="seconds; default 2")
@@ -289,7 +289,7 @@ def main(arguments: list[str] | None = None) -> int:
         cluster(options.kubeconfig) as kubeconfig,
         Client(ClientConfig.from_kubeconfig(kubeconfig)) as client,
     ):
-        return 0 if story(client, kubeconfig, options.lease_duration) else 1
+        return 0 if demo(client, kubeconfig, options.lease_duration) else 1
 
 
 if __name__ == "__main__":

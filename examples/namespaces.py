@@ -31,23 +31,23 @@ TEAMS = ("team-red", "team-green", "team-blue")
 PATIENCE = 20.0
 
 
-class Story:
+class Demo:
     """Three teams, of which the operator serves one, then two, then one again."""
 
     def __init__(
         self,
         client: Client,
         controller: InformerController,
-        told: SimpleQueue[str],
+        messages: SimpleQueue[str],
         end: StopSignal,
     ) -> None:
         self._client = client
         self._controller = controller
-        self._told = told
+        self._messages = messages
         self._end = end
 
     def run(self, _: StopSignal) -> None:
-        """Play the story and end the operator."""
+        """Play the demo and end the operator."""
         red, green, blue = TEAMS
         for team in TEAMS:
             self._client.create(MutableObject.new(NAMESPACE, team))
@@ -78,22 +78,22 @@ class Story:
         self._client.create(draft)
 
     def _wait_for(self, key: str) -> None:
-        said = self._told.get(timeout=PATIENCE)
+        said = self._messages.get(timeout=PATIENCE)
         if said != key:
-            raise RuntimeError(f"the watchers were told of {said}, and should have been of {key}")
+            raise RuntimeError(f"the watchers were called for {said}, not for {key}")
 
 
 def run(client: Client) -> None:
-    """Run the operator until the story ends."""
+    """Run the operator until the demo ends."""
     counts: dict[str, int] = {}
-    told: SimpleQueue[str] = SimpleQueue()
+    messages: SimpleQueue[str] = SimpleQueue()
 
     def count(obj: Object) -> None:
         counts[obj.namespace] = counts.get(obj.namespace, 0) + 1
 
     def announce(obj: Object) -> None:
         print(f"{obj.key} is number {counts[obj.namespace]} of its team", flush=True)
-        told.put(str(obj.key))
+        messages.put(str(obj.key))
 
     controller = InformerController()
     controller.add_watcher(SimpleWatcher(add=count), CONFIG_MAP)
@@ -102,7 +102,7 @@ def run(client: Client) -> None:
     end = StopSignal()
     operator = Operator()
     operator.add_controller(controller)
-    operator.add_controller(Story(client, controller, told, end))
+    operator.add_controller(Demo(client, controller, messages, end))
     operator.run(end)
 
 

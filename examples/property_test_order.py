@@ -92,7 +92,7 @@ def play(announcer: Announcer, steps: Sequence[Step]) -> None:
         check_exclusion(simulation)
         check_converged(simulation, watcher=1)
         numberless = [line for line in said if line.endswith("None")]
-        assert not numberless, f"announced {numberless[0]!r}\n{simulation.story()}"
+        assert not numberless, f"announced {numberless[0]!r}\n{simulation.timeline()}"
 
 
 def write(simulation: Simulation, what: str, name: str) -> None:

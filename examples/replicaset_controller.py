@@ -106,7 +106,7 @@ def add_controller(manager: Manager) -> None:
     )
 
 
-# The story.
+# The demo.
 
 
 def tell(client: ClientLike) -> None:

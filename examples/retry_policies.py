@@ -42,7 +42,7 @@ class Busy(Exception):  # noqa: N818 - what the mirror says
         self.retry_after = retry_after
 
 
-def as_the_mirror_says(error: Exception, attempt: int, /) -> float | None:
+def mirror_policy(error: Exception, attempt: int, /) -> float | None:
     """A retry policy: what is wrong stays wrong, who is busy says until when."""
     if isinstance(error, ValueError):
         return None
@@ -69,8 +69,8 @@ def when_data_changed(
 class Mirror:
     """Takes copies of ConfigMaps, sooner or later."""
 
-    def __init__(self, told: SimpleQueue[str]) -> None:
-        self._told = told
+    def __init__(self, messages: SimpleQueue[str]) -> None:
+        self._messages = messages
         self._busy = {"flaky": [0.1, 0.2], "slow": [3600.0]}
 
     def copy(self, obj: Object) -> None:
@@ -80,29 +80,29 @@ class Mirror:
         if waits := self._busy.get(obj.name):
             raise Busy(waits.pop(0))
         print(f"{obj.name}: copied, port {obj['data']['port']}", flush=True)
-        self._told.put("copied")
+        self._messages.put("copied")
 
     def copy_changed(self, old: Object, new: Object) -> None:
         """Copy it again if there is anything new to copy."""
         if old["data"] != new["data"]:
             self.copy(new)
         else:
-            self._told.put("nothing new")
+            self._messages.put("nothing new")
 
 
-class Story:
+class Demo:
     """What users do meanwhile."""
 
     def __init__(
         self,
         client: Client,
         controller: InformerController,
-        told: SimpleQueue[str],
+        messages: SimpleQueue[str],
         end: StopSignal,
     ) -> None:
         self._client = client
         self._controller = controller
-        self._told = told
+        self._messages = messages
         self._end = end
 
     def run(self, _: StopSignal) -> None:
@@ -131,7 +131,7 @@ class Story:
 
     def _wait_for(self, *wanted: str) -> None:
         for what in wanted:
-            said = self._told.get(timeout=PATIENCE)
+            said = self._messages.get(timeout=PATIENCE)
             if said != what:
                 raise RuntimeError(f"the watcher {said}, and should have {what}")
         self._controller.wait_idle(PATIENCE)
@@ -139,29 +139,29 @@ class Story:
 
 
 def run(client: Client) -> None:
-    """Run the operator until the story ends."""
-    told: SimpleQueue[str] = SimpleQueue()
+    """Run the operator until the demo ends."""
+    messages: SimpleQueue[str] = SimpleQueue()
 
     def report(error: Exception, call: WatcherCall) -> None:
         print(f"{call.object.name}: attempt {call.attempt} failed: {error}", flush=True)
-        told.put("failed")
+        messages.put("failed")
 
     controller = InformerController(
-        retry_policy=as_the_mirror_says,
+        retry_policy=mirror_policy,
         retry_dequeue_policy=when_data_changed,
         error_handler=report,
     )
     # No KubernetesInformer: its resync would bring back what the policy gives up on.
     selector = LabelSelector.from_mapping(LABELS)
     controller.add_informer(Informer(CONFIG_MAP, client, label_selector=selector), CONFIG_MAP)
-    mirror = Mirror(told)
+    mirror = Mirror(messages)
     watcher = SimpleWatcher(add=mirror.copy, update=mirror.copy_changed)
     controller.add_watcher(watcher, CONFIG_MAP)
 
     end = StopSignal()
     operator = Operator()
     operator.add_controller(controller)
-    operator.add_controller(Story(client, controller, told, end))
+    operator.add_controller(Demo(client, controller, messages, end))
     operator.run(end)
 
 

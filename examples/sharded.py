@@ -270,7 +270,7 @@ class History:
                 self._client.delete(LEASE, lease.name, namespace=self._namespace)
 
 
-def story(client: Client, kubeconfig: str, lease_duration: float) -> bool:
+def demo(client: Client, kubeconfig: str, lease_duration: float) -> bool:
     """What happens; whether it ended well."""
     with contextlib.ExitStack() as exits:
         history = History(client)
@@ -296,7 +296,7 @@ def story(client: Client, kubeconfig: str, lease_duration: float) -> bool:
         leaver = replicas.pop("green")
         leaver.signal(signal.SIGTERM)
         status, _ = leaver.ends()
-        settle(f"green is told to stop, and ends with status {status}", 8)
+        settle(f"green is asked to stop, and ends with status {status}", 8)
         wrong = history.overlaps()
         print(
             f"{len(history.writes)} objects: "
@@ -318,7 +318,7 @@ def cluster(kubeconfig: str | None) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Tell the story, or be a replica."""
+    """Tell the demo, or be a replica."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--kubeconfig", help="run on this cluster; default: in the process")
     parser.add_argument("--lease-duration", type=float, default=2.0, help="seconds; default 2")
@@ -331,7 +331,7 @@ def main(arguments: list[str] | None = None) -> int:
         cluster(options.kubeconfig) as kubeconfig,
         Client(ClientConfig.from_kubeconfig(kubeconfig)) as client,
     ):
-        return 0 if story(client, kubeconfig, options.lease_duration) else 1
+        return 0 if demo(client, kubeconfig, options.lease_duration) else 1
 
 
 if __name__ == "__main__":

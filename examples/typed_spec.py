@@ -64,12 +64,12 @@ BACKUP = Kind(
 )
 
 
-class Story:
+class Demo:
     """What a user does meanwhile."""
 
-    def __init__(self, client: Client, told: SimpleQueue[str], end: StopSignal) -> None:
+    def __init__(self, client: Client, messages: SimpleQueue[str], end: StopSignal) -> None:
         self._client = client
-        self._told = told
+        self._messages = messages
         self._end = end
 
     def run(self, _: StopSignal) -> None:
@@ -77,12 +77,12 @@ class Story:
         client = self._client
         spec = BackupSpec(volumes=["db"], target=Target(bucket="vault"))
         client.create(MutableObject.new(BACKUP, NAME, namespace=NAMESPACE, spec=spec))
-        self._told.get(timeout=PATIENCE)
+        self._messages.get(timeout=PATIENCE)
 
         draft = client.get(BACKUP, NAME, namespace=NAMESPACE).mutable_copy()
         draft.spec = attrs.evolve(draft.spec, volumes=["db", "mail"])
         client.update(draft)
-        self._told.get(timeout=PATIENCE)
+        self._messages.get(timeout=PATIENCE)
 
         wrong = MergePatch({"spec": {"target": {"keep": 0}}})
         try:
@@ -96,15 +96,15 @@ class Story:
 
 
 def run(client: Client) -> None:
-    """Run the operator until the story ends."""
-    told: SimpleQueue[str] = SimpleQueue()
+    """Run the operator until the demo ends."""
+    messages: SimpleQueue[str] = SimpleQueue()
 
     def save(obj: Object) -> None:
         spec: BackupSpec = obj.spec
         print(f"{spec.target.bucket}: {', '.join(spec.volumes)}, kept {spec.target.keep} times")
         status = {"status": {"saved": len(spec.volumes)}}
         client.status.patch(BACKUP, obj.name, MergePatch(status), namespace=obj.namespace)
-        told.put(obj.name)
+        messages.put(obj.name)
 
     def changed(old: Object, new: Object) -> None:
         if old.spec != new.spec:
@@ -117,7 +117,7 @@ def run(client: Client) -> None:
     end = StopSignal()
     operator = Operator()
     operator.add_controller(controller)
-    operator.add_controller(Story(client, told, end))
+    operator.add_controller(Demo(client, messages, end))
     operator.run(end)
 
 

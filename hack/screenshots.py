@@ -100,12 +100,12 @@ def operator() -> Iterator[str]:
 
 
 def photograph(url: str) -> None:
-    """The page in the light, and the story of an object in the dark."""
+    """The page in the light, and the timeline of an object in the dark."""
     from playwright.sync_api import sync_playwright
 
     pictures = (
         ("debug-page.png", "/debug/", "light", 900),
-        ("debug-story.png", "/debug/object?namespace=shops&name=oslo", "dark", 560),
+        ("debug-timeline.png", "/debug/object?namespace=shops&name=oslo", "dark", 560),
     )
     with sync_playwright() as driver:
         browser = driver.chromium.launch(

@@ -1,7 +1,8 @@
 """Proves that an operator's roles are enough, and that nothing can be taken from them.
 
-An :class:`Example` is an operator with a story that leads it through all that it does. Its role is
-recorded once, and then the story is played again with the role, and with all of it but one verb.
+An :class:`Example` is an operator with a timeline that leads it through all that it does. Its role
+is recorded once, and then the timeline is played again with the role, and with all of it but one
+verb.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _NUMBERS: Final = itertools.count(1)
 
 
 class RefusedError(Exception):
-    """The operator was refused something, so that its story cannot go on."""
+    """The operator was refused something, so that its timeline cannot go on."""
 
 
 class Stage(logging.Handler):
-    """Where a story is played once; it notes what the operator was refused.
+    """Where a timeline is played once; it notes what the operator was refused.
 
     The kit logs that, or raises it; what an example prints counts as well.
     """
@@ -95,12 +96,12 @@ class Stage(logging.Handler):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Example:
-    """An operator with a story in which it needs all of its permissions."""
+    """An operator with a timeline in which it needs all of its permissions."""
 
     name: str
     operator: Callable[[ClientConfig, Stage], contextlib.AbstractContextManager[Manager]]
     """Makes the operator of a program that has this configuration; nothing runs yet."""
-    story: Callable[[Stage], None]
+    timeline: Callable[[Stage], None]
     """What users do, by ``stage.admin``, and wait for, by ``stage.until``; it runs beside it."""
     prepare: Callable[[Client], None] = lambda _: None
     """Installs what is there before the operator, CRDs for instance; once on each server."""
@@ -113,7 +114,7 @@ class Example:
     proved_elsewhere: Sequence[str] = ()
     """Resources of which another example proves that each verb is needed, and faster."""
     namespaces: Sequence[str] = ()
-    """Those of the story, which stand for all namespaces where the operator works in all."""
+    """Those of the timeline, which stand for all namespaces where the operator works in all."""
 
 
 @attrs.frozen(kw_only=True)
@@ -197,7 +198,7 @@ def control_plane_server() -> Iterator[RbacServer]:
 
 
 def play(example: Example, admin: Client, config: ClientConfig) -> list[str]:
-    """Play the story of an example; what the operator was refused."""
+    """Play the timeline of an example; what the operator was refused."""
     stage, logger = Stage(admin), logging.getLogger("appsdk_operator")
     logger.addHandler(stage)
     try:
@@ -207,7 +208,7 @@ def play(example: Example, admin: Client, config: ClientConfig) -> list[str]:
             example.operator(config, stage) as manager,
             running(manager, wait=False),
         ):
-            example.story(stage)
+            example.timeline(stage)
     except Forbidden as error:
         stage.note(str(error))
     finally:

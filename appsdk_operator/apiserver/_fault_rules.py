@@ -341,7 +341,7 @@ def _check_selection(rule: FaultRule) -> None:
     if rule.verb is not None and rule.verb not in VERBS:
         raise ValueError(f"{rule.verb!r} is no verb: use one of {', '.join(VERBS)}")
     if rule.verb is not None and rule.action not in _WATCHES.get(rule.verb, _OTHERS):
-        raise ValueError(f"{rule.action} never befalls a request to {rule.verb}")
+        raise ValueError(f"{rule.action} never applies to a request to {rule.verb}")
     for name in ("kind", "namespace", "name", "user_agent"):
         value = getattr(rule, name)
         if value is not None and (not isinstance(value, str) or not value):

@@ -581,9 +581,9 @@ class App:
         """Call the function at intervals: for each object of ``kind``, or without one for the app.
 
         A call that fails is repeated as the App's retry policy says, but after the interval at the
-        latest, also after a ``TerminalError``. A timer of a kind runs beside no other function of
-        its object, and not before ``on_add`` of it has succeeded. An object that is being deleted
-        gets no call.
+        latest, also after a ``TerminalError``. A timer of a kind never overlaps with another
+        function of its object, and not before ``on_add`` of it has succeeded. An object that is
+        being deleted gets no call.
 
         Args:
             interval: seconds between the end of a call and the next one.
@@ -592,7 +592,7 @@ class App:
                 restart begins anew.
             name: of its controller, where it has one; default: the function's name.
             every_replica: whether it runs on all replicas; default: on the leader. For a kind it
-                has a controller of its own then, and may run beside other functions.
+                has a controller of its own then, and may overlap with other functions.
 
         Raises:
             TypeError: an argument has the wrong type, or the function takes others.
@@ -879,7 +879,7 @@ class App:
         unless the program has handlers of its own, and returns after a stop.
 
         Args:
-            options: what it was told; default: what environment variables say, see
+            options: how it was started; default: what environment variables say, see
                 :class:`RunOptions`.
 
         Raises:

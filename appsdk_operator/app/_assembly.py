@@ -187,17 +187,17 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
 def _with_kinds(options: ManagerOptions, declared: Declarations) -> ManagerOptions:
     """The options with a cache that follows the kinds of all controllers from the start.
 
-    Webhooks are called on replicas whose controllers do not run, and tasks and timers beside
+    Webhooks are called on replicas whose controllers do not run, and tasks and timers while
     controllers that are about to start: they read what a controller reads, everywhere.
     """
-    reads_beside = (
+    other_reads = (
         *declared.defaulters,
         *declared.validators,
         *declared.webhooks,
         *declared.tasks,
         *(each for each in declared.timers if each.kind is None or each.every_replica),
     )
-    if not reads_beside:
+    if not other_reads:
         return options
     followed = [each.kind for each in declared.watching]
     for each in declared.reconciling:
@@ -221,7 +221,8 @@ _DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
 def _add_watchers(assembly: Assembly, manager: Manager) -> None:
     """One controller for each kind, so that no kind waits for the functions of another.
 
-    The timers of a kind are among its targets, so none runs beside another function of its object.
+    The timers of a kind are among its targets, so none overlaps with another function of its
+    object.
     """
     watching: dict[Kind[Any, Any], list[Handler | Watched]] = {}
     timers: dict[Kind[Any, Any], list[Timer]] = {}

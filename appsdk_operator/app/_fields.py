@@ -67,7 +67,7 @@ def _schema_of(kind: Kind[Any, Any], owned: Sequence[Owned]) -> Any:
     try:
         crd = custom_resource_definition(given, **found.options).to_dict()
     except (NameError, TypeError, ValueError):
-        # A class of which no CRD can be made, or none yet; whoever makes it is told.
+        # A class of which no CRD can be made, or none yet: the error comes when it is made.
         return None
     schemas = {each["name"]: each["schema"] for each in crd["spec"]["versions"]}
     return schemas.get(kind.version, {}).get("openAPIV3Schema")

@@ -64,7 +64,7 @@ class ExitStatus(enum.IntEnum):
     """The exit status of an operator's program."""
 
     STOPPED = 0
-    """It was told to stop, and did. After a second signal: 128 and its number."""
+    """It was asked to stop, and did. After a second signal: 128 and its number."""
     FAILED = 1
     """A part of it failed; the log says which."""
     NOT_STARTED = 2
@@ -128,7 +128,7 @@ def _lower(value: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class RunOptions:
-    """What a program is told when it starts, by arguments or by its environment.
+    """The options of a program, from arguments or from its environment.
 
     >>> RunOptions.from_environment({"APPSDK_NAMESPACES": "red,green"}).namespaces
     ('red', 'green')
@@ -315,7 +315,7 @@ def run_program(
 
     Args:
         app: the App.
-        options: what the program was told.
+        options: the options of the program.
         config: the cluster; default: as the options say.
         prepare: called before the manager is made; it may change its options.
         stop: ends the run, as a signal does.

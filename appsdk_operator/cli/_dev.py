@@ -272,7 +272,7 @@ def run_in_dev(load: Callable[[], App], options: RunOptions, link: str) -> int:
 
     Args:
         load: imports it. A stop ends the process at once as long as that takes.
-        options: what the parent was told.
+        options: the options of the parent.
         link: the file descriptor of the pipe to the parent, and where the cluster is.
 
     Returns:

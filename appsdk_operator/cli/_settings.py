@@ -39,7 +39,7 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         raise click.ClickException(
             f"{path}: tool.appsdk-operator.{command} is no table, [tool.appsdk-operator.{command}]"
         ) from error
-    # The project's own, which 'init' has written beside the tables of commands.
+    # The project's own, which 'init' has written next to the tables of commands.
     if "kit" in known and "kit" in whole:
         found.setdefault("kit", whole["kit"])
     for key in found:

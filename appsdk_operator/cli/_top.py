@@ -264,10 +264,10 @@ def tables_of(state: Mapping[str, Any]) -> dict[str, Table]:
     }
 
 
-def story_table(story: Mapping[str, Any]) -> Table:
+def timeline_table(timeline: Mapping[str, Any]) -> Table:
     """The calls for one object."""
     rows = []
-    for call in story["calls"]:
+    for call in timeline["calls"]:
         error = call["error"]
         writes = ", ".join(
             f"{one['verb']} {one['resource']} {one['name']} {one['status'] or one['error']}"
@@ -275,7 +275,7 @@ def story_table(story: Mapping[str, Any]) -> Table:
         )
         failed = f"{error['type']}: {error['text']} ({error['place']})" if error else ""
         why = "; ".join(call["reasons"]) or call["action"]
-        row = (_ago(story, call["started"]), call["callback"], why, _took(call["seconds"]))
+        row = (_ago(timeline, call["started"]), call["callback"], why, _took(call["seconds"]))
         rows.append(("", (*row, _outcome(call), writes, failed)))
     return ("When", "Callback", "Why", "Took", "Outcome", "Writes", "Error"), rows
 
@@ -332,7 +332,7 @@ def _is_running(reader: Worker[None] | None) -> bool:
     return reader is not None and not reader.is_finished
 
 
-class _Story(Screen[None]):
+class _Timeline(Screen[None]):
     """The calls for one object."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "app.pop_screen", "Back")]
@@ -345,11 +345,11 @@ class _Story(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(Text(plain(self._about), "bold"), id="summary")
-        yield _Rows(id="story")
+        yield _Rows(id="timeline")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Read the story, now and again."""
+        """Read the timeline, now and again."""
         self.query_one(_Rows).focus()
         self._look()
         self.set_interval(2.0, self._look)
@@ -362,14 +362,14 @@ class _Story(Screen[None]):
         namespace, _, name = self._about.rpartition("/")
         query = urllib.parse.urlencode({"namespace": namespace, "name": name})
         try:
-            story = self._fetch(f"/debug/object.json?{query}")
+            timeline = self._fetch(f"/debug/object.json?{query}")
         except click.ClickException:
             return  # the tables behind it say so
-        self.app.call_from_thread(self._show, story)
+        self.app.call_from_thread(self._show, timeline)
 
-    def _show(self, story: Mapping[str, Any]) -> None:
+    def _show(self, timeline: Mapping[str, Any]) -> None:
         if self.is_mounted:
-            self.query_one(_Rows).show(*story_table(story))
+            self.query_one(_Rows).show(*timeline_table(timeline))
 
 
 class Top(App[None]):
@@ -388,7 +388,7 @@ class Top(App[None]):
         Binding("p", "pause", "Pause"),
         Binding("right", "next_table(1)", "Next table", priority=True),
         Binding("left", "next_table(-1)", "Previous table", priority=True),
-        Binding("enter", "open", "Story of the object", show=True),
+        Binding("enter", "open", "Timeline of the object", show=True),
     ]
 
     def __init__(self, fetch: Fetch, *, interval: float = 1.0) -> None:
@@ -456,17 +456,17 @@ class Top(App[None]):
         self.query_one(f"#{tabs.active.replace('pane', 'table')}", _Rows).focus()
 
     def action_open(self) -> None:
-        """Open the story of the object in the present row."""
+        """Open the timeline of the object in the present row."""
         if len(self.screen_stack) > 1:
             return
         active = self.query_one(TabbedContent).active
         table = self.query_one(f"#{active.replace('pane', 'table')}", _Rows)
         about = table.about.get(table.cursor_row, "")
         if about:
-            self.push_screen(_Story(self._fetch, about))
+            self.push_screen(_Timeline(self._fetch, about))
 
     def on_data_table_row_selected(self) -> None:
-        """Open the story of the object in the row."""
+        """Open the timeline of the object in the row."""
         self.action_open()
 
 

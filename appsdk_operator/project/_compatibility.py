@@ -297,7 +297,7 @@ def _schema(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             path,
             f"its type changed from {before} to {after}",
             _CLIENTS if is_wider else _BOTH,
-            f"add a field of the other type beside it, or {_NEW_VERSION}",
+            f"add a second field of the other type, or {_NEW_VERSION}",
         )
         if not is_wider:
             return

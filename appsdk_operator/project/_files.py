@@ -34,7 +34,7 @@ class FileOutcome(enum.StrEnum):
     MERGED = "merged"
     """Somebody had edited it; the generator's changes were added to theirs."""
     CONFLICT = "conflict"
-    """Somebody had edited the lines that change: it is left alone, the new text is beside it."""
+    """Somebody had edited the lines that change: it is left alone, the new text is next to it."""
     REMOVED = "removed"
     """It is not generated any more, and nobody had edited it."""
     KEPT = "kept"
@@ -72,7 +72,7 @@ class GeneratedFiles:
     ``.appsdk-operator``, which belongs into version control. A file that is still as generated is
     replaced. One that was edited gets what has changed between the last text and the new one, by a
     three-way merge of lines. Where both have changed the same lines, the file is left alone, and
-    the new text is written to ``NAME.new`` beside it; the conflict is over when that file is
+    the new text is written to ``NAME.new`` next to it; the conflict is over when that file is
     deleted or moved. A file that somebody deleted stays so, unless all of the generator's are gone.
     A symbolic link to another file of the folder stays a link; nothing is written through one that
     leads out of the folder.
@@ -132,7 +132,7 @@ class GeneratedFiles:
         for change, before, after in decisions:
             places = self._places(change.path)
             # The file comes first: one that has the new text already needs no base.
-            for name in ("file", "beside", "offered", "deleted", "base"):
+            for name in ("file", "proposal", "offered", "deleted", "base"):
                 text = getattr(after, name)
                 if text != getattr(before, name):
                     self._put(places[name], text)
@@ -150,7 +150,7 @@ class GeneratedFiles:
         for path in sorted(recorded | set(texts)):
             places = self._places(path)
             before = _State(**{name: _read(place) for name, place in places.items()})
-            known = _State(file=before.file, beside=before.beside) if all_gone else before
+            known = _State(file=before.file, proposal=before.proposal) if all_gone else before
             outcome, after = _decide(known, texts.get(path))
             hint = _hint(path, outcome, after)
             yield FileChange(path, outcome, after.file, hint), before, after
@@ -164,7 +164,7 @@ class GeneratedFiles:
     def _places(self, path: str) -> dict[str, Path]:
         places = {
             "file": self._folder / path,
-            "beside": self._folder / f"{path}.new",
+            "proposal": self._folder / f"{path}.new",
             "base": self._records / f"{path}.base",
             "offered": self._records / f"{path}.offered",
             "deleted": self._records / f"{path}.deleted",
@@ -187,7 +187,7 @@ class _State:
     """One file and what is recorded of it; None where there is no such file."""
 
     file: str | None = None
-    beside: str | None = None
+    proposal: str | None = None
     """``NAME.new``."""
     base: str | None = None
     """The text that was generated last, and that the file has, but for what a person edited."""
@@ -199,21 +199,21 @@ class _State:
 
 def _decide(before: _State, new: str | None) -> tuple[FileOutcome, _State]:
     """What becomes of a file whose generated text is now ``new``; None: it is not generated."""
-    if before.offered is not None and before.beside is None:
+    if before.offered is not None and before.proposal is None:
         # Whoever takes the text away that was offered has dealt with it.
         before = attrs.evolve(before, base=before.offered, offered=None)
     last = before.deleted if before.base is None else before.base
     outcome, file = _outcome(before.file, last, new)
     # A text that was offered and then edited is a person's.
-    is_ours = before.beside in (None, before.offered, new)
+    is_ours = before.proposal in (None, before.offered, new)
     if outcome is FileOutcome.CONFLICT:
-        after = attrs.evolve(before, beside=new, offered=new) if is_ours else before
+        after = attrs.evolve(before, proposal=new, offered=new) if is_ours else before
     else:
-        beside = None if is_ours else before.beside
+        proposal = None if is_ours else before.proposal
         if outcome is FileOutcome.DELETED:
-            after = _State(file=file, deleted=last, beside=beside)
+            after = _State(file=file, deleted=last, proposal=proposal)
         else:
-            after = _State(file=file, base=new, beside=beside)
+            after = _State(file=file, base=new, proposal=proposal)
     return outcome, after
 
 
@@ -243,7 +243,7 @@ def _hint(path: str, outcome: FileOutcome, after: _State) -> str:
         return f"to have it again, delete {_RECORDS}/*/{path}.deleted"
     if outcome is not FileOutcome.CONFLICT:
         return ""
-    if after.beside != after.offered:
+    if after.proposal != after.offered:
         return f"move {path}.new away, which is not as it was generated, and generate again"
     return f"take over from {path}.new what you want, then delete that file"
 

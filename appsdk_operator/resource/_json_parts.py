@@ -83,7 +83,8 @@ def is_object_deeper(raw: bytes) -> bool:
 
     As :func:`is_deeper`, which in Python 3.11 takes a third of the time of all decoding. So a
     sample of the bytes tells first whether there can be brackets enough. Text whose brackets are
-    all beside the sample passes; then it is as deep as the decoder allows, which stops by itself.
+    all apart from the sample passes; then it is as deep as the decoder allows, which stops by
+    itself.
     """
     return len(raw) > SHORT and raw[::STRIDE].translate(BRACKETS).count(1) > FEW and is_deeper(raw)
 

@@ -155,7 +155,7 @@ class _KeyOnlyField:
         if obj is None:
             return self
         raise AttributeError(
-            f"{type(obj).__name__!r} object has no attribute {self.name!r}: beside metadata, spec "
+            f"{type(obj).__name__!r} object has no attribute {self.name!r}: but for metadata, spec "
             f'and status, fields are read with keys: write obj["{camel_case(self.name)}"]',
             name=self.name,
             obj=obj,
@@ -563,7 +563,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         namespace: str = "",
         **fields: Any,
     ) -> MutableObject[OtherSpecT, OtherStatusT]:
-        """A new object with ``fields`` (``spec=…``, ``data=…``) beside its metadata.
+        """A new object with ``fields`` (``spec=…``, ``data=…``) and the same metadata.
 
         Args:
             kind: its kind.
@@ -583,7 +583,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         for field, value in fields.items():
             if field in _METADATA_FIELDS:
                 raise TypeError(
-                    f"{field}=… would be beside the metadata, not in it: give "
+                    f"{field}=… would be next to the metadata, not in it: give "
                     f"metadata={{'{_METADATA_FIELDS[field]}': …}}"
                 )
             if field in ("spec", "status"):

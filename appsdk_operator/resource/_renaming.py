@@ -469,7 +469,7 @@ def _add_defaults(made: Any, found: dict[str, Any], table: Mapping[str, _Written
 
 
 def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> None:
-    if isinstance(made, msgspec.Struct):  # array_like: its fields are told by their places
+    if isinstance(made, msgspec.Struct):  # array_like: its fields are known by their places
         made = [getattr(made, name) for name in made.__struct_fields__]
         found = found[len(found) - len(made) :]
     elif _is_root_model(type(made)):

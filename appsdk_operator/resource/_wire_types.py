@@ -199,7 +199,7 @@ def _attributes(target: Any, fields: list[_Field]) -> tuple[dict[str, Any], list
         raise _NoSuchTypeError  # Python has a meaning for it
     owned = {field.own.name for field in fields}
     if any(wire in owned or hasattr(target, wire) for wire, _ in moved):
-        raise _NoSuchTypeError  # it is not told which is meant
+        raise _NoSuchTypeError  # which one is meant is unknown
     return namespace, moved
 
 

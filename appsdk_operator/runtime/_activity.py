@@ -609,7 +609,7 @@ class ActivityLog:
         with self._lock:
             return list(reversed(self._by_object))
 
-    def story(self, namespace: str, name: str, *, kind: str | None = None) -> list[CallRecord]:
+    def timeline(self, namespace: str, name: str, *, kind: str | None = None) -> list[CallRecord]:
         """The recorded calls for an object, at most 10 for each kind, newest first."""
         with self._lock:
             found = [

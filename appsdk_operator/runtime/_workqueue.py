@@ -91,8 +91,8 @@ class WorkQueue(Generic[K]):
         max_reasons: int = 8,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
-        beside: Callable[[], int] = lambda: 0,
-        oldest_beside: Callable[[], float | None] = lambda: None,
+        others: Callable[[], int] = lambda: 0,
+        oldest_other: Callable[[], float | None] = lambda: None,
     ) -> None:
         """An empty queue.
 
@@ -104,9 +104,9 @@ class WorkQueue(Generic[K]):
             max_reasons: the most reasons for each key: the first and the newest ones.
             clock: the clock for delays; default: the environment's.
             metrics: where it publishes; default: nowhere.
-            beside: returns the number of further pieces of work without a key, which count in the
+            others: returns the number of further pieces of work without a key, which count in the
                 depth.
-            oldest_beside: returns the time of ``clock`` at which the oldest of them was queued;
+            oldest_other: returns the time of ``clock`` at which the oldest of them was queued;
                 called without the queue's lock.
         """
         if max_reasons < 1:
@@ -130,8 +130,8 @@ class WorkQueue(Generic[K]):
         self._queue_time = LocalHistogram(_SECONDS)
         self._work_time = LocalHistogram(_SECONDS)
         self._labels = (name, controller or name)
-        self._beside = beside
-        self._oldest_beside = oldest_beside
+        self._others = others
+        self._oldest_other = oldest_other
         self._priorities = {0: "0"}
         self._process = OneProcess(f"the queue {name!r}", "make it in the child")
         after_fork(self._on_fork)
@@ -143,7 +143,7 @@ class WorkQueue(Generic[K]):
         """Publish in ``metrics`` from now on."""
         self._retire = metrics.add_source(self._samples)
 
-    # For callers with an order of their own beside the queue.
+    # For callers with an order of their own.
 
     def tickets(self, count: int) -> range:
         """Reserve positions in the order of arrival, for later :meth:`add` calls."""
@@ -437,7 +437,7 @@ class WorkQueue(Generic[K]):
         if self._process.inherited:
             return []
         # Without the lock, which its owner takes under one of its own.
-        oldest_beside = self._oldest_beside()
+        oldest_other = self._oldest_other()
         with self._lock:
             now = self._clock.monotonic()
             labels = self._labels
@@ -446,10 +446,10 @@ class WorkQueue(Generic[K]):
             for priority in self._state.depth:
                 if priority not in self._priorities and len(self._priorities) < _MAX_PRIORITIES:
                     self._priorities[priority] = str(priority)
-            ready_since = (self._state.oldest_ready(now), oldest_beside)
+            ready_since = (self._state.oldest_ready(now), oldest_other)
             oldest = min((since for since in ready_since if since is not None), default=now)
             depth = dict.fromkeys(self._priorities.values(), 0)
-            depth["0"] += self._beside()
+            depth["0"] += self._others()
             for priority, count in self._state.depth.items():
                 name = self._priorities.get(priority, _TOO_MANY)
                 depth[name] = depth.get(name, 0) + count

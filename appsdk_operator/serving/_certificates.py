@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CertificateFiles", "Certificates", "load_certificates"]
 
-_log: Final = get_logger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.serving")
 _READS: Final = Family(
     "certwatcher_read_certificate_total", "counter", "Total number of certificate reads"
 )

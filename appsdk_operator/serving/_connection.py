@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectionPhase", "ConnectionServer", "ServerConnection"]
 
-_log: Final = get_logger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.serving")
 _READ: Final = 65536
 _LINGER_SECONDS: Final = 1.0
 _PIECE_SECONDS: Final = 10.0

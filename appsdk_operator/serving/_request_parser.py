@@ -1,7 +1,7 @@
 """Parses HTTP/1.1 requests, without I/O.
 
 RFC 9112 lets a recipient be lenient: take bare line feeds, folded fields, equal ``Content-Length``
-fields, a ``Content-Length`` beside a ``Transfer-Encoding``. Two parties that read one message in
+fields, a ``Content-Length`` and a ``Transfer-Encoding``. Two parties that read one message in
 two ways are how requests are smuggled (RFC 9112, section 11), so all of these are refused.
 """
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTPServer"]
 
-_log: Final = get_logger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.serving")
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _NO_RESOURCES_PAUSE: Final = 0.5
 _LAST_JOIN: Final = 1.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerContexts", "TLSOptions", "file_signature", "new_server_context"]
 
-_log: Final = get_logger("appsdk_operator.manager")
+_log: Final = get_logger("appsdk_operator.serving")
 
 
 def _path(value: str | os.PathLike[str] | None) -> str | None:
@@ -35,8 +35,8 @@ class TLSOptions:
 
     cert_file: str | None = attrs.field(default=None, converter=_path)
     """The PEM file with the certificate and its intermediate certificates. Default: a self-signed
-    certificate that the server makes, which encrypts but which clients cannot verify. Not beside a
-    server's ``certificates``."""
+    certificate that the server makes, which encrypts but which clients cannot verify. Not together
+    with a server's ``certificates``."""
     key_file: str | None = attrs.field(default=None, converter=_path)
     """The PEM file with the certificate's key, without a password."""
     client_ca_file: str | None = attrs.field(default=None, converter=_path)

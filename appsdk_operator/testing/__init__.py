@@ -9,7 +9,7 @@
 * :class:`Simulation`: an operator on a :class:`MemoryServer`, without threads and sockets: the test
   decides the order of requests and events. With checkers of the kit's promises.
 * :func:`check_operator`: a property test of an operator over generated histories, faults and
-  crashes; a failure prints a short story and the call that replays it.
+  crashes; a failure prints a short timeline and the call that replays it.
   :mod:`appsdk_operator.testing.strategies` has Hypothesis strategies for objects.
 * :func:`check_conversion`: a property test of the conversions between the versions of a kind; a
   failure shows a small object and what became of it.

@@ -54,7 +54,7 @@ def check_conversion(
 ) -> None:
     """Convert generated objects between the versions of a kind, and check that nothing is lost.
 
-    For each version beside the hub:
+    For each version but the hub:
 
     * an object of the hub, converted there and back, is the same;
     * an object of the version, converted to the hub and back, is the same; where an annotation

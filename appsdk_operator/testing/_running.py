@@ -134,4 +134,4 @@ def _note_end(
     if left:
         add_note(error, f"{name} has not ended since either: it runs still")
     for other in errors:
-        add_note(error, f"{name}, which ran beside it, raised {safe_repr(other)}")
+        add_note(error, f"{name}, which ran at the same time, raised {safe_repr(other)}")

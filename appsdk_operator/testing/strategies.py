@@ -148,7 +148,7 @@ def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrate
     if part_of(kind):
         spec = properties.get("spec", _ANYTHING)
         if _is_open(spec):
-            # The schema allows any value: a small one keeps stories short.
+            # The schema allows any value: a small one keeps timelines short.
             return st.fixed_dictionaries({"size": st.integers(0, 3)})
         return values(spec)
     for name in ("apiVersion", "kind", "metadata", "status", "immutable"):

@@ -16,7 +16,7 @@ import attrs
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
 
-__all__ = ["CallNumbers", "ControllerMetrics", "Role", "RunningCall"]
+__all__ = ["CallMetrics", "ControllerMetrics", "Role", "RunningCall"]
 
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -103,7 +103,7 @@ class RunningCall:
 
 
 @final
-class CallNumbers:
+class CallMetrics:
     """The metrics of the calls of one role, kind and action."""
 
     __slots__ = ("duration", "errors", "given_up", "sole_duration")
@@ -132,14 +132,14 @@ class _Series:
 
     def __init__(self) -> None:
         # No dict by role: hashing an enumeration costs as much as the rest of a call's metrics.
-        self.of_watchers = CallNumbers()
-        self.of_reconcilers = CallNumbers()
+        self.of_watchers = CallMetrics()
+        self.of_reconcilers = CallMetrics()
         self.events = LocalHistogram(_BUCKETS)
         """The durations of events that led to more than one call."""
         self.waited = LocalHistogram(_BUCKETS)
         self.enqueued = self.executed = self.requeued = 0
 
-    def of(self, role: Role) -> CallNumbers:
+    def of(self, role: Role) -> CallMetrics:
         """The metrics of the calls of one role."""
         return self.of_watchers if role is Role.WATCHER else self.of_reconcilers
 
@@ -171,7 +171,7 @@ class ControllerMetrics:
 
     def add_kind(
         self, kind: str, role: Role = Role.WATCHER
-    ) -> Mapping[ResourceAction, CallNumbers]:
+    ) -> Mapping[ResourceAction, CallMetrics]:
         """Create every series of ``kind`` at 0; those of reconcilers only if there are any.
 
         Returns:

@@ -100,7 +100,7 @@ class Dispatcher:
         Raises:
             ValueError: it conflicts with another target.
         """
-        target.numbers = self._metrics.add_kind(target.kind, target.role)
+        target.call_metrics = self._metrics.add_kind(target.kind, target.role)
         target.failures = self._failures.log
         keys = []
         with self._lock:
@@ -498,7 +498,7 @@ class Dispatcher:
         failure: Exception | None = None
         outcome: Outcome = None
         thread = get_ident()
-        numbers = target.numbers[trigger.action]
+        numbers = target.call_metrics[trigger.action]
         slot = self._slots.get(thread) or activity.slot(thread)
         slot.target = target
         slot.is_retry = is_retry

@@ -189,7 +189,7 @@ class Failures:
             _next_try(call, delay, is_final),
             about=obj.uid or obj.key,
             level=logging.INFO if is_known else logging.ERROR,
-            with_traceback=not is_known and not _says_all(error),
+            with_traceback=not is_known and not _is_self_explanatory(error),
             extra={
                 "controller": self._name,
                 "kind": call.kind,
@@ -216,7 +216,7 @@ def _next_try(call: WatcherCall, delay: float | None, is_final: bool) -> str:
     return "given up until the next resync"
 
 
-def _says_all(error: Exception) -> bool:
+def _is_self_explanatory(error: Exception) -> bool:
     """Whether a traceback would tell nothing more: a request of the kit's own failed."""
     is_of_request = isinstance(sole_error(error), (ClientError, FinalizerError))
     return is_of_request and not has_user_frames(error)

@@ -98,7 +98,7 @@ class OwnedInformer(InformerBinding):
         self.stop: StopSignal | None = None
         self._failures = FailureLog(_log, present_clock())
         # This package's informers signal the end of the list to their source.
-        self._says_when_listed = not isinstance(informer, Informer) and (
+        self._reports_when_listed = not isinstance(informer, Informer) and (
             hasattr(informer, "has_synced") or hasattr(informer, "wait_for_sync")
         )
 
@@ -136,7 +136,7 @@ class OwnedInformer(InformerBinding):
 
     def _has_listed(self) -> bool:
         """Whether the informer has handed over its initial list, as far as it says anything."""
-        if not self._says_when_listed:
+        if not self._reports_when_listed:
             return True
         informer: Any = self.informer
         try:
@@ -161,7 +161,7 @@ class OwnedInformer(InformerBinding):
             Exception: what it raised.
         """
         try:
-            if not self._says_when_listed and not isinstance(self.informer, Informer):
+            if not self._reports_when_listed and not isinstance(self.informer, Informer):
                 self.source.on_initial_list_end()
             self.informer.run(stop)
         except Exception:

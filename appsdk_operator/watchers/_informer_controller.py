@@ -532,7 +532,7 @@ class InformerController:
             "informers": self._bindings.snapshots(),
             "health": self.health().text,
             "pending_events": self.pending_events,
-            "owed": [call.to_json(now) for call in self._dispatcher.pending_calls()],
+            "pending_calls": [call.to_json(now) for call in self._dispatcher.pending_calls()],
         }
 
     @property
@@ -712,7 +712,7 @@ class InformerController:
         elif unwatched:
             what = (
                 f"there are informers of {', '.join(unwatched)}, but no watcher, so that nobody is "
-                "told of their events: add_watcher, or add_reconciler, under that kind"
+                "called for their events: add_watcher, or add_reconciler, under that kind"
             )
         else:
             return

@@ -22,7 +22,7 @@ _DUE = "due"
 class ObjectTimer:
     """A reconciler that calls a function for each object at intervals, for as long as it lives.
 
-    Beside the other watchers and reconcilers of a kind it gets its calls in add order, and never
+    Like the other watchers and reconcilers of a kind it gets its calls in add order, and never
     at the same time as they for one object. A failed call is repeated as the retry policy of the
     controller says, but after :attr:`longest_retry` seconds at the latest. A restart begins anew.
     """

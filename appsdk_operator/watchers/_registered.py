@@ -20,7 +20,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
-from appsdk_operator.watchers._controller_metrics import CallNumbers, Role
+from appsdk_operator.watchers._controller_metrics import CallMetrics, Role
 from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._object_timer import ObjectTimer
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
@@ -61,13 +61,13 @@ class RegisteredTarget:
     """One registration of a watcher or reconciler under a kind; a handler may have several."""
 
     __slots__ = (
+        "call_metrics",
         "delivered",
         "failures",
         "handler",
         "is_removed",
         "kind",
         "longest_retry",
-        "numbers",
         "selective",
         "view",
     )
@@ -97,7 +97,7 @@ class RegisteredTarget:
         retry policy says; resyncs do not call them. None for others."""
         self.failures = FailureLog(_log, present_clock())
         """The log for failures of :attr:`selective`; the controller's once it was added."""
-        self.numbers: Mapping[ResourceAction, CallNumbers] = {}
+        self.call_metrics: Mapping[ResourceAction, CallMetrics] = {}
         """Its metrics by action, shared by all targets of its role and kind."""
         self.delivered: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
         """For a late handler, by source: uid and resourceVersion of the last state that it got of

@@ -114,7 +114,7 @@ def watch(options: Options) -> dict[str, float]:
 
 
 def list_all(options: Options) -> dict[str, float]:
-    """Until the watcher has been told of every object that there is."""
+    """Until the watcher has been called for every object that there is."""
     kind, stop = _kind(options), StopSignal()
     left = options.objects
 

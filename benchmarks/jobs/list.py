@@ -50,7 +50,7 @@ JOB = Job(
     title="List and sync",
     text=(
         "From the first request until every object is in memory and, where the client has "
-        "callbacks, each was told of. Memory is what the process needs more than before the "
+        "callbacks, each was called for. Memory is what the process needs more than before the "
         "request (RSS): once all is there and garbage is collected, and at the peak. Slow clients "
         "list fewer objects, but at least 5,000, with the exception of `kopf index`; all values "
         "are per object. The floors ask for pages of 500 and keep the spec alone. `floor drain` "

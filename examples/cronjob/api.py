@@ -57,7 +57,7 @@ class CommonSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     starting_deadline_seconds: Count | None = None
     """How late a job may start. A start that is missed by more is left out."""
     concurrency_policy: ConcurrencyPolicy | None = None
-    """What to do if the last job still runs: start one beside it, none, or one in its place."""
+    """What to do if the last job still runs: start a second one, none, or one in its place."""
     suspend: bool | None = None
     """Whether no new jobs are started."""
     successful_jobs_history_limit: Count | None = None
@@ -126,7 +126,7 @@ CronJobObject: TypeAlias = Object[CronJobSpec, CronJobStatus | None]
 
 
 class JobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What this operator reads of a job's status, beside the conditions."""
+    """What this operator reads of a job's status, apart from the conditions."""
 
     start_time: Time | None = None
 

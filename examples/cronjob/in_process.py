@@ -26,7 +26,7 @@ CRD = kinds.apiextensions.v1.CustomResourceDefinition
 
 @contextlib.contextmanager
 def running_operator(client: Client, clock: Clock) -> Generator[None]:
-    """Run the operator beside an API server on this machine, and the controllers on a clock."""
+    """Run the operator and an API server on this machine, and the controllers on a clock."""
     # It installs its webhooks while it runs. The CRD has the conversion from the beginning, because
     # a real API server is not at home for a moment after each change of it.
     server = DevelopmentServer(client.config, "cronjob", host="127.0.0.1", unsafe_any_cluster=True)

@@ -492,7 +492,7 @@ def test_a_failed_write_of_a_finalizer_is_repeated_although_functions_are_not(to
     app = App("thing-operator", retry_policy=never_retry)
     app.on_add(THING)(lambda thing: told.note("add"))
     with run(told, app) as world:
-        world.fates += ["500"] * 4
+        world.write_faults += ["500"] * 4
         world.create("a", {"a": 1})
         world.run(300)
         assert len(told.calls) == 1

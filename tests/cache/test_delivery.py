@@ -111,7 +111,7 @@ def test_many_workers_keep_the_order_of_each_object_and_never_handle_it_twice_at
     def write(source):
         for version in range(1, 1500):
             name = f"o{version % 5}"
-            source.wait_for_room()
+            source.wait_for_space()
             event = add(name, version) if version <= 5 else update(name, version - 5, version)
             source.on_events([event])
             if not version % 7:
@@ -219,7 +219,7 @@ def test_with_block_every_event_is_seen_and_what_waits_is_bounded(deliver, handl
 
 
 @pytest.mark.parametrize("end", ["stop the delivery", "remove the source", "set the signal"])
-def test_a_wait_for_room_ends_promptly(deliver, handler, end):
+def test_a_wait_for_space_ends_promptly(deliver, handler, end):
     gate, waits = threading.Event(), threading.Event()
     handler.hook = lambda key, event: gate.wait(PATIENCE)
     delivery = deliver(max_pending=1, overflow=Overflow.BLOCK)
@@ -233,7 +233,7 @@ def test_a_wait_for_room_ends_promptly(deliver, handler, end):
         waits.set()
         wait(condition, timeout)
 
-    blocked = threading.Thread(target=source.wait_for_room, args=(stop,))
+    blocked = threading.Thread(target=source.wait_for_space, args=(stop,))
     delivery._clock.wait = seen_waiting
     blocked.start()
     assert waits.wait(PATIENCE)

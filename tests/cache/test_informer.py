@@ -179,7 +179,7 @@ def test_a_slow_handler_holds_up_neither_the_copy_nor_other_handlers(make):
     check_history(slow.events)
 
 
-def test_a_handler_that_raises_is_reported_and_goes_on_and_so_do_the_others(make):
+def test_a_handler_that_raises_is_told_and_goes_on_and_so_do_the_others(make):
     running = make(page(thing("a"), thing("b")), Hang)
     bad, good = Recorder(), Recorder()
 
@@ -376,9 +376,9 @@ def test_whoever_finds_the_copy_complete_finds_its_version_and_who_waits_finds_h
 
     class Looks(BatchRecorder):
         def on_initial_list_end(self):
-            is_told = informer.wait_for_sync(StopSignal(), 0.0)
+            is_reported = informer.wait_for_sync(StopSignal(), 0.0)
             seen.append((informer.has_synced, informer.resource_version))
-            seen.append((is_told, registration.has_synced))
+            seen.append((is_reported, registration.has_synced))
             super().on_initial_list_end()
 
     running = make(page(thing("a"), version=10))
@@ -513,7 +513,7 @@ def test_a_server_that_refuses_or_hangs_up_is_not_flooded(answers):
     assert len(client.requests) <= 80
 
 
-def test_an_event_of_another_kind_is_reported_and_the_stream_goes_on(make):
+def test_an_event_of_another_kind_is_told_and_the_stream_goes_on(make):
     other = {"kind": "Other", "apiVersion": "v1", "metadata": {"name": "a"}}
     stream = Stream([line("ADDED", other), line("ADDED", thing("a", 11))])
     running = make(page(), stream)
@@ -774,9 +774,7 @@ def test_a_transform_decides_what_is_kept(make):
         lambda obj: thing("a", 99),
     ],
 )
-def test_a_transform_that_fails_or_changes_who_it_is_is_reported_and_the_object_kept(
-    make, transform
-):
+def test_a_transform_that_fails_or_changes_who_it_is_is_told_and_the_object_kept(make, transform):
     running = make(page(thing("a", 1), thing("b", 1)), transform=transform)
     running.informer.step(running.stop)
     assert running.informer.has_synced

@@ -102,7 +102,7 @@ def state(name: str = "web") -> dict[str, Any]:
     }
 
 
-def story(name: str = "web") -> dict[str, Any]:
+def timeline(name: str = "web") -> dict[str, Any]:
     error = {"type": "ValueError", "text": "no", "place": "a.py:1"}
     return {"version": 1, "time": 100.0, "calls": [call(name, error=error, outcome="given up")]}
 
@@ -112,7 +112,7 @@ def serve(check: Callable[[str], None], **options: Any) -> None:
     server = ProfileServer(
         ProfileServerOptions(address="127.0.0.1:0", **options),
         state=state,
-        story=lambda _, name, __: story(name),
+        timeline=lambda _, name, __: timeline(name),
         client=object(),  # type: ignore[arg-type]
     )
     stop, threads = StopSignal(), ThreadGroup("served")
@@ -128,12 +128,12 @@ def serve(check: Callable[[str], None], **options: Any) -> None:
         threads.join(10)
 
 
-def test_the_terminal_shows_each_table_and_the_story_of_an_object() -> None:
+def test_the_terminal_shows_each_table_and_the_timeline_of_an_object() -> None:
     asked: list[str] = []
 
     def fetch(path: str) -> dict[str, Any]:
         asked.append(path)
-        return story() if "object.json" in path else state()
+        return timeline() if "object.json" in path else state()
 
     async def look() -> None:
         app = _top.Top(fetch, interval=3600.0)
@@ -167,7 +167,7 @@ def test_a_page_that_is_slower_than_the_interval_is_asked_once_at_a_time() -> No
     def fetch(path: str) -> dict[str, Any]:
         asked.append(path)
         answers.wait(20.0)
-        return story() if "object.json" in path else state()
+        return timeline() if "object.json" in path else state()
 
     async def look() -> None:
         app = _top.Top(fetch, interval=3600.0)

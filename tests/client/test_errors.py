@@ -130,14 +130,14 @@ def test_not_found_of_a_subresource_says_that_the_kind_may_have_none():
 
 
 @pytest.mark.parametrize(
-    ("resource", "is_told"),
+    ("resource", "is_reported"),
     [("widgets.example.com/status", True), ("deployments.apps/status", False), ("pods", False)],
 )
-def test_so_does_that_of_a_custom_resource_where_servers_name_the_object(resource, is_told):
+def test_so_does_that_of_a_custom_resource_where_servers_name_the_object(resource, is_reported):
     request = Request(method="PATCH", path="/x", verb="patch", resource=resource, name="a")
     gone = {"reason": "NotFound", "code": 404, "details": {"kind": "widgets", "name": "a"}}
     text = str(error_from_status(gone, request=request))
-    assert ("there is no such object, or the kind has no subresource status" in text) is is_told
+    assert ("there is no such object, or the kind has no subresource status" in text) is is_reported
 
 
 def test_conflicts_and_expiry_name_the_next_step():

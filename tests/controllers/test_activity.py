@@ -52,7 +52,7 @@ def test_each_outcome_is_recorded_with_its_reasons_and_the_next_time(rig: Rig) -
     rig.add(request)
     rig.work()
     rig.after(5.0)
-    terminal, requeued, done, failed = rig.controller.activity.story("default", "web")
+    terminal, requeued, done, failed = rig.controller.activity.timeline("default", "web")
     assert [call.outcome for call in (failed, done, requeued, terminal)] == [
         *("retrying", "done", "requeued", "terminal")
     ]

@@ -122,7 +122,7 @@ def test_a_full_channel_blocks_who_pushes_until_there_is_room(make, queue, stop)
     assert queue.wait_for(3) == ["x/a", "x/b", "x/c"]
 
 
-def test_the_wait_for_room_ends_after_its_timeout(make):
+def test_the_wait_for_space_ends_after_its_timeout(make):
     clock = ManualClock()
     source = make(buffer_size=1, clock=clock)
     source.push(thing("a"))
@@ -135,7 +135,7 @@ def test_the_wait_for_room_ends_after_its_timeout(make):
     assert box == [False]
 
 
-def test_the_wait_for_room_ends_with_a_stop_signal(make):
+def test_the_wait_for_space_ends_with_a_stop_signal(make):
     own = StopSignal()
     source = make(buffer_size=1)
     source.push(thing("a"))

@@ -1,4 +1,4 @@
-"""The examples run as their README says, and tell the story that they promise."""
+"""The examples run as their README says, and tell the timeline that they promise."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ SHARDED = """\
 red and green: the shares are 4, 4
 blue comes: the shares are 3, 3, 2
 red is killed: the shares are 4, 4
-green is told to stop, and ends with status 0: the shares are 8
+green is asked to stop, and ends with status 0: the shares are 8
 12 objects: nobody wrote too late
 """
 
@@ -142,7 +142,7 @@ def run(name: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_an_example_tells_its_story(name: str) -> None:
+def test_an_example_tells_its_timeline(name: str) -> None:
     assert run(name) == STORIES[name]
 
 
@@ -154,8 +154,8 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
     with APIServer() as server:
         there = {kind: server.objects(kind) for kind in TOUCHED}
         server.write_kubeconfig(tmp_path / "kubeconfig")
-        story = run(name, "--kubeconfig", str(tmp_path / "kubeconfig"))
-        assert story == STORIES.get(name, story)
+        timeline = run(name, "--kubeconfig", str(tmp_path / "kubeconfig"))
+        assert timeline == STORIES.get(name, timeline)
         # The server's controllers delete the content of namespaces and of CRDs after them.
         eventually(lambda: {kind: server.objects(kind) for kind in TOUCHED} == there, 30.0)
         assert {kind: server.objects(kind) for kind in TOUCHED} == there
@@ -164,9 +164,9 @@ def test_an_example_runs_on_the_cluster_of_a_kubeconfig_and_cleans_up(
 @pytest.mark.real
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*STORIES, *OTHERS])
-def test_an_example_tells_the_same_story_on_a_real_control_plane(name: str, real: Path) -> None:
-    story = run(name, "--kubeconfig", str(real))
-    assert story == STORIES.get(name, story)
+def test_an_example_tells_the_same_timeline_on_a_real_control_plane(name: str, real: Path) -> None:
+    timeline = run(name, "--kubeconfig", str(real))
+    assert timeline == STORIES.get(name, timeline)
 
 
 @pytest.fixture(scope="module")
@@ -179,33 +179,33 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_demo_sees_everything_come_as_promised() -> None:
-    story = run("issue_tracker")
-    assert "#1        triage   add     flaky         fails, will be retried" in story
-    assert "-- the operator is down: slow-search is deleted, while-away is created" in story
-    assert "#2        triage   delete  slow-search   ok" in story
-    assert re.search(r"^\d+ calls: everything came as promised\n\Z", story, re.MULTILINE)
+    timeline = run("issue_tracker")
+    assert "#1        triage   add     flaky         fails, will be retried" in timeline
+    assert "-- the operator is down: slow-search is deleted, while-away is created" in timeline
+    assert "#2        triage   delete  slow-search   ok" in timeline
+    assert re.search(r"^\d+ calls: everything came as promised\n\Z", timeline, re.MULTILINE)
 
 
 def test_the_lead_passes_on_and_nobody_writes_too_late() -> None:
-    story = run("leader_election")
+    timeline = run("leader_election")
     names = "red|green|blue"
     assert re.fullmatch(
         rf"({names}) leads\n"
         rf"\1 is killed: ({names}) took over after \d\.\d s\n"
         rf"\2 is put to sleep: ({names}) took over after \d\.\d s\n"
         r"\2 wakes up, sees that it has lost the lead, and ends with status 1\n"
-        r"\3 is told to stop, and ends with status 0\n"
+        r"\3 is asked to stop, and ends with status 0\n"
         r"nobody holds the Lease any more\n"
         r"\d+ writes, in turn by \1, \2, \3: nobody wrote too late\n",
-        story,
-    ), story
+        timeline,
+    ), timeline
 
 
 def test_the_cron_job_is_checked_and_its_jobs_come_and_go() -> None:
     pytest.importorskip("cronsim")
-    story = run("cronjob")
-    assert story.startswith(CRONJOB)
-    events = [line.split() for line in story.removeprefix(CRONJOB).splitlines()]
+    timeline = run("cronjob")
+    assert timeline.startswith(CRONJOB)
+    events = [line.split() for line in timeline.removeprefix(CRONJOB).splitlines()]
     started, done, deleted = (
         [time for time, what in events if what == each]
         for each in ("started", "succeeded", "deleted")
@@ -217,9 +217,9 @@ def test_the_cron_job_is_checked_and_its_jobs_come_and_go() -> None:
 
 
 def test_the_property_holds_for_the_careful_watcher_and_not_for_the_careless_one() -> None:
-    story = run("property_test_order")
-    assert story.startswith("careful: the property held in 200 histories\ncareless: announced ")
-    assert "operator is told of a (watcher 0): fails with ConnectionError" in story
+    timeline = run("property_test_order")
+    assert timeline.startswith("careful: the property held in 200 histories\ncareless: announced ")
+    assert "operator is called for a (watcher 0): fails with ConnectionError" in timeline
 
 
 def test_the_app_greets_and_parts() -> None:

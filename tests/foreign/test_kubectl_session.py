@@ -162,20 +162,20 @@ def test_watching(kubectl: Kubectl) -> None:
             lines = watch.stdout
             assert lines.readline().split() == ["EVENT", "NAME", "SIZE"]
             told: list[str] = []
-            is_told = threading.Event()
+            is_reported = threading.Event()
 
             def read() -> None:
                 for line in lines:
                     told.append(line)
                     if "DELETED" in line:
                         break
-                is_told.set()
+                is_reported.set()
 
             reader = threading.Thread(target=read)
             reader.start()
             kubectl('patch wd a --type=merge -p {"spec":{"size":5}}')
             kubectl("delete wd a")
-            assert is_told.wait(PATIENCE)
+            assert is_reported.wait(PATIENCE)
             reader.join()
             assert [line.split()[0] for line in told[-2:]] == ["MODIFIED", "DELETED"]
         finally:

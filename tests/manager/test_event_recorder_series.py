@@ -244,7 +244,7 @@ def test_the_end_counts_what_is_left():
 
 
 class Recorder(RuleBasedStateMachine):
-    """Random occurrences, times and fates of writes, against a server that only counts."""
+    """Random occurrences, times and write_faults of writes, against a server that only counts."""
 
     KEYS = st.sampled_from("abcdef")
 
@@ -284,11 +284,11 @@ class Recorder(RuleBasedStateMachine):
             self.under_way.append(write)
 
     @precondition(lambda self: self.under_way)
-    @rule(fate=st.sampled_from(["done", "done", "lost", "unreached", "refused"]))
-    def a_write_ends(self, fate):
+    @rule(write_fault=st.sampled_from(["done", "done", "lost", "unreached", "refused"]))
+    def a_write_ends(self, write_fault):
         write = self.under_way.pop()
         name = write.first.fields
-        if fate in ("done", "lost"):
+        if write_fault in ("done", "lost"):
             if write.is_new and name in self.present:
                 self.machine.already_exists(write, self.now)
                 return
@@ -297,9 +297,9 @@ class Recorder(RuleBasedStateMachine):
                 return
             self.present.add(name)
             self.stored[name] = max(write.count, self.stored.get(name, 0))
-        if fate == "done":
+        if write_fault == "done":
             self.machine.succeeded(write, self.now)
-        elif fate == "refused":
+        elif write_fault == "refused":
             self.machine.rejected(write)
         else:
             self.machine.retry_later(write, self.now)
@@ -351,9 +351,9 @@ class Reliable(Recorder):
     """The same with a server that never hides what it did: then the counts are equal."""
 
     @precondition(lambda self: self.under_way)
-    @rule(fate=st.sampled_from(["done", "unreached", "refused"]))
-    def a_write_ends(self, fate):
-        super().a_write_ends(fate)
+    @rule(write_fault=st.sampled_from(["done", "unreached", "refused"]))
+    def a_write_ends(self, write_fault):
+        super().a_write_ends(write_fault)
 
     @invariant()
     def every_occurrence_is_accounted_for(self):

@@ -116,7 +116,7 @@ def state() -> dict[str, Any]:
                 "rewinds": 1,
                 "undecodable": 1,
                 "last_error": EVIL,
-                "out_of_touch": 5.0,
+                "unreachable_for": 5.0,
             }
         ],
         "controllers": [
@@ -161,7 +161,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def story(namespace: str, name: str, kind: str | None) -> dict[str, Any]:
+def timeline(namespace: str, name: str, kind: str | None) -> dict[str, Any]:
     copy = {"kind": EVIL, "uid": EVIL, "resource_version": EVIL, "generation": 1}
     copy |= {"deletion_timestamp": EVIL, "labels": {EVIL: EVIL}, "finalizers": [EVIL]}
     planned = {"object": EVIL, "callback": EVIL, "why": EVIL, "attempt": 1, "error": EVIL}
@@ -180,7 +180,7 @@ def story(namespace: str, name: str, kind: str | None) -> dict[str, Any]:
 def make(**options: Any) -> ProfileServer:
     more = {name: options.pop(name) for name in ("clock", "client") if name in options}
     return ProfileServer(
-        ProfileServerOptions(address=LOCAL, **options), state=state, story=story, **more
+        ProfileServerOptions(address=LOCAL, **options), state=state, timeline=timeline, **more
     )
 
 
@@ -201,7 +201,7 @@ def test_a_call_that_is_held_is_red_with_its_line_and_an_overdue_one_says_so(ser
     shown = state()
     controller = shown["controllers"][0]
     served = serve(
-        ProfileServer(ProfileServerOptions(address=LOCAL), state=lambda: shown, story=story)
+        ProfileServer(ProfileServerOptions(address=LOCAL), state=lambda: shown, timeline=timeline)
     )
     controller["running"] = [call(held_at="", seconds=29.0)]
     controller["planned"][0]["due_in"] = 5.0
@@ -380,11 +380,11 @@ def create(client: Any, *names: str) -> None:
         client.create(obj)
 
 
-def test_the_state_and_the_story_of_a_running_operator(operator: Any) -> None:
+def test_the_state_and_the_timeline_of_a_running_operator(operator: Any) -> None:
     manager, client = operator
     create(client, "good", "bad", "hopeless")
     eventually(lambda: len(manager.debug_state()["failures"]) == 2)
-    eventually(lambda: len(manager.debug_story("default", "good")["calls"]) >= 1)
+    eventually(lambda: len(manager.debug_timeline("default", "good")["calls"]) >= 1)
     found = manager.debug_state()
     assert found["version"] == 1
     (informer,) = found["informers"]
@@ -398,13 +398,13 @@ def test_the_state_and_the_story_of_a_running_operator(operator: Any) -> None:
     assert planned["error"] == "ValueError: no template"
     assert {group["type"] for group in found["failures"]} == {"ValueError", "TerminalError"}
     # The event of its own write may come a moment later.
-    eventually(lambda: manager.debug_story("default", "good")["copies"][0]["labels"] != {})
-    known = manager.debug_story("default", "good")
+    eventually(lambda: manager.debug_timeline("default", "good")["copies"][0]["labels"] != {})
+    known = manager.debug_timeline("default", "good")
     (copy,) = known["copies"]
     assert copy["labels"] == {"seen": "yes"}
     writes = [write for one in known["calls"] for write in one["writes"]]
     assert [(write["verb"], write["name"]) for write in writes] == [("update", "good")]
-    bad = manager.debug_story("default", "bad")
+    bad = manager.debug_timeline("default", "bad")
     assert bad["planned"][0]["controller"] == "page-test"
     for shown in (found, known, manager.debug_snapshot()):
         text = json.dumps(shown)
@@ -455,7 +455,7 @@ def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -
         page = ProfileServer(
             ProfileServerOptions(address=LOCAL),
             state=manager.debug_state,
-            story=manager.debug_story,
+            timeline=manager.debug_timeline,
         )
         served = serve(page)
         shown = served.get("/debug/").text
@@ -508,7 +508,7 @@ def test_no_key_delay_or_health_takes_the_page_down(key: object, after: float) -
             eventually(lambda: bool(controller.activity.calls()))
         else:
             eventually(lambda: controller.next_due is not None)
-        live = LivePage(mgr.debug_state, mgr.debug_story, clock=mgr.clock)
+        live = LivePage(mgr.debug_state, mgr.debug_timeline, clock=mgr.clock)
         for path, page in live.pages().items():
             if path != "/debug/events":
                 answer = page(HTTPRequest(method="GET", path=path, query_string="name=a"))

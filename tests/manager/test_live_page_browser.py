@@ -139,7 +139,7 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     assert page.inner_text("#status") == "Paused"
     page.locator("#failures a", has_text="default/bad-2").first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("#story >> text=ValueError")
+    page.wait_for_selector("#timeline >> text=ValueError")
     assert "team=front" in page.inner_text("#object")
     assert page.locator("main img").count() == 0
 
@@ -148,7 +148,7 @@ def test_names_stay_text_too(page: Any, operator: tuple[str, Any]) -> None:
     # No server takes such a name; what else a source makes requests of may have one.
     page.goto(operator[0])
     page.locator("#failures a", has_text="<img src=x").first.click()
-    page.wait_for_selector("#story >> text=TerminalError")
+    page.wait_for_selector("#timeline >> text=TerminalError")
     assert f"default/{EVIL}" in page.title()
     assert page.locator("main img").count() == page.locator("main script").count() == 0
 
@@ -178,7 +178,7 @@ def test_each_panel_shows_the_parts_of_an_operator(page: Any) -> None:
         assert "whole-maps" in page.inner_text("#controllers")
         assert "configmaps" in page.inner_text("#kinds")
         page.click("#objects a >> text=default/seen")
-        page.wait_for_selector("#story >> text=done")
+        page.wait_for_selector("#timeline >> text=done")
         assert run.end() == []
 
 
@@ -195,7 +195,7 @@ def test_it_is_whole_without_javascript_and_in_the_dark(
     found.fill("input[name=namespace]", "default")
     found.fill("input[name=name]", "bad-1")
     found.get_by_role("button", name="Find object").click()
-    assert "ValueError" in found.inner_text("#story")
+    assert "ValueError" in found.inner_text("#timeline")
     found.screenshot()
     dark = found.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
     context.close()

@@ -473,7 +473,7 @@ def test_an_interrupted_write_is_completed_by_the_next(
         return sum(
             getattr(before, name) != getattr(after, name)
             for _, before, after in files._decisions(second)
-            for name in ("file", "beside", "offered", "base")
+            for name in ("file", "proposal", "offered", "base")
         )
 
     assert play(interrupted=True) == play(interrupted=False)

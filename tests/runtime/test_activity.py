@@ -135,7 +135,7 @@ def test_calls_failures_and_objects_are_bounded(engine: Engine) -> None:
     log = engine.log
     assert (len(log.calls()), len(log.failures()), len(log.objects())) == (200, 200, 500)
     assert log.objects()[0] == ("Widget", "default", "o699")
-    assert not log.story("default", "o10")
+    assert not log.timeline("default", "o10")
 
 
 def test_an_object_keeps_its_last_calls_while_others_are_busy(engine: Engine) -> None:
@@ -145,8 +145,8 @@ def test_an_object_keeps_its_last_calls_while_others_are_busy(engine: Engine) ->
     for number in range(499):
         engine.clock.advance(1.0)
         engine.call(f"busy-{number}")
-    assert len(engine.log.story("default", "quiet")) == 10
-    assert not engine.log.story("default", "quiet", kind="Gadget")
+    assert len(engine.log.timeline("default", "quiet")) == 10
+    assert not engine.log.timeline("default", "quiet", kind="Gadget")
 
 
 def test_a_flood_is_sampled_but_failures_and_writes_never(engine: Engine) -> None:

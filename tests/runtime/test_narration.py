@@ -82,7 +82,9 @@ def test_a_text_of_the_cluster_forges_no_row(text: str) -> None:
     assert not [line for line in rows(call(reasons=[text], action="")) if line == "T  forged"]
 
 
-def test_a_closed_terminal_is_told_once_and_stops_no_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_terminal_is_told_once_and_stops_no_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream = io.StringIO()
     narrator = Narrator(stream)
     stream.close()

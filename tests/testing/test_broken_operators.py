@@ -44,7 +44,7 @@ class Broken:
     make: Callable[[Replica], Any]
     promise: Promise | None
     replay: list[str]
-    story: str
+    timeline: str
     options: dict[str, Any] = attrs.field(factory=dict)
 
 
@@ -200,7 +200,7 @@ def promises_of(broken: Broken) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
-def test_a_recorded_history_tells_the_same_story_each_time(broken: Broken) -> None:
+def test_a_recorded_history_tells_the_same_timeline_each_time(broken: Broken) -> None:
     for _ in range(2):
         with pytest.raises(BrokenPromise) as raised:
             check_operator(
@@ -210,8 +210,8 @@ def test_a_recorded_history_tells_the_same_story_each_time(broken: Broken) -> No
                 **promises_of(broken),
                 **broken.options,
             )
-        assert str(raised.value) == broken.story
-        assert len(broken.story.splitlines()) <= 15
+        assert str(raised.value) == broken.timeline
+        assert len(broken.timeline.splitlines()) <= 15
 
 
 # Not those that take long to be found; a recorded history shows that they are caught.
@@ -227,7 +227,7 @@ RARE = (
     [broken for broken in BROKEN if broken.make not in RARE],
     ids=lambda broken: broken.make.__name__,
 )
-def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
+def test_an_operator_that_breaks_a_promise_is_caught_and_its_timeline_is_short(
     broken: Broken,
 ) -> None:
     with pytest.raises(BrokenPromise) as raised:
@@ -242,7 +242,7 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_story_is_short(
             **broken.options,
         )
     told = str(raised.value)
-    assert told.startswith(broken.story.partition(":")[0][:12])
+    assert told.startswith(broken.timeline.partition(":")[0][:12])
     assert len(told.splitlines()) <= 15
     *_, again = told.splitlines()
     assert again.startswith("to see it again: check_operator(…, replay=['")
@@ -292,7 +292,7 @@ def test_what_breaks_a_wrong_operator_does_not_break_a_right_one(broken: Broken)
     check_operator(make, WIDGET, replay=broken.replay, **options)
 
 
-def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
+def test_an_assertion_of_the_users_own_becomes_a_timeline() -> None:
     def never_two(world: Any) -> None:
         assert len(world.objects()) < 2, "two widgets"
 
@@ -301,7 +301,7 @@ def test_an_assertion_of_the_users_own_becomes_a_story() -> None:
     assert len(str(raised.value).splitlines()) <= 8
 
 
-def test_a_failure_of_pytest_becomes_a_story() -> None:
+def test_a_failure_of_pytest_becomes_a_timeline() -> None:
     replay = ['create a {"size": 1}']
     with pytest.raises(BrokenPromise, match=r"too large\n.*creates a"):
         check_operator(
@@ -313,7 +313,7 @@ def test_a_failure_of_pytest_becomes_a_story() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5, 5 + scaled(4)))
-def test_a_story_of_the_users_own_check_has_no_needless_step(seed: int) -> None:
+def test_a_timeline_of_the_users_own_check_has_no_needless_step(seed: int) -> None:
     def failure(**options: Any) -> str:
         try:
             check_operator(

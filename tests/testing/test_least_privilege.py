@@ -80,7 +80,7 @@ HELLO = Example(
     app=app_hello.app,
     prepare=lambda admin: install_crds(admin, app_hello.app.crds()),
     operator=lambda config, _: app_hello.app.manager(config),
-    story=greet_and_part,
+    timeline=greet_and_part,
     namespaces=(NAMESPACE,),
     tidy=remove_greeting,
 )
@@ -122,7 +122,7 @@ def remove_replica_set(stage: Stage) -> None:
 REPLICA_SETS = Example(
     name="replicaset_controller",
     operator=replica_sets,
-    story=scale,
+    timeline=scale,
     namespaces=(NAMESPACE,),
     tidy=remove_replica_set,
 )
@@ -152,7 +152,7 @@ ELECTION = Example(
     operator=lambda config, stage: leader_election.operator(
         config, stage.name, namespace=NAMESPACE, lease_duration=4.0
     ),
-    story=lambda stage: stage.until(lambda: is_written(stage, leader_election.LEDGER, "writer")),
+    timeline=lambda stage: stage.until(lambda: is_written(stage, leader_election.LEDGER, "writer")),
     tidy=remove_leases,
     own_namespace=NAMESPACE,
 )
@@ -170,7 +170,7 @@ SHARDED = Example(
     operator=lambda config, stage: sharded.operator(
         config, stage.name, namespace=NAMESPACE, lease_duration=4.0
     ),
-    story=lambda stage: stage.until(lambda: is_written(stage, "sharded", "owner")),
+    timeline=lambda stage: stage.until(lambda: is_written(stage, "sharded", "owner")),
     tidy=remove_leases,
     own_namespace=NAMESPACE,
 )
@@ -237,7 +237,7 @@ CLAIMS = Example(
     app=ephemeral_volume_claim.app,
     prepare=prepare_storage,
     operator=lambda config, _: ephemeral_volume_claim.app.manager(config),
-    story=keep_a_claim,
+    timeline=keep_a_claim,
     namespaces=(NAMESPACE,),
     tidy=remove_claim,
 )
@@ -247,7 +247,7 @@ CLAIMS = Example(
 
 
 def install_cron_job(admin: Client) -> None:
-    """The CRD alone: nothing reaches the webhooks, which would refuse what the story creates."""
+    """The CRD alone: nothing reaches the webhooks, which would refuse what the timeline creates."""
     from examples.cronjob import program
 
     install_crds(admin, program.manifests()[:1])
@@ -330,7 +330,7 @@ CRON_JOBS = Example(
     name="cronjob",
     prepare=install_cron_job,
     operator=cron_jobs,
-    story=run_jobs,
+    timeline=run_jobs,
     tidy=remove_cron_job,
     namespaces=(NAMESPACE,),
     own_namespace="cronjob-system",

@@ -221,7 +221,7 @@ def test_a_test_fails_if_what_ran_beside_it_failed(run: Run) -> None:
             "*ConnectionError: lost",
             "*RuntimeError: *<lambda> ended, but threads that were started*have not: mine",
             "*AssertionError: wrong",
-            "*what ran beside the test failed, too: ConnectionError('lost')",
+            "*what ran during the test failed, too: ConnectionError('lost')",
         ],
         consecutive=False,
     )
@@ -367,7 +367,7 @@ def test_faults_end_with_their_test(run: Run) -> None:
     ).assert_outcomes(passed=2)
 
 
-def test_a_broken_promise_tells_its_story_without_frames_of_the_kit(run: Run) -> None:
+def test_a_broken_promise_tells_its_timeline_without_frames_of_the_kit(run: Run) -> None:
     result = run(
         """
         from appsdk_operator import kinds

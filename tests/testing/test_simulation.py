@@ -47,15 +47,15 @@ def test_a_watcher_writes_the_status() -> None:
         check_converged(simulation, watcher=0)
 
 
-@pytest.mark.parametrize(("fate", "is_written"), [("lost", True), ("503", False)])
-def test_faults_befall_the_write_of_a_status(fate: str, is_written: bool) -> None:
+@pytest.mark.parametrize(("write_fault", "is_written"), [("lost", True), ("503", False)])
+def test_faults_befall_the_write_of_a_status(write_fault: str, is_written: bool) -> None:
     backoff = ConstantBackoff(60.0)
     with Simulation(WIDGET, showing_its_size, retry_policy=backoff) as simulation:
         simulation.create("a", spec={"size": 1})
         while not simulation.controller.pending_events:
             simulation.poll()
             simulation.advance(1.0)
-        simulation.fates = [fate]
+        simulation.write_faults = [write_fault]
         simulation.handle()
         assert simulation.calls[-1].error is not None
         assert (size_of(simulation) == 1) is is_written
@@ -69,13 +69,13 @@ def test_a_process_may_die_before_and_after_the_write_of_a_status() -> None:
         while not simulation.controller.pending_events:
             simulation.poll()
             simulation.advance(1.0)
-        simulation.fates = ["crash after"]
+        simulation.write_faults = ["crash after"]
         simulation.handle()
         assert not simulation.process.is_alive
         simulation.restart()
         assert size_of(simulation) == 1
         change(simulation, "a", spec={"size": 2})
-        simulation.fates = ["crash before"]
+        simulation.write_faults = ["crash before"]
         while simulation.process.is_alive:
             simulation.poll()
             simulation.handle()

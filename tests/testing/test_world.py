@@ -61,7 +61,7 @@ def day_of_a_widget(seed: int = 0, *, pace: float = 3600.0, **options: Any) -> s
         world.create("a", {"size": 1})
         world.create("b", {"size": 9})
         world.run(pace)
-        world.fates = ["409", "lost", "crash after"]
+        world.write_faults = ["409", "lost", "crash after"]
         world.replace("a", {"size": 2})
         world.run(pace)
         world.cut()
@@ -75,7 +75,7 @@ def day_of_a_widget(seed: int = 0, *, pace: float = 3600.0, **options: Any) -> s
         return "\n".join(map(str, world.journal.entries))
 
 
-def test_four_hours_of_an_operator_take_less_than_a_second_and_tell_one_story_for_one_seed() -> (
+def test_four_hours_of_an_operator_take_less_than_a_second_and_tell_one_timeline_for_one_seed() -> (
     None
 ):
     began = system_clock.monotonic()
@@ -87,8 +87,8 @@ def test_four_hours_of_an_operator_take_less_than_a_second_and_tell_one_story_fo
 
 
 def test_another_seed_is_another_run_and_the_same_each_time() -> None:
-    stories = [replicas_of_a_widget(seed) for seed in (1, 1, 2)]
-    assert stories[0] == stories[1] != stories[2]
+    timelines = [replicas_of_a_widget(seed) for seed in (1, 1, 2)]
+    assert timelines[0] == timelines[1] != timelines[2]
 
 
 def replicas_of_a_widget(seed: int) -> str:
@@ -258,9 +258,9 @@ def test_a_replica_that_stands_still_loses_the_lease_and_writes_nothing_any_more
         world.create("a", {"size": 1})
         world.run(120.0)
         assert world.settle()
-        assert "operator-2 reconciles a: patches status of widgets a" in world.story("a")
-        assert "operator-1 reconciles" not in world.story("a")
-        assert "operator-1 ends by itself with LeadershipLost" in world.story()
+        assert "operator-2 reconciles a: patches status of widgets a" in world.timeline("a")
+        assert "operator-1 reconciles" not in world.timeline("a")
+        assert "operator-1 ends by itself with LeadershipLost" in world.timeline()
 
 
 def test_leases_run_out_and_are_taken_over_for_an_hour_of_crashes() -> None:
@@ -286,10 +286,10 @@ def test_coroutines_wait_on_the_same_clock() -> None:
     with World(CONFIG_MAP, make) as world:
         world.create("a", {"data": {"x": "1"}})
         world.run(29.0)
-        assert "woke" not in world.story()
+        assert "woke" not in world.timeline()
         world.run(2.0)
-        assert "31.0" not in world.story()
-        assert "the test woke for a" in world.story()
+        assert "31.0" not in world.timeline()
+        assert "the test woke for a" in world.timeline()
 
 
 def test_what_threads_use_to_wait_is_simulated_for_them_and_real_for_others() -> None:
@@ -332,7 +332,7 @@ def test_a_manager_of_ones_own_runs_on_what_the_replica_gives() -> None:
     with World(CONFIG_MAP, make) as world:
         world.create("a", {"data": {"x": "1"}})
         world.run(1.0)
-        assert "operator reconciles a" in world.story("a")
+        assert "operator reconciles a" in world.timeline("a")
 
 
 def test_watchers_are_run_by_a_controller_that_is_made_for_them() -> None:
@@ -380,8 +380,8 @@ def test_calls_and_writes_say_of_which_kind_they_are() -> None:
             ("write", "secrets"),
             ("call", "secrets"),
         }
-        assert "operator is told of a: creates secrets a" in world.story("a")
-        assert "operator is told of secrets a" in world.story("a")
+        assert "operator is told of a: creates secrets a" in world.timeline("a")
+        assert "operator is told of secrets a" in world.timeline("a")
 
 
 def test_what_is_recorded_for_no_kind_is_refused() -> None:
@@ -499,10 +499,10 @@ def locking(replica: Replica) -> Any:
     return reconcile
 
 
-@pytest.mark.parametrize("fate", ["crash before", "crash after"])
-def test_a_crashed_process_runs_no_finally(fate: str) -> None:
+@pytest.mark.parametrize("write_fault", ["crash before", "crash after"])
+def test_a_crashed_process_runs_no_finally(write_fault: str) -> None:
     with World(WIDGET, locking) as world:
-        world.fates = ["", fate]
+        world.write_faults = ["", write_fault]
         world.create("a", {"size": 1})
         world.create("b", {"size": 1})
         world.run(600.0)
@@ -529,7 +529,7 @@ def test_an_operator_that_is_down_does_nothing_until_it_starts_again() -> None:
         assert [replica.process for replica in world.replicas] == [3, 2]
 
 
-def test_a_process_that_cannot_begin_again_is_told_with_its_story() -> None:
+def test_a_process_that_cannot_begin_again_is_told_with_its_timeline() -> None:
     def make(replica: Replica) -> Any:
         if replica.process > 1:
             raise OSError("created already")

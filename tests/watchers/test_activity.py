@@ -16,7 +16,7 @@ def outcomes(rig: Rig) -> list[tuple[str, str, str, int, float | None]]:
     """Oldest first."""
     return [
         (call.callback, call.action, call.outcome, call.attempt, call.next_in)
-        for call in reversed(rig.controller.activity.story("default", "a"))
+        for call in reversed(rig.controller.activity.timeline("default", "a"))
     ]
 
 

@@ -149,7 +149,7 @@ def test_every_watcher_ends_with_the_servers_state_whatever_happened(
         # nobody but a new operator.
         simulation.during_call = lambda _: None
         simulation.settle()
-        note(simulation.story())
+        note(simulation.timeline())
         check_object_order(simulation)
         check_watcher_order(simulation)
         check_exclusion(simulation)
@@ -197,7 +197,7 @@ def test_nothing_runs_twice_at_once_for_one_object_with_many_workers(
             play(simulation, step)
         simulation.during_call = lambda _: None
         simulation.settle()
-        note(simulation.story())
+        note(simulation.timeline())
         check_exclusion(simulation)
         check_object_order(simulation)
         check_watcher_order(simulation)
@@ -240,7 +240,7 @@ def test_with_one_worker_events_of_all_objects_come_in_the_order_of_their_arriva
             if step.what != "restart":
                 play(simulation, step)
         simulation.settle()
-        note(simulation.story())
+        note(simulation.timeline())
         for watcher in (0, 2):
             told = [
                 (call.action, call.object.uid, call.object.resource_version)
@@ -336,7 +336,7 @@ def test_retries_are_asked_for_with_rising_attempts_and_never_run_before_they_ar
                 if due is not None and due <= simulation.clock.monotonic()
             ]
             assert not late, "on an idle machine a retry runs when it is due"
-        note(simulation.story())
+        note(simulation.timeline())
 
 
 @many
@@ -358,11 +358,11 @@ def test_a_failing_watcher_keeps_no_other_watcher_from_an_event(
                 events[call.watcher].append(
                     (call.process, call.action, call.object.resource_version)
                 )
-        note(simulation.story())
+        note(simulation.timeline())
         assert events[0] == events[2]
 
 
-def test_a_broken_promise_is_found_and_told_as_a_story() -> None:
+def test_a_broken_promise_is_found_and_told_as_a_timeline() -> None:
     with simulated() as simulation:
         simulation.create("a")
         simulation.settle()

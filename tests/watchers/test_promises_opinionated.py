@@ -185,7 +185,7 @@ class World:
         return self._releases[self._at]
 
     def _watchers(self, process: Process) -> list[OpinionatedWatcher | OpinionatedReconciler]:
-        self._fate = OK
+        self._write_fault = OK
         self.known.clear()
         self.done.clear()
         self.lagged.clear()
@@ -206,16 +206,16 @@ class World:
                     assert not obj.is_deleting, f"{what} of {obj.uid}, which is being deleted"
                 if what == "add":
                     self.begun.add(obj.uid)
-                fate = OK if self.is_calm else next(self._callback_fates, OK)
-                if fate == FAIL:
+                write_fault = OK if self.is_calm else next(self._callback_fates, OK)
+                if write_fault == FAIL:
                     raise ValueError("planned")
-                if fate == DIE_WITHIN:
+                if write_fault == DIE_WITHIN:
                     die(process)
-                if fate == STRIP_WITHIN:
+                if write_fault == STRIP_WITHIN:
                     self.strip(obj.name)
-                if fate in (CHANGE_WITHIN, DELETE_WITHIN):
-                    self.play(Step("spec" if fate == CHANGE_WITHIN else "delete", obj.name))
-                if fate == AGAIN and self._form == RECONCILER:
+                if write_fault in (CHANGE_WITHIN, DELETE_WITHIN):
+                    self.play(Step("spec" if write_fault == CHANGE_WITHIN else "delete", obj.name))
+                if write_fault == AGAIN and self._form == RECONCILER:
                     return Result(requeue_after=3.0)
                 if what in ("add", "delete"):
                     self.done.add((what, obj.uid))
@@ -250,19 +250,19 @@ class World:
     simulation_kind = WIDGET
 
     def _before_write(self, process: Process) -> None:
-        self._fate = OK if self.is_calm else next(self._write_fates, OK)
-        if self._fate == DIE_BEFORE:
+        self._write_fault = OK if self.is_calm else next(self._write_fates, OK)
+        if self._write_fault == DIE_BEFORE:
             die(process)
-        if self._fate == REFUSED:
+        if self._write_fault == REFUSED:
             raise Forbidden("planned", status=403, reason="Forbidden")
-        if self._fate == STRIPPED:
+        if self._write_fault == STRIPPED:
             for name in NAMES:
                 self.strip(name)
-        if self._fate == LAGGED:
+        if self._write_fault == LAGGED:
             for name in NAMES:
                 self.lag(name, is_begun=self._race % 2 == 1)
             self._race += 1
-        if self._fate == RACE:
+        if self._write_fault == RACE:
             # Another controller is faster.
             self._race += 1
             for name in NAMES:
@@ -272,10 +272,10 @@ class World:
     def _after_write(self, answer: Entry) -> None:
         if answer.status >= 400:
             return
-        if self._fate == DIE_AFTER:
+        if self._write_fault == DIE_AFTER:
             die(self.simulation.process)
         self.check()
-        if self._fate == LOST:
+        if self._write_fault == LOST:
             raise ConnectionLost("planned: the answer is lost")
 
     def play(self, step: Step) -> None:
@@ -508,7 +508,7 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
         for step in history:
             world.play(step)
         world.end()
-        note(simulation.story())
+        note(simulation.timeline())
         note("\n".join(world.told))
         assert world.has_stripped or "somebody took finalizer" not in caplog.text
         for obj in simulation.objects():
@@ -521,12 +521,12 @@ def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever
 
 
 @pytest.mark.parametrize("write", range(4))
-@pytest.mark.parametrize("fate", [DIE_BEFORE, DIE_AFTER])
+@pytest.mark.parametrize("write_fault", [DIE_BEFORE, DIE_AFTER])
 @pytest.mark.parametrize("form", [WATCHER, RECONCILER])
 def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(
-    form: str, write: int, fate: int
+    form: str, write: int, write_fault: int
 ) -> None:
-    world = World([OK] * write + [fate], [], WIDGET, form)
+    world = World([OK] * write + [write_fault], [], WIDGET, form)
     with world.simulation as simulation:
         for step in (Step("spec", "a"), Step("poll", "", [])):
             world.play(step)
@@ -543,12 +543,12 @@ def test_a_crash_at_each_write_of_an_objects_life_loses_nothing(
 
 
 @pytest.mark.parametrize("call", range(4))
-@pytest.mark.parametrize("fate", [FAIL, DIE_WITHIN, AGAIN])
+@pytest.mark.parametrize("write_fault", [FAIL, DIE_WITHIN, AGAIN])
 @pytest.mark.parametrize("form", [WATCHER, RECONCILER])
 def test_whatever_befalls_each_call_of_an_objects_life_loses_nothing(
-    form: str, call: int, fate: int
+    form: str, call: int, write_fault: int
 ) -> None:
-    world = World([], [OK] * call + [fate], WIDGET, form)
+    world = World([], [OK] * call + [write_fault], WIDGET, form)
     with world.simulation as simulation:
         for step in ("spec", "spec", "delete"):
             world.play(Step(step, "a"))

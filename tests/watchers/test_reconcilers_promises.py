@@ -24,7 +24,7 @@ from appsdk_operator.watchers import (
 from tests.watchers.test_promises import WIDGET, dequeue_policies, histories, many, play
 
 OK, FAIL, LATER, AGAIN, AT_ONCE = range(5)
-fates = st.lists(st.sampled_from([OK, OK, FAIL, LATER, AGAIN, AT_ONCE]), max_size=40)
+outcomes = st.lists(st.sampled_from([OK, OK, FAIL, LATER, AGAIN, AT_ONCE]), max_size=40)
 WATCHER, RECONCILER, BY_KEY, LAST = range(4)
 
 
@@ -40,21 +40,21 @@ class Fleet:
             lambda _: [
                 SimpleWatcher(),
                 SimpleReconciler(self.by_object),
-                KeyReconciler(lambda request: self.fate()),
+                KeyReconciler(lambda request: self.outcome()),
                 SimpleWatcher(),
             ],
             **options,
         )
 
-    def fate(self) -> Result | None:
-        fate = OK if self.is_calm else next(self._plan, OK)
-        if fate == FAIL:
+    def outcome(self) -> Result | None:
+        outcome = OK if self.is_calm else next(self._plan, OK)
+        if outcome == FAIL:
             raise ConnectionError("planned")
-        if fate == LATER:
+        if outcome == LATER:
             raise RetryAfter(4.0)
-        if fate == AT_ONCE:
+        if outcome == AT_ONCE:
             return Result(requeue_after=0)
-        return Result(requeue_after=7.0) if fate == AGAIN else None
+        return Result(requeue_after=7.0) if outcome == AGAIN else None
 
     def by_object(self, request: ReconcileRequest) -> Result | None:
         uid = request.object.uid
@@ -62,13 +62,13 @@ class Fleet:
             self.wrong.append(f"{uid} got the state of {request.state['uid']}")
         if request.attempt and request.error is None:
             self.wrong.append(f"attempt {request.attempt} of {uid} without an error")
-        return self.fate()
+        return self.outcome()
 
     def check(self) -> None:
         self.is_calm = True
         self.simulation.during_call = lambda _: None
         self.simulation.settle()
-        note(self.simulation.story())
+        note(self.simulation.timeline())
         check_object_order(self.simulation)
         check_exclusion(self.simulation)
         assert not self.wrong
@@ -79,7 +79,7 @@ class Fleet:
 
 
 @many
-@given(history=histories, plan=fates, dequeue_policy=dequeue_policies)
+@given(history=histories, plan=outcomes, dequeue_policy=dequeue_policies)
 def test_each_ends_with_the_servers_state_whatever_failed_or_was_asked_for(
     history: Any, plan: list[int], dequeue_policy: Any
 ) -> None:
@@ -93,7 +93,7 @@ def test_each_ends_with_the_servers_state_whatever_failed_or_was_asked_for(
 @many
 @given(
     history=histories,
-    plan=fates,
+    plan=outcomes,
     overlaps=st.lists(st.integers(0, 2), max_size=60),
     dequeue_policy=dequeue_policies,
 )
@@ -120,7 +120,7 @@ def test_nothing_runs_twice_at_once_for_one_object_with_many_workers(
 
 
 @many
-@given(history=histories, plan=fates)
+@given(history=histories, plan=outcomes)
 def test_a_reconciler_that_fails_or_asks_for_more_keeps_no_watcher_from_an_event(
     history: Any, plan: list[int]
 ) -> None:

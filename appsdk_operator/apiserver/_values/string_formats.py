@@ -68,8 +68,8 @@ _TIME: Final = _pattern(
 def parse_duration(value: str) -> int:
     """Parse a string of the format ``duration`` to nanoseconds.
 
-    Beside Go's durations it is anything with a number before a word for a unit, such as ``2 days``
-    or ``PT90S``. Too many nanoseconds for 64 bits wrap around, as in Go.
+    Apart from Go's durations it is anything with a number before a word for a unit, such as ``2
+    days`` or ``PT90S``. Too many nanoseconds for 64 bits wrap around, as in Go.
 
     Raises:
         ValueError: it is not a duration.

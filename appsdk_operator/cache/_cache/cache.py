@@ -121,7 +121,7 @@ class Cache:
         Args:
             client: lists and watches.
             namespaces: the namespaces to follow, as names or as :class:`NamespaceOptions` by name;
-                default: all. In a mapping the name ``""`` beside others stands for all the others.
+                default: all. In a mapping the name ``""`` among others stands for all the others.
             label_selector: selects objects of any kind by label; default: all.
             field_selector: the same for fields.
             transform: changes each object before it is stored; default: none.
@@ -170,7 +170,7 @@ class Cache:
         self._stop: StopSignal | None = None
         self._has_run = False
         self._is_over = False
-        self._numbers = CacheMetrics(self._handlers, self._lock)
+        self._cache_metrics = CacheMetrics(self._handlers, self._lock)
 
     # Kinds and namespaces.
 
@@ -281,7 +281,7 @@ class Cache:
                 return
             for registration in removed.registrations:
                 registration.stop()
-                self._numbers.note_removed(registration)
+                self._cache_metrics.note_removed(registration)
             removed.end()
             self._changed.wake()
         joins = [registration.join for registration in removed.registrations]
@@ -441,7 +441,7 @@ class Cache:
             kind_cache = self._kind_caches.get(registration.kind)
             if kind_cache is not None and registration in kind_cache.registrations:
                 kind_cache.registrations.remove(registration)
-                self._numbers.note_removed(registration)
+                self._cache_metrics.note_removed(registration)
         join_all([registration.join], timeout, f"a handler of {registration.kind}")
 
     # Reading.
@@ -591,7 +591,7 @@ class Cache:
                         registration.start()
                     kind_cache.run()
             self._changed.wake()
-            self._numbers.publish(metrics)
+            self._cache_metrics.publish(metrics)
             own.wait()
         finally:
             own.set()
@@ -603,7 +603,7 @@ class Cache:
             for registration in registrations:
                 registration.end()
             self._changed.wake()
-            self._numbers.retire()
+            self._cache_metrics.retire()
             joins = [self._threads.join, *(r.join for r in registrations)]
             join_all(joins, stop_timeout, "the cache")
         if self._failure is not None:

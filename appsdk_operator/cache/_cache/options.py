@@ -66,7 +66,7 @@ class NamespaceOptions:
 
 Namespaces: TypeAlias = Sequence[str] | Mapping[str, NamespaceOptions]
 """Names, or options by name; empty: all namespaces. In a mapping the name ``""`` stands for all
-namespaces, or beside others for all the others."""
+namespaces, or among others for all the others."""
 
 
 def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
@@ -119,7 +119,7 @@ class CacheOptions:
         default=None, converter=_namespaces_or_none
     )
     """The namespaces to follow, as names or as :class:`NamespaceOptions` by name; default: those of
-    the cache; empty: all. In a mapping the name ``""`` beside others stands for all the others."""
+    the cache; empty: all. In a mapping the name ``""`` among others stands for all the others."""
     label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
     """Selects objects by label, as text, as a mapping of labels or as a LabelSelector; default: the
     cache's; ``""``: all."""

@@ -58,7 +58,7 @@ class CoalescingBuffer(Generic[K]):
             is_known: whether a waiting event must not be merged: the creation of an object that a
                 handler knows already, which ignores it and would miss the later event, or an update
                 that a handler must see before the deletion.
-            merges_resyncs: whether a resync says nothing beside another event of its object.
+            merges_resyncs: whether a resync adds nothing to another event of its object.
         """
         self._merges_resyncs = merges_resyncs
         self._bound = bound
@@ -69,10 +69,10 @@ class CoalescingBuffer(Generic[K]):
         self.count = 0
         self.merged_count = 0
 
-    def put(self, key: K, ticket: int, event: Event, *, beside: int = 0) -> bool:
+    def put(self, key: K, ticket: int, event: Event, *, elsewhere: int = 0) -> bool:
         """Add an event; returns whether it is the first pending one of ``key``.
 
-        ``beside`` is the number of events queued elsewhere that count against the bound too.
+        ``elsewhere`` is the number of events queued elsewhere that count against the bound too.
         """
         waiting = self._by_key.get(key)
         if waiting is None:
@@ -82,7 +82,7 @@ class CoalescingBuffer(Generic[K]):
         if event.action is _RESYNC and self._merges_resyncs:
             # The pending event is at least as new as the resync.
             return False
-        if self.count + beside >= self._bound and self._merge(key, waiting, event):
+        if self.count + elsewhere >= self._bound and self._merge(key, waiting, event):
             return False
         waiting.append((ticket, event))
         self.count += 1

@@ -160,12 +160,12 @@ class EventSource:
         """Record that the last initial event has been put."""
         self._delivery.end_initial_list(self)
 
-    def wait_for_room(self, stop: StopSignal | None = None) -> None:
+    def wait_for_space(self, stop: StopSignal | None = None) -> None:
         """With :attr:`Overflow.BLOCK`, wait until fewer than ``max_pending`` events are pending.
 
         A set ``stop`` and the source's removal end the wait.
         """
-        self._delivery.wait_for_room(self, stop)
+        self._delivery.wait_for_space(self, stop)
 
     def resync_every(self, seconds: float, replay: Callable[[], None]) -> Callable[[], None]:
         """Call ``replay`` in a worker every ``seconds``, give or take a tenth.
@@ -177,12 +177,12 @@ class EventSource:
 
     def on_add(self, obj: Object, *, is_initial: bool = False) -> None:
         """As :meth:`EventHandler.on_add`; before the end of the initial list it is initial."""
-        self.wait_for_room()
+        self.wait_for_space()
         self._put(Event(ResourceAction.CREATE, obj, None, is_initial or not self.is_initial_ended))
 
     def on_update(self, old: Object | None, new: Object) -> None:
         """As :meth:`EventHandler.on_update`; informers of other packages may not know ``old``."""
-        self.wait_for_room()
+        self.wait_for_space()
         if old is None:
             self._put(Event(ResourceAction.UPDATE, new))
             return
@@ -198,7 +198,7 @@ class EventSource:
 
     def on_delete(self, obj: Object, *, is_final_state_unknown: bool = False) -> None:
         """As :meth:`EventHandler.on_delete`."""
-        self.wait_for_room()
+        self.wait_for_space()
         self._put(Event(ResourceAction.DELETE, obj, None, False, is_final_state_unknown))
 
     def _put(self, event: Event) -> None:
@@ -288,8 +288,8 @@ class Delivery:
         self._queue: WorkQueue[DeliveryKey] = WorkQueue(
             name,
             clock=clock,
-            beside=lambda: max(0, self._line.count - 1),
-            oldest_beside=self._oldest_in_line,
+            others=lambda: max(0, self._line.count - 1),
+            oldest_other=self._oldest_in_line,
         )
         self._synced = Waiters(clock)
         self._room = Waiters(clock)
@@ -409,11 +409,11 @@ class Delivery:
                 if (obj.namespace, obj.name) in in_line:
                     continue  # what waits is as new
             key = source.key_of(obj)
-            if self._pending.put(key, ticket, event, beside=self._line.count):
+            if self._pending.put(key, ticket, event, elsewhere=self._line.count):
                 ready.append((key, ticket))
         return ready
 
-    def wait_for_room(
+    def wait_for_space(
         self, source: EventSource | None = None, stop: StopSignal | None = None
     ) -> None:
         """With :attr:`Overflow.BLOCK`, wait until fewer than ``max_pending`` events are pending.

@@ -62,7 +62,7 @@ class ForeignStream:
 
 def _parts(event: Any) -> tuple[str, Any]:
     if isinstance(event, Mapping):
-        # The official client has the server's own JSON beside its model.
+        # The official client has the server's own JSON as well as its model.
         found = event.get("type"), event.get("raw_object", event.get("object"))
     elif isinstance(event, tuple) and len(event) == 2:
         found = event

@@ -214,7 +214,7 @@ def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None
         no_awaitable("on_error", on_error(error))  # type: ignore[func-returns-value]
     except BaseException as raised:
         _log.error(
-            "on_error failed when told of %s of %s",
+            "on_error failed when called with %s of %s",
             safe_repr(error),
             whose,
             exc_info=_exc_info(as_exception("on_error", raised)),

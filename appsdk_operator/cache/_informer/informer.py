@@ -294,7 +294,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._last_event: float | None = None
         self._logged = ("", 0.0)
         self._contact = Contact(self._state)
-        self._says = ContactLog(kind, self._selection())
+        self._contact_log = ContactLog(kind, self._selection())
         self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
         self._process = OneProcess(
@@ -309,7 +309,7 @@ class Informer(Generic[SpecT, StatusT]):
             report=self._report,
             process=self._process,
         )
-        self._numbers = InformerMetrics(self, entered_metrics(metrics))
+        self._informer_metrics = InformerMetrics(self, entered_metrics(metrics))
         self._reflector = Reflector(
             client,
             kind,
@@ -317,7 +317,7 @@ class Informer(Generic[SpecT, StatusT]):
             state=self._state,
             apply=self._apply,
             clock=clock,
-            numbers=self._numbers,
+            metrics=self._informer_metrics,
         )
 
     # State.
@@ -398,7 +398,7 @@ class Informer(Generic[SpecT, StatusT]):
         """What it follows, how far it is, and what is wrong, as JSON values."""
         now, state, error = self.clock.monotonic(), self._state, self._last_error
         health, last = self.health(), self._last_event
-        lists = self._numbers.lists
+        lists = self._informer_metrics.lists
         return {
             "kind": str(self.kind),
             "resource": self.kind.qualified_name,
@@ -417,7 +417,7 @@ class Informer(Generic[SpecT, StatusT]):
             "last_error": ""
             if error is None
             else f"{type(error).__name__}: {safe_text(error)}"[:1000],
-            "out_of_touch": self._contact.lost_for(now),
+            "unreachable_for": self._contact.lost_for(now),
         }
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
@@ -527,8 +527,8 @@ class Informer(Generic[SpecT, StatusT]):
         try:
             for registration in registrations:
                 registration.start()
-            self._numbers.publish()
-            self._says.begins(self.clock.monotonic())
+            self._informer_metrics.publish()
+            self._contact_log.begins(self.clock.monotonic())
             self._reflector.run(own)
         finally:
             detach()
@@ -539,7 +539,7 @@ class Informer(Generic[SpecT, StatusT]):
             own_ones = [r.own_delivery for r in registrations if r.own_delivery is not None]
             for delivery in own_ones:
                 delivery.stop()
-            self._numbers.retire()
+            self._informer_metrics.retire()
             joins = [delivery.join for delivery in own_ones]
             join_all(joins, stop_timeout, f"the informer of {self.kind}")
 
@@ -569,7 +569,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._contact.blocked_since = self.clock.monotonic()
         for registration in self._access.registrations:
             if isinstance(registration.sink, EventSource):
-                registration.sink.wait_for_room(self._stop)
+                registration.sink.wait_for_space(self._stop)
         self._contact.blocked_since = None
         problems = [step.error for step in steps if isinstance(step, Problem)]
         undecodable: list[Exception] = []
@@ -606,12 +606,14 @@ class Informer(Generic[SpecT, StatusT]):
         for error in (*problems, *undecodable):
             self._report(error)
         if problems and self._on_error is None:
-            self._says.has_lost(now)
+            self._contact_log.has_lost(now)
         elif not had_synced:
             count = len(self._store)
-            (self._says.has_synced if self._has_synced else self._says.lists)(count, now)
-        elif self._says.lost_since is not None and self._state.is_following:
-            self._says.follows(now, is_stable=self._contact.lost_since is None)
+            (self._contact_log.has_synced if self._has_synced else self._contact_log.lists)(
+                count, now
+            )
+        elif self._contact_log.lost_since is not None and self._state.is_following:
+            self._contact_log.follows(now, is_stable=self._contact.lost_since is None)
         self._access.report_failures()
         if self._has_synced and not had_synced:
             self._access.on_synced()
@@ -624,7 +626,7 @@ class Informer(Generic[SpecT, StatusT]):
                 self._access.send(registration, events)
 
     def _list_complete(self, version: str) -> None:
-        self._numbers.lists += 1
+        self._informer_metrics.lists += 1
         is_rewind = is_older_version(version, self._reached)
         # Before whatever readers take as the sign that the list is complete.
         self._reached = version
@@ -643,7 +645,7 @@ class Informer(Generic[SpecT, StatusT]):
         if isinstance(error, Forbidden):
             # Both, because the other verb would be refused next.
             error.for_verbs("list", "watch")
-        self._numbers.problem(error)
+        self._informer_metrics.problem(error)
         self._last_error = error
         if self._on_error is None:
             # An unreachable server is tried every few seconds, which needs no log line each time.

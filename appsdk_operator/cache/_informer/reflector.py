@@ -80,7 +80,7 @@ class Reflector:
         state: WatchState,
         apply: Callable[[Sequence[Step]], None],
         clock: Clock,
-        numbers: InformerMetrics,
+        metrics: InformerMetrics,
     ) -> None:
         # Passed only when set, because a client of the user's own need not support them.
         self._list_options: dict[str, Any] = {}
@@ -98,7 +98,7 @@ class Reflector:
         self._state = state
         self._apply = apply
         self._clock = clock
-        self._numbers = numbers
+        self._metrics = metrics
 
     def run(self, stop: StopSignal) -> None:
         """Make requests until ``stop`` is set; errors become steps and are never raised."""
@@ -187,7 +187,7 @@ class Reflector:
 
     def _lines(self, lines: Sequence[bytes]) -> None:
         events, garbage = decode_watch_events(self._kind, lines)
-        self._numbers.watched(events, is_garbled=garbage is not None)
+        self._metrics.watched(events, is_garbled=garbage is not None)
         now = self._clock.monotonic()
         steps = self._state.events(events, now) if events else []
         if garbage is not None and self._state.is_watching:

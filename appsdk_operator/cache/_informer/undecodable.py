@@ -82,7 +82,7 @@ class UndecodableObjects:
         is_wrong_kind = isinstance(item.error, WrongKindError)
         problem = (WrongKindError if is_wrong_kind else DecodeError)(
             f"{self._kind}: {item}{version} cannot be read, and what is known of it stays as it "
-            f"was: {item.error}; all others are followed; mend or delete it on the server"
+            f"was: {item.error}; all others are followed; fix or delete it on the server"
         )
         problem.__cause__ = item.error
         return problem

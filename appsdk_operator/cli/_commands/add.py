@@ -32,7 +32,7 @@ def command(part: Any, kind: str, version: str, cluster_scoped: bool) -> int:
     controller  a reconciler for a kind of the project or of Kubernetes
 
     What you edited stays: new lines of the scaffold are merged into your files. The exit status is
-    1 if that is not possible for a file; the new text is beside it then, as NAME.new.
+    1 if that is not possible for a file; the new text is next to it then, as NAME.new.
     """
     from appsdk_operator.cli._scaffold.project import change
 

@@ -54,7 +54,8 @@ def command(
 
     It reads what the operator's debug server shows at /debug/: run the operator with
     --debug-address 127.0.0.1:6060. POD may also be deployment/name. In the tables, Enter opens the
-    story of an object: its last calls, why they were made, what came of them, and what they wrote.
+    timeline of an object: its last calls, why they were made, what came of them, and what they
+    wrote.
     """
     from appsdk_operator.cli import _top
 

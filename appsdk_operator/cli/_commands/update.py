@@ -22,7 +22,7 @@ def command(kit: str | None, check: bool, dry_run: bool) -> int:
     """Bring the project in the current folder to the templates of this version of the kit.
 
     What you edited stays: what changed in the templates is merged into your files. The exit status
-    is 1 if that is not possible for a file; the new text is beside it then, as NAME.new. Take over
+    is 1 if that is not possible for a file; the new text is next to it then, as NAME.new. Take over
     what you want, and delete it.
     """
     from pathlib import Path

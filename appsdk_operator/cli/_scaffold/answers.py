@@ -70,7 +70,7 @@ class Resource:
 
 @attrs.frozen
 class Answers:
-    """What a project was made with; written beside it, so that it can be made again.
+    """What a project was made with; written into it, so that it can be made again.
 
     Raises:
         ValueError: a name cannot be used; the text says which do.

@@ -88,7 +88,7 @@ def installed_kit(distribution: importlib.metadata.Distribution | None = None) -
         distribution: the installed kit; default: the one that runs.
 
     Raises:
-        ValueError: it cannot be told, or not be used by others; the text says what to give.
+        ValueError: it is unknown, or others cannot use it; the text says what to give.
         OSError: a file of it cannot be read.
     """
     try:

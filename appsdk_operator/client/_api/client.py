@@ -257,8 +257,8 @@ class Client:
         if undecodable:
             shown = "; ".join(f"{item}: {item.error}" for item in undecodable[:3])
             raise DecodeError(
-                f"{len(undecodable)} of the {kind} cannot be read, all others came: {shown}; mend "
-                "or delete them on the server, or use list_page, which returns them beside the "
+                f"{len(undecodable)} of the {kind} cannot be read, all others came: {shown}; fix "
+                "or delete them on the server, or use list_page, which returns them next to the "
                 "others"
             ) from undecodable[0].error
 

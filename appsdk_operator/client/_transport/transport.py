@@ -8,7 +8,7 @@ reasons:
   the reads of a response (``HTTPResponse.shutdown()``, from 2.3 on), and nothing before them.
 * **Deadlines.** One deadline covers a request from its first byte to the last one of its answer,
   and a limit on silence covers a watch. urllib3's read time-out is for each read alone, which a
-  server that drips never exceeds.
+  server that sends a byte now and then never exceeds.
 * **Bulk reads.** One read takes up to 1 MiB from the socket, all TLS records in it are decrypted at
   once, and chunks are cut into lines without a copy. Measured with one decoder behind both, on
   watch events of 2 KB: 293,000 a second read in bulk, 192,000 through urllib3's stream; over TLS

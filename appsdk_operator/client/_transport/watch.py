@@ -211,7 +211,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         return _NO_LINES
 
     def _check_progress(self) -> None:
-        """Refuse a server that drips: bytes that complete no line count as silence."""
+        """Refuse a server that sends single bytes: those that complete no line count as silence."""
         now = system_clock.monotonic()
         if self._partial_since is None:
             self._partial_since = now

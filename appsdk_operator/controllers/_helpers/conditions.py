@@ -76,7 +76,7 @@ def _check_reason(_: object, __: object, value: str) -> None:
     if len(value) > _MAX_REASON or not _REASON.fullmatch(value):
         raise ValueError(
             f"condition reason {value[:80]!r}: use one word for machines, such as 'PodsReady', of "
-            f"1 to {_MAX_REASON} characters; what is to be told to people belongs into the message"
+            f"1 to {_MAX_REASON} characters; what people should read belongs into the message"
         )
 
 

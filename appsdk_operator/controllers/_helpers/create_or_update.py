@@ -1,4 +1,4 @@
-"""create_or_update and its kin: create an object if it is missing, else write the differences."""
+"""create_or_update and the like: create an object if it is missing, else write the differences."""
 
 from __future__ import annotations
 

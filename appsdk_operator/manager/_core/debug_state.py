@@ -103,14 +103,14 @@ class DebugState:
             "groups": groups,
         }
 
-    def story(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
+    def timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
         """What is known of one object, as JSON values: its recorded calls, newest first.
 
         Labels, finalizers and owners are there if a cache has it; never what a Secret holds.
         """
         now, time = self._clock.monotonic(), self._clock.time()
         parts = self._parts()
-        calls = [call for log in _logs(parts) for call in log.story(namespace, name, kind=kind)]
+        calls = [call for log in _logs(parts) for call in log.timeline(namespace, name, kind=kind)]
         calls.sort(key=lambda call: call.started, reverse=True)
         text = f"{namespace}/{name}" if namespace else name
         planned = []
@@ -237,7 +237,7 @@ def _planned(details: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[s
     """The calls that were given up, and those that are planned, soonest first."""
     given_up: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
-    for entry in details.get("owed", ()):
+    for entry in details.get("pending_calls", ()):
         row = {
             "object": entry["object"].removeprefix("/"),
             "callback": entry["watcher"],
@@ -281,7 +281,7 @@ def _given_up(log: ActivityLog, now: float, time: float) -> list[dict[str, Any]]
     for call in log.failures():
         if call.outcome not in _ENDED or call.key in found:
             continue
-        latest = log.story(call.namespace, call.name, kind=call.kind)
+        latest = log.timeline(call.namespace, call.name, kind=call.kind)
         if latest and latest[0] is call and call.cause is not None:
             found[call.key] = {
                 "object": f"{call.namespace}/{call.name}" if call.namespace else call.name,
@@ -340,7 +340,7 @@ def _objects(logs: Sequence[ActivityLog], now: float, time: float) -> list[dict[
     calls: list[CallRecord] = []
     for log in logs:
         for kind, namespace, name in log.objects()[:_MOST_ROWS]:
-            calls += log.story(namespace, name, kind=kind)[:1]
+            calls += log.timeline(namespace, name, kind=kind)[:1]
     calls.sort(key=lambda call: call.started, reverse=True)
     return [
         {

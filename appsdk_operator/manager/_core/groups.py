@@ -267,7 +267,7 @@ class Group:
                 except BaseException as error:
                     if is_interrupt(error):
                         raise
-                    row["details"] = f"could not be told: {safe_text(error)}"
+                    row["details"] = f"could not be read: {safe_text(error)}"
             rows.append(row)
         return {"state": state, "runnables": rows}
 

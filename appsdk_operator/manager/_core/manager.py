@@ -69,7 +69,7 @@ _log = get_logger("appsdk_operator.manager")
 _KIT = Family("appsdk_operator_info", "gauge", "The version of the kit; always 1.", ("version",))
 _LAST_ELECTION_REQUEST = 5.0
 _LAST_EVENTS = 5.0
-_LAST_EVENTS_IN_HASTE = 0.5
+_LAST_EVENTS_WITHOUT_TIME = 0.5
 """Seconds without a grace period: enough for one request, the event that the lead was lost."""
 
 
@@ -125,7 +125,7 @@ class Manager:
             self._observed.observe(observer)
         self._drafts: list[Draft] = []
         # Whose failures become Events already; see _tell_failures_of.
-        self._told_of: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._announced: weakref.WeakSet[Any] = weakref.WeakSet()
         self._elector: ElectorLike | None = None
         # Runnables whose health is a ready check of its own.
         self._checked_apart: list[Runnable] = []
@@ -460,7 +460,7 @@ class Manager:
         """
         return self._debug.state()
 
-    def debug_story(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
+    def debug_timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
         """What is known of one object, as JSON values: its last calls, and those to come.
 
         Args:
@@ -468,7 +468,7 @@ class Manager:
             name: its name.
             kind: its kind, as the calls name it; default: objects of any kind.
         """
-        return self._debug.story(namespace, name, kind)
+        return self._debug.timeline(namespace, name, kind)
 
     # Running.
 
@@ -535,7 +535,7 @@ class Manager:
         with closing:
             if events is not None:
                 has_time = self._lifecycle.has_time
-                events.close(_LAST_EVENTS if has_time else _LAST_EVENTS_IN_HASTE)
+                events.close(_LAST_EVENTS if has_time else _LAST_EVENTS_WITHOUT_TIME)
 
     def __enter__(self) -> Manager:
         return self
@@ -607,9 +607,9 @@ class Manager:
             observe = getattr(part, "observe_activity", None)
             if callable(find) and callable(observe):
                 with self._lock:
-                    if part in self._told_of:
+                    if part in self._announced:
                         continue
-                    self._told_of.add(part)
+                    self._announced.add(part)
                 observe(
                     FailureEventObserver(
                         options, find=find, recorder=self._own_recorder, clock=self.clock
@@ -761,7 +761,7 @@ class _Servers:
                     options.profile_server,
                     snapshot=snapshot,
                     state=debug.state,
-                    story=debug.story,
+                    timeline=debug.timeline,
                     client=client,
                 )
             for server in self._all:

@@ -257,9 +257,9 @@ class Operator:
                     own.set()
 
         # A part of a manager leaves this to it.
-        says = Announcements(self.name, self.clock) if self._owner is self else None
-        if says is not None:
-            says.starts(controllers)
+        announcements = Announcements(self.name, self.clock) if self._owner is self else None
+        if announcements is not None:
+            announcements.starts(controllers)
         signals: list[str] = []
         with stop_on_signals(own, signals.append) if handle_signals else contextlib.nullcontext():
             try:
@@ -268,8 +268,8 @@ class Operator:
                     threads.start(f"{number}-{name}", functools.partial(run, controller))
                 # A signal that comes right before the main thread begins to wait is only handled
                 # once that wait ends, and Ctrl-C is one without handle_signals, too.
-                if says is not None:
-                    says.has_started(controllers)
+                if announcements is not None:
+                    announcements.has_started(controllers)
                 is_main = threading.current_thread() is threading.main_thread()
                 while not own.wait(SLICE if is_main else None):
                     pass
@@ -278,12 +278,12 @@ class Operator:
                     failures.append(error)
             finally:
                 own.set()
-                if says is not None:
+                if announcements is not None:
                     has_failed = bool(failures) and not signals
-                    says.stops("".join(signals), self._stop_timeout, has_failed=has_failed)
+                    announcements.stops("".join(signals), self._stop_timeout, has_failed=has_failed)
                 running = self._join(threads) + self._left_behind()
-        if says is not None and not running:
-            says.has_stopped()
+        if announcements is not None and not running:
+            announcements.has_stopped()
         with self._lock:
             errors = list(failures)
         if running:

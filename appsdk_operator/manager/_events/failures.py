@@ -84,7 +84,7 @@ class _Failing:
 
     since: float
     count: int = 0
-    is_told: bool = False
+    is_reported: bool = False
 
 
 @final
@@ -105,7 +105,7 @@ class FailureEventObserver:
         """An observer.
 
         Args:
-            options: which failures are told.
+            options: which failures are reported.
             find: returns the object of a call, from a local copy; None if it is gone.
             recorder: returns the recorder.
             clock: tells how long failures have lasted.
@@ -146,14 +146,14 @@ class FailureEventObserver:
             has_lasted = now - failing.since >= self._options.lasting
             if not is_final and not (has_lasted and failing.count >= self._options.after):
                 return
-            failing.is_told = True
+            failing.is_reported = True
         what = self._text(call, cause, failing.count)
         self._record(call, "Warning", _FAILING, f"{call.callback}/{cause.type}", what)
 
     def _succeeded(self, call: CallRecord) -> None:
         with self._lock:
             failing = self._failing.pop(_key(call), None)
-        if failing is None or not failing.is_told:
+        if failing is None or not failing.is_reported:
             return
         lasted = duration_text(self._clock.monotonic() - failing.since)
         times = "1 failure" if failing.count == 1 else f"{failing.count} failures"

@@ -52,12 +52,12 @@ class LivePage:
     def __init__(
         self,
         state: Callable[[], dict[str, Any]],
-        story: Callable[[str, str, str | None], dict[str, Any]],
+        timeline: Callable[[str, str, str | None], dict[str, Any]],
         *,
         clock: Clock,
     ) -> None:
         self._read_state = state
-        self._read_story = story
+        self._read_timeline = timeline
         self._clock = clock
         # Held while the state is read, so that all who ask meanwhile share it.
         self._reading = threading.Lock()
@@ -94,12 +94,12 @@ class LivePage:
         asked = _asked(request)
         if asked is None:
             return _no_name()
-        story = self._read_story(*asked)
+        timeline = self._read_timeline(*asked)
         namespace, name, _ = asked
         query = f"?{request.query_string}" if request.query_string else ""
         text = page.document(
-            page.STORY,
-            story,
+            page.TIMELINE,
+            timeline,
             title=f"{namespace}/{name}" if namespace else name,
             events=f"/debug/events{query}",
             links={"As JSON": f"/debug/object.json{query}", **_LINKS},
@@ -110,7 +110,7 @@ class LivePage:
 
     def _object_json(self, request: HTTPRequest) -> HTTPResponse:
         asked = _asked(request)
-        return _no_name() if asked is None else json_response(self._read_story(*asked))
+        return _no_name() if asked is None else json_response(self._read_timeline(*asked))
 
     def _events(self, request: HTTPRequest) -> HTTPResponse:
         with self._counting:
@@ -121,10 +121,10 @@ class LivePage:
                 return text_response(503, text, **{"Retry-After": "5"})
             self._clients += 1
         asked = _asked(request)
-        view = page.OVERVIEW if asked is None else page.STORY
+        view = page.OVERVIEW if asked is None else page.TIMELINE
 
         def read() -> Mapping[str, Any]:
-            return self._shared_state() if asked is None else self._read_story(*asked)
+            return self._shared_state() if asked is None else self._read_timeline(*asked)
 
         return HTTPResponse(
             stream=_Followed(self._follow(view, read, request.stop), self._left),

@@ -8,10 +8,10 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["OVERVIEW", "STORY", "document", "panels_of"]
+__all__ = ["OVERVIEW", "TIMELINE", "document", "panels_of"]
 
 OVERVIEW: Final = "overview"
-STORY: Final = "story"
+TIMELINE: Final = "timeline"
 _MOST_ROWS: Final = 200
 
 _OUTCOMES: Final = {
@@ -210,8 +210,8 @@ def _informers(state: Mapping[str, Any]) -> _Html:
             name.append(_tag("div", one["selection"], class_="dim small"))
         if not one["synced"]:
             status = _state(f"listing, {one['objects']:,} so far", "warn")
-        elif one["out_of_touch"] is not None:
-            status = _state(f"out of touch for {seconds_text(one['out_of_touch'])}", "bad")
+        elif one["unreachable_for"] is not None:
+            status = _state(f"out of touch for {seconds_text(one['unreachable_for'])}", "bad")
         else:
             status = _state("synced", "good") if one["ready"] else _state("not ready", "bad")
         watch = one["watch_age"]
@@ -464,7 +464,7 @@ def _objects(state: Mapping[str, Any]) -> _Html:
     if not rows:
         return _panel("Objects", "", _empty("No call was made yet."))
     columns = ("Object", "Kind", "Controller", "Last call", "Took#", "Outcome")
-    table = _table("The objects that were called for last; each has its story.", columns, rows)
+    table = _table("The objects that were called for last; each has its timeline.", columns, rows)
     return _panel("Objects", f"the last {len(rows)}", table)
 
 
@@ -484,8 +484,8 @@ def _runnables(state: Mapping[str, Any]) -> _Html:
 # -- one object --------------------------------------------------------------------------------
 
 
-def _story_copies(story: Mapping[str, Any]) -> _Html:
-    copies = story["copies"]
+def _timeline_copies(timeline: Mapping[str, Any]) -> _Html:
+    copies = timeline["copies"]
     if not copies:
         return _panel("Object", "", _empty("No cache of this process has an object of this name."))
     parts = []
@@ -514,21 +514,21 @@ def _tags(values: Sequence[object]) -> object:
     return _tag("ul", _join(_tag("li", value) for value in values), class_="tags")
 
 
-def _story_planned(story: Mapping[str, Any]) -> _Html:
-    if not story["planned"]:
+def _timeline_planned(timeline: Mapping[str, Any]) -> _Html:
+    if not timeline["planned"]:
         return _panel("Next", "", _empty("No call is planned for it."))
     return _panel(
-        "Next", "", _planned("Calls that are planned, or were given up.", story["planned"])
+        "Next", "", _planned("Calls that are planned, or were given up.", timeline["planned"])
     )
 
 
-def _story_calls(story: Mapping[str, Any]) -> _Html:
-    calls = story["calls"]
+def _timeline_calls(timeline: Mapping[str, Any]) -> _Html:
+    calls = timeline["calls"]
     if not calls:
         text = "No call for it is recorded. The calls for the last 500 objects are kept."
-        return _panel("Story", "", _empty(text))
-    table = _calls(calls, story, "The last calls for it, newest first.", is_of_one=True)
-    return _panel("Story", "1 call" if len(calls) == 1 else f"{len(calls)} calls", table)
+        return _panel("Timeline", "", _empty(text))
+    table = _calls(calls, timeline, "The last calls for it, newest first.", is_of_one=True)
+    return _panel("Timeline", "1 call" if len(calls) == 1 else f"{len(calls)} calls", table)
 
 
 _PANELS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Mapping[str, Any]], _Html]]]]] = {
@@ -541,10 +541,10 @@ _PANELS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Mapping[str, Any]]
         "webhooks": ("Webhooks", _webhooks),
         "parts": ("Parts", _runnables),
     },
-    STORY: {
-        "story": ("Story", _story_calls),
-        "next": ("Next", _story_planned),
-        "object": ("Object", _story_copies),
+    TIMELINE: {
+        "timeline": ("Timeline", _timeline_calls),
+        "next": ("Next", _timeline_planned),
+        "object": ("Object", _timeline_copies),
     },
 }
 
@@ -560,7 +560,7 @@ def document(
     """The whole page.
 
     Args:
-        view: :data:`OVERVIEW` or :data:`STORY`.
+        view: :data:`OVERVIEW` or :data:`TIMELINE`.
         state: what the panels show.
         title: its heading.
         events: the URL of its server-sent events.
@@ -572,7 +572,7 @@ def document(
         for name, content in panels.items()
     )
     anchors = [_tag("a", text, href=f"#{name}") for name, (text, _) in _PANELS[view].items()]
-    if view == STORY:
+    if view == TIMELINE:
         anchors.insert(0, _tag("a", "Overview", href="/debug/"))
     menu = _tag("ul", _join(_tag("li", anchor) for anchor in anchors))
     find = _Html(

@@ -121,7 +121,7 @@ class ProfileServer(EndpointServer):
         *,
         snapshot: Callable[[], Any] = dict,
         state: Callable[[], dict[str, Any]] | None = None,
-        story: Callable[[str, str, str | None], dict[str, Any]] | None = None,
+        timeline: Callable[[str, str, str | None], dict[str, Any]] | None = None,
         client: ClientLike | None = None,
         limits: HTTPLimits | None = None,
         clock: Clock | None = None,
@@ -135,14 +135,16 @@ class ProfileServer(EndpointServer):
                 empty object.
             state: returns the state for the live page, ``manager.debug_state``; default: there is
                 no such page.
-            story: returns what is known of one object, ``manager.debug_story``.
+            timeline: returns what is known of one object, ``manager.debug_timeline``.
             client: the client for ``filter_provider``.
             limits: limits for clients.
             clock: the clock of profiles and time-outs.
         """
         options = options or ProfileServerOptions()
         clock = present_clock(clock)
-        self._live = None if state is None else LivePage(state, story or _no_story, clock=clock)
+        self._live = (
+            None if state is None else LivePage(state, timeline or _no_timeline, clock=clock)
+        )
         self._options = options
         self._snapshot = snapshot
         self._clock = clock
@@ -221,7 +223,7 @@ def _listing_or_page(request: HTTPRequest) -> HTTPResponse:
     return HTTPResponse(body=_PAGES.encode())
 
 
-def _no_story(*_: object) -> dict[str, Any]:
+def _no_timeline(*_: object) -> dict[str, Any]:
     return {}
 
 

@@ -270,7 +270,7 @@ def alert_rules(
 
     Args:
         job: the operator's ``job`` label; default: rules for every operator that is scraped.
-        parts: the parts that the operator has beside what all have; default: all of them.
+        parts: the parts that only some operators have; default: all of them.
         runbooks: the address of the page with a section for each alert.
     """
     wanted = None if parts is None else {"", *parts}

@@ -148,7 +148,7 @@ class Deployed:
 
     @property
     def makes_certificates(self) -> bool:
-        """Whether ``run`` has to be told to make the certificates, as the App does not."""
+        """Whether ``run`` needs an option to make the certificates, as the App does not."""
         server = self.app.options.webhook_server or WebhookServerOptions()
         return (
             self.certificates == "managed"

@@ -135,7 +135,7 @@ def models(crds: Iterable[Mapping[str, Any]], *, style: ModelStyle = "attrs") ->
         if len(listed) > 1:
             value = Group(Text(""), "()", tuple(("", Text(name)) for name in listed))
             doc = f"The versions of {stem}, the one that is stored first."
-            texts.append(_beside(f"{constant(stem)}_VERSIONS", value, doc, taken))
+            texts.append(_constant(f"{constant(stem)}_VERSIONS", value, doc, taken))
     made = classes.all()
     named(made, taken)
     about = sorted({one.kind.qualified_name for one in resources})
@@ -305,7 +305,9 @@ def _kind_text(one: _Resource, own: _Names, reader: SchemaReader, style: ModelSt
     doc = str(one.schema.get("description") or "")
     others = sorted(properties.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
     if others:
-        more = f"Beside spec and status its objects have {', '.join(others)}, which are not typed."
+        more = (
+            f"Apart from spec and status its objects have {', '.join(others)}, which are not typed."
+        )
         doc = f"{doc}\n\n{more}" if doc else more
     return KindText(name=own.constant, value=Group(kit_name("Kind"), "()", tuple(items)), doc=doc)
 
@@ -315,16 +317,16 @@ def _of_root(one: _Resource, name: str, taken: set[str]) -> list[KindText]:
     found = []
     if text := str(one.schema.get("description") or ""):
         doc = f"The description of {name} in its CRD."
-        found.append(_beside(f"{name}_DESCRIPTION", Text(string(text)), doc, taken))
+        found.append(_constant(f"{name}_DESCRIPTION", Text(string(text)), doc, taken))
     if listed := rules(one.schema):
         value = Group(Text(""), "()", tuple(("", rule) for rule in listed))
         doc = f"The rules for whole objects of {name} in its CRD."
-        found.append(_beside(f"{name}_RULES", value, doc, taken))
+        found.append(_constant(f"{name}_RULES", value, doc, taken))
     return found
 
 
-def _beside(name: str, value: Node, doc: str, taken: set[str]) -> KindText:
-    """A constant beside a kind, whose name may be that of another kind."""
+def _constant(name: str, value: Node, doc: str, taken: set[str]) -> KindText:
+    """A constant in a module of kinds, whose name may be that of another kind."""
     own = unused(name, taken)
     taken.add(own)
     return KindText(name=own, value=value, doc=doc)

@@ -51,7 +51,7 @@ _CHECKS: Final[Mapping[str, tuple[str, ...]]] = {
     "object": ("enum", "minProperties", "maxProperties", *_JUNCTORS),
     "": ("enum", *_NUMBERS, *_TEXTS, *_JUNCTORS),
 }
-"""What a schema says of values beside their type, in the order in which it is written."""
+"""What a schema says of values apart from their type, in the order in which it is written."""
 _RULE_FIELDS: Final = {
     "message": "message",
     "messageExpression": "message_expression",
@@ -479,7 +479,7 @@ def _literals(schema: Mapping[str, Any], kind: type) -> list[Any] | None:
 
 
 def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A nullable schema with the enum of its ``allOf``, where API servers allow null beside it."""
+    """A nullable schema with the enum of its ``allOf``, where API servers allow null as well."""
     if not schema.get("nullable"):
         return schema
     *others, last = schema.get("allOf") or ({},)
@@ -492,7 +492,7 @@ def _with_enum(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-# -- What stands beside a type -----------------------------------------------------------------
+# -- What a schema says apart from the type ----------------------------------------------------
 
 
 def _flags(schema: Mapping[str, Any], *, preserve: bool = True) -> list[Node]:

@@ -168,7 +168,7 @@ class ListType(Marker):
     """The fields that identify an item of a map, by their names on the wire."""
 
     @classmethod
-    def MAP(cls, *keys: str) -> ListType:  # noqa: N802 - beside SET and ATOMIC
+    def MAP(cls, *keys: str) -> ListType:  # noqa: N802 - like SET and ATOMIC
         """A list whose items are identified by one field or several.
 
         Raises:

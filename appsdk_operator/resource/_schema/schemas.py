@@ -74,7 +74,7 @@ _SCALARS: Final[Mapping[Any, Mapping[str, Any]]] = {
         "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([Ee][+-]?[0-9]{1,6})?$",
     },
 }
-# What a schema says of values, beside their structure: alone these may be in a oneOf.
+# What a schema says of values, apart from their structure: alone these may be in a oneOf.
 _VALUE_CHECKS: Final = frozenset(
     {
         *("enum", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "multipleOf"),

@@ -59,7 +59,7 @@ def install_webhooks(
 
     Configurations that are made of rules replace those that an earlier call made under the same
     name, also one of a type that there are no rules for any more. A second server of a test whose
-    webhooks should stay beside those of the first needs a ``name`` of its own.
+    webhooks should stay together with those of the first needs a ``name`` of its own.
 
     Args:
         client: where to install.

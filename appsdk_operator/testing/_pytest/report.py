@@ -67,7 +67,7 @@ def snapshot_of(target: Any) -> Any:
     try:
         return snapshot()
     except Exception as error:  # the runnable may be broken: the test failed
-        return f"could not be told: {error!r}"
+        return f"could not be read: {error!r}"
 
 
 def operators(snapshots: Iterable[tuple[str, Any]], namespace: str, lines: int) -> str:

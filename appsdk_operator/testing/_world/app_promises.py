@@ -77,7 +77,7 @@ def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> Non
     """Check that each call begins with the state that the function was last successful with.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     for entry, expected in _Chains(world, handlers).breaks:
         before = state_for(entry.declared, entry.old) if entry.old is not None else None
@@ -92,7 +92,7 @@ def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break
     """Check that each function was last successful with the server's state.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     present = {obj.uid: obj for obj in world.objects()}
     alive = {(replica.name, replica.process) for replica in world.replicas}
@@ -119,10 +119,11 @@ def _name(handler: Handler) -> str:
 
 
 def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> None:
-    """Check that no timer runs before its first time, before ``on_add``, or beside a function.
+    """Check that no timer runs before its first time, before ``on_add``, or together with a
+    function.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     adds = {(each.kind, each.watcher) for each in handlers if each.cause == "add"}
     added: set[tuple[Any, str, str]] = set()
@@ -164,7 +165,7 @@ def check_timers_at_rest(
     """Check that each timer is called for each object, for as long as that lives.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     watched = [
         each

@@ -107,7 +107,7 @@ class _OperatorCheck:
         """Play one history and check the promises.
 
         Raises:
-            BrokenPromise: with the story.
+            BrokenPromise: with the timeline.
         """
         seed = next((int(step.value) for step in steps if step.what == "seed"), 0)
         world = World(
@@ -179,7 +179,7 @@ class _OperatorCheck:
             text = str(error).partition("\n")[0]
             if isinstance(error, Exception) and not isinstance(error, AssertionError):
                 text = f"{type(error).__name__}: {text}"
-            raise BrokenPromise(f"{text}\n{world.story()}") from error
+            raise BrokenPromise(f"{text}\n{world.timeline()}") from error
 
 
 def check_operator(
@@ -210,8 +210,8 @@ def check_operator(
     delete what the operator made for them, while answers are lost, reads fail, writes conflict,
     watches are cut or late, and the operator crashes at its writes or is down for a time. Then the
     faults end, the operator comes to rest, and the promises are checked; after a restart it must
-    have nothing to write. A failing history is made as small as possible. The error has the story
-    of that history, and the ``replay`` argument that plays it again.
+    have nothing to write. A failing history is made as small as possible. The error has the
+    timeline of that history, and the ``replay`` argument that plays it again.
 
     Needs Hypothesis. Its settings, except for the number of examples, are those of the profile.
 
@@ -413,7 +413,7 @@ def _drop_needless_steps(
 
 
 def _promise_of(error: BrokenPromise) -> str:
-    # The story is in the lines after the first; the text of a user's check has no colon.
+    # The timeline is in the lines after the first; the text of a user's check has no colon.
     return str(error).partition("\n")[0].partition(":")[0]
 
 
@@ -427,7 +427,7 @@ class _ShrunkError(BaseException):
 
 @contextlib.contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Silence the kit's log: the faults are in the story."""
+    """Silence the kit's log: the faults are in the timeline."""
     logger = logging.getLogger("appsdk_operator")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

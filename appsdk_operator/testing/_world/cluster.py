@@ -31,7 +31,7 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing._memory.connection import MemoryConnection
 from appsdk_operator.testing._memory.server import MemoryServer
-from appsdk_operator.testing._world.journal import Entry, Journal, story_of
+from appsdk_operator.testing._world.journal import Entry, Journal, timeline_of
 from appsdk_operator.testing._world.recording import CallRecorder, recorded
 from appsdk_operator.testing.strategies import part_of
 from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher
@@ -63,11 +63,11 @@ class SimulatedCluster:
         """The clock on which everything waits."""
         self.journal: Journal = Journal()
         """What happened so far, in order."""
-        self.fates: list[str] = []
+        self.write_faults: list[str] = []
         """Faults of the operator's next writes, one each: ``""`` for none, ``lost``, ``409`` or
         another status, ``crash before``, ``crash after``."""
-        self.takes_fates: bool = True
-        """Whether :attr:`fates` are applied."""
+        self.takes_write_faults: bool = True
+        """Whether :attr:`write_faults` are applied."""
         self.failures: dict[str, list[str]] = {"function": [], "timer": [], "read": []}
         """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
         ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
@@ -248,9 +248,9 @@ class SimulatedCluster:
         """The key of an object of the kind."""
         return f"{self.namespace}/{name}" if self.namespace else name
 
-    def story(self, name: str = "") -> str:
-        """The story so far, in a few lines: of one object, or of all."""
-        return story_of(self.journal.entries, self.key(name) if name else "")
+    def timeline(self, name: str = "") -> str:
+        """The timeline so far, in a few lines: of one object, or of all."""
+        return timeline_of(self.journal.entries, self.key(name) if name else "")
 
 
 class Process:
@@ -283,7 +283,7 @@ class Process:
         """The connections of its watches."""
         self._recorded = 0
         self.has_several_targets = False
-        """Whether ``make`` returned several watchers or reconcilers: stories name their numbers."""
+        """Whether ``make`` returned several watchers or reconcilers: timelines number them."""
         self.recorder: CallRecorder = CallRecorder(
             who=name,
             process=process,
@@ -375,13 +375,17 @@ class _RequestObserver:
             process.identity = "" if method == "DELETE" else _holder_in(body) or process.identity
         if route.plural in _UNRECORDED or "dryRun=" in target:
             return
-        fate = cluster.fates.pop(0) if cluster.fates and cluster.takes_fates else ""
-        if fate == "crash before":
+        write_fault = (
+            cluster.write_faults.pop(0)
+            if cluster.write_faults and cluster.takes_write_faults
+            else ""
+        )
+        if write_fault == "crash before":
             self._die()
-        if fate == "lost":
+        if write_fault == "lost":
             cluster.server.api.inject([FaultRule.lose(times=1, user_agent=process.name)])
-        self._answer_with(fate)
-        self._fate = fate
+        self._answer_with(write_fault)
+        self._write_fault = write_fault
         call = CallRecorder.current()
         self._entry = cluster.journal.add(
             Entry(
@@ -416,7 +420,7 @@ class _RequestObserver:
             entry.outcome = NO_CHANGE
         cluster.after_write(entry)
         self._process.check_alive()
-        if self._fate == "crash after" and status and status < 400:
+        if self._write_fault == "crash after" and status and status < 400:
             self._die()
 
     def _before_read(self, target: str, route: Route) -> None:
@@ -426,10 +430,10 @@ class _RequestObserver:
             reads = self._process.cluster.failures["read"]
             self._answer_with(reads.pop(0) if reads else "")
 
-    def _answer_with(self, fate: str) -> None:
-        if fate.isdigit():
+    def _answer_with(self, write_fault: str) -> None:
+        if write_fault.isdigit():
             process = self._process
-            rule = FaultRule.answer(int(fate), times=1, user_agent=process.name)
+            rule = FaultRule.answer(int(write_fault), times=1, user_agent=process.name)
             process.cluster.server.api.inject([rule])
 
     def _die(self) -> None:

@@ -25,9 +25,9 @@ _ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "d
 _NUMBERED: Final = ("seed", "wait", "lag", "down", "change", "remove")
 _PLAIN: Final = ("cut", "compact")
 _ON_REPLICAS: Final = ("crash", "restart", "freeze")
-_FATES: Final = ("lost", "409", "500", "503", "crash before", "crash after")
+_WRITE_FAULTS: Final = ("lost", "409", "500", "503", "crash before", "crash after")
 _FAULTS: Final = {
-    "write": ("ok", *_FATES),
+    "write": ("ok", *_WRITE_FAULTS),
     "read": ("ok", "500", "503"),
     "function": ("ok", "fails", "fails late"),
     "timer": ("ok", "fails", "fails for good"),
@@ -108,7 +108,7 @@ def play(world: World, step: Step) -> None:
         case "restart":
             world.restart(_replica(world, step))
         case "write":
-            world.fates.append("" if step.value == "ok" else step.value)
+            world.write_faults.append("" if step.value == "ok" else step.value)
         case "function" | "timer" | "read":
             world.failures[step.what].append("" if step.value == "ok" else step.value)
         case "change" | "remove":
@@ -297,7 +297,7 @@ def histories(
     one = st.one_of(single).map(lambda step: (step,))
     parts = [part for theme in themes.values() for part in theme]
     before = st.lists(st.one_of(one, *parts), max_size=longest // 2)
-    # What a later step would mend is found at the end alone: the last part is a whole one.
+    # What a later step would correct is found at the end alone: the last part is a whole one.
     return [
         st.tuples(st.one_of(st.just([]), before), st.one_of(theme)).map(
             lambda found: [step for part in (*found[0], found[1]) for step in part][-longest:]

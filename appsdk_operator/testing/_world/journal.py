@@ -1,4 +1,4 @@
-"""The journal of a world: who did what when, and its text, the story."""
+"""The journal of a world: who did what when, and its text, the timeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 from appsdk_operator.resource import Object
 
-__all__ = ["Entry", "Journal", "story_of"]
+__all__ = ["Entry", "Journal", "timeline_of"]
 
 _LONGEST: Final = 14
 
@@ -113,13 +113,13 @@ class Journal:
         return [e for e in self.entries if e.what == what and key in (None, e.key)]
 
     def __str__(self) -> str:
-        return story_of(self.entries)
+        return timeline_of(self.entries)
 
 
-def story_of(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST) -> str:
+def timeline_of(entries: Iterable[Entry], key: str = "", *, longest: int = _LONGEST) -> str:
     """The text of a journal, in a few lines.
 
-    Repeated lines are counted, and the middle of a long story is left out.
+    Repeated lines are counted, and the middle of a long timeline is left out.
 
     Args:
         entries: the journal.

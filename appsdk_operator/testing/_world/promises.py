@@ -17,7 +17,7 @@ from appsdk_operator.testing._world.app_promises import (
 )
 from appsdk_operator.testing._world.cluster import SimulatedCluster
 from appsdk_operator.testing._world.histories import FOREIGN
-from appsdk_operator.testing._world.journal import Entry, story_of
+from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.world import World
 
 __all__ = [
@@ -64,14 +64,14 @@ class Promise(Enum):
     fields, that the function was last successful with, and at rest that is the server's."""
     TIMERS = "timers"
     """Of an App: the timer of an object is called as long as the object lives, not before
-    ``first_after`` and the success of ``on_add``, and beside no function of the object."""
+    ``first_after`` and the success of ``on_add``, and together with no function of the object."""
 
 
 def break_promise(
     simulated: SimulatedCluster, promise: Promise, text: str, key: str = ""
 ) -> BrokenPromise:
-    """The error of a broken promise, with the story."""
-    return BrokenPromise(f"{promise.value}: {text}\n{story_of(simulated.journal.entries, key)}")
+    """The error of a broken promise, with the timeline."""
+    return BrokenPromise(f"{promise.value}: {text}\n{timeline_of(simulated.journal.entries, key)}")
 
 
 def check_journal(
@@ -80,7 +80,7 @@ def check_journal(
     """Check overlap and order of the calls so far; ``handlers`` are the functions of an App.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     if Promise.NO_OVERLAP in promises:
         check_exclusion(world)
@@ -102,7 +102,7 @@ def check_app_rest(
     """Check what an App promises of its functions and timers, at rest.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     if Promise.CHAIN in promises:
         check_chain_at_rest(world, handlers, _breaker(world, Promise.CHAIN))
@@ -118,7 +118,7 @@ def check_exclusion(simulated: SimulatedCluster) -> None:
     """Check that no two calls for one object overlap in one process, retries included.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     last: dict[tuple[str, int, str, str, int | None], Entry] = {}
     for call in simulated.journal.of("call"):
@@ -138,7 +138,7 @@ def check_object_order(simulated: SimulatedCluster) -> None:
     Nor must it get an object after its deletion.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     last: dict[tuple[str, int, int, str], Entry] = {}
     for call in simulated.journal.of("call"):
@@ -151,7 +151,7 @@ def check_object_order(simulated: SimulatedCluster) -> None:
                 text = f"{call.line}, in a state older than what it saw before"
                 raise break_promise(simulated, Promise.ORDER, text, call.key)
             if before.action == "DELETE" and call.action != "DELETE":
-                text = f"{call.line}, which is gone, as it was told before"
+                text = f"{call.line}, which is gone, as an earlier call said"
                 raise break_promise(simulated, Promise.ORDER, text, call.key)
         last[target] = call
 
@@ -163,7 +163,7 @@ def check_watcher_order(simulated: SimulatedCluster) -> None:
     of that name only after a retry succeeded, so out of order.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     first: dict[tuple[str, int, str, int, str], dict[int, Entry]] = {}
     failed_deletions: set[tuple[str, int, int, str]] = set()
@@ -197,7 +197,7 @@ def check_converged(simulated: SimulatedCluster, watcher: int) -> None:
         watcher: the number of the watcher or reconciler in add order, from 0.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     ours = simulated.kind.qualified_name
     calls = [
@@ -225,7 +225,7 @@ def check_converged(simulated: SimulatedCluster, watcher: int) -> None:
                 raise break_promise(simulated, Promise.CONVERGENCE, text, simulated.key(obj.name))
         for one, call in seen.items():
             if one not in there and call.action != "DELETE":
-                text = f"{call.key} is gone, and {process.name} has not been told, successfully"
+                text = f"{call.key} is gone, and {process.name} has not learned that"
                 raise break_promise(simulated, Promise.CONVERGENCE, text, call.key)
 
 
@@ -233,7 +233,7 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
     """Check that the operator, at rest, has handled each object.
 
     Raises:
-        BrokenPromise: with the story.
+        BrokenPromise: with the timeline.
     """
     objects = {world.key(obj.name): obj for obj in world.objects()}
     ours = world.kind.qualified_name

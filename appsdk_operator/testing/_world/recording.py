@@ -162,10 +162,12 @@ class _Recorded:
 
 class _RecordedWatcher(_Recorded):
     def add(self, obj: Object) -> Any:
-        self._record(self._entry("CREATE", obj, "is told of"), lambda: self._target.add(obj))
+        self._record(self._entry("CREATE", obj, "is called for"), lambda: self._target.add(obj))
 
     def update(self, old: Object, new: Object) -> Any:
-        action, text = ("RESYNC", "is reminded of") if old is new else ("UPDATE", "is told that")
+        action, text = (
+            ("RESYNC", "is resynced with") if old is new else ("UPDATE", "is called because")
+        )
         entry = self._entry(action, new, text)
         entry.old = old
         if action == "UPDATE":
@@ -173,7 +175,7 @@ class _RecordedWatcher(_Recorded):
         self._record(entry, lambda: self._target.update(old, new))
 
     def delete(self, obj: Object) -> Any:
-        entry = self._entry("DELETE", obj, "is told that")
+        entry = self._entry("DELETE", obj, "is called because")
         entry.text += " is gone"
         self._record(entry, lambda: self._target.delete(obj))
 

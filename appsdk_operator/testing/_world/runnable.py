@@ -28,7 +28,7 @@ def as_runnable(process: Process, made: Any, kind: Kind, *, leader_election: boo
     """Build something to run from what ``make`` returned.
 
     That is the object itself where it has ``run``; an InformerController where there are watchers,
-    with the reconcilers beside them in add order; else a Manager with a controller for each
+    with the reconcilers among them in add order; else a Manager with a controller for each
     reconciler. With leader election it is a Manager in any case.
 
     Args:

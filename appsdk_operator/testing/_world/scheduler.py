@@ -85,7 +85,7 @@ class _Waiter:
 
     def release(self) -> None:
         if self._is_notified:
-            raise RuntimeError("told already")
+            raise RuntimeError("answered already")
         self._is_notified = True
         self._fiber.schedule.wake(self._fiber)
 

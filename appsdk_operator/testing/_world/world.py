@@ -17,7 +17,7 @@ from appsdk_operator.runtime import environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
-from appsdk_operator.testing._world.journal import Entry, story_of
+from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.runnable import as_runnable
 from appsdk_operator.testing._world.scheduler import StuckError, ThreadScheduler
 
@@ -296,7 +296,7 @@ class World(SimulatedCluster):
         if self._is_down:
             return
         self._reset_counts()
-        self.note(replica.name, "life", "is told to stop")
+        self.note(replica.name, "life", "is asked to stop")
         replica.stop.set()
         end = self.clock.monotonic() + _END_WITHIN
         while replica.is_alive and replica.thread is not None and replica.thread.is_alive():
@@ -326,9 +326,9 @@ class World(SimulatedCluster):
         self.server.cut_connections()
 
     def end_faults(self) -> None:
-        """End all faults: lags and freezes now, :attr:`fates` and :attr:`failures` for good."""
-        self.takes_fates = False
-        self.fates.clear()
+        """End all faults: lags, freezes, and :attr:`write_faults` and :attr:`failures` for good."""
+        self.takes_write_faults = False
+        self.write_faults.clear()
         for failures in self.failures.values():
             failures.clear()
         for _, end in self._faults.values():
@@ -399,7 +399,7 @@ class World(SimulatedCluster):
     def break_promise(self, text: str, key: str = "") -> None:
         """Record a broken promise; :meth:`run` raises the first one."""
         if self._broken is None and self._is_open:
-            self._broken = BrokenPromise(f"{text}\n{story_of(self.journal.entries, key)}")
+            self._broken = BrokenPromise(f"{text}\n{timeline_of(self.journal.entries, key)}")
             self.schedule.is_interrupted = True
 
     def raise_broken(self) -> None:
@@ -418,7 +418,7 @@ class World(SimulatedCluster):
                 self._restarts += 1
             if self._restarts > _MOST_PROCESSES:
                 raise BrokenPromise(
-                    f"{replica.name} ends again and again: {replica.error!r}\n{self.story()}"
+                    f"{replica.name} ends again and again: {replica.error!r}\n{self.timeline()}"
                 ) from replica.error
             replica.is_alive = False
             replica.client.close()
@@ -440,7 +440,7 @@ class Replica(Process):
         self.thread: threading.Thread | None = None
 
     def ends_with(self, error: BaseException | None) -> None:
-        """Note that the process has ended without being told to."""
+        """Note that the process has ended without being asked to."""
         self.error = error
         if self.is_alive and not self.stop.is_set():
             why = f" with {error!r}" if error else ""

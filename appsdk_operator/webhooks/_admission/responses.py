@@ -43,7 +43,7 @@ class Denied(Exception):  # noqa: N818 - a verdict, not a failure
             message: why; kubectl shows it after the name of the webhook.
             code: the HTTP status that the user gets, 400 to 599; default 403.
             reason: the reason of the Status; default ``"Forbidden"``.
-            warnings: what kubectl prints beside it.
+            warnings: what kubectl prints with it.
 
         Raises:
             ValueError: ``code`` is no error.

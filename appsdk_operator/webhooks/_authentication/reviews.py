@@ -42,7 +42,7 @@ class TokenReviewRequest:
     uid: str = ""
     """The review's own uid, for logs; often empty."""
     api_version: str = _DEFAULT
-    """``authentication.k8s.io/v1``, or ``…/v1beta1`` as the server was told to send it."""
+    """``authentication.k8s.io/v1``, or ``…/v1beta1`` as the server is configured to send it."""
     http: HTTPRequest | None = attrs.field(default=None, repr=False, eq=False)
     """The HTTP request, with headers and client certificate; None where a test asks directly."""
 

@@ -63,7 +63,7 @@ _LOOKS: Final = 1.0
 """Looks a second in the long run, if somebody else changes what is injected again and again."""
 _BURST: Final = 30
 _MOST_REFUSALS: Final = 5
-"""Refused writes in a row after which that is told: replicas are not faster that often."""
+"""Refused writes in a row after which that is reported: replicas are not faster that often."""
 _SHORTEST_LIFETIME: Final = 5.0
 _LONGEST_NAME: Final = 253
 

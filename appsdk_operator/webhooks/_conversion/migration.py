@@ -213,7 +213,7 @@ class _Migration:
                 raise MigrationError(
                     f"{self.failures} objects of {self.name} could not be rewritten in version "
                     f"{crd.storage}, so {', '.join(crd.stored)} stay in status.storedVersions: "
-                    f"mend or delete them and call again. {'; '.join(self.failed)}",
+                    f"fix or delete them and call again. {'; '.join(self.failed)}",
                     self._report(crd),
                 )
             if self._trim(crd):
@@ -312,7 +312,7 @@ class _Migration:
         except NotFound:
             return False
         except ApiError:
-            return True  # which cannot be told, so it counts as a failure
+            return True  # which is unknown, so it counts as a failure
         return (now.uid, now.resource_version) == (obj.uid, obj.resource_version)
 
     def _note_failure(self, text: str) -> None:

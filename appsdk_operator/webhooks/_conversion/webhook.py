@@ -149,7 +149,7 @@ class ConversionWebhook:
             return 200, encode_failure(review, str(error))
         except ConversionError as error:
             note_failure(error)
-            # A user's mistake as a rule, which the user is told of.
+            # A user's mistake as a rule, which the answer says.
             # API servers ask again and again for a stored object.
             text = " ".join(str(error).split())
             self._failure_log.failed(

@@ -75,7 +75,7 @@ def install_configurations(
             probe.wait(client, drafts, present=True, timeout=wait, clock=clock)
         except BaseException:
             for draft in probed:
-                with contextlib.suppress(ClientError):  # the first failure is what is told
+                with contextlib.suppress(ClientError):  # the first failure is what is reported
                     client.apply(draft, field_manager=field_manager, force=True)
             raise
     return [client.apply(draft, field_manager=field_manager, force=True) for draft in drafts]

@@ -1,4 +1,4 @@
-"""What this operator is: its name and its options. The modules beside it declare the rest."""
+"""What this operator is: its name and its options. The other modules declare the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's own metrics, which ``/metrics`` serves beside those of the kit."""
+"""The operator's own metrics, which ``/metrics`` serves with those of the kit."""
 
 from __future__ import annotations
 

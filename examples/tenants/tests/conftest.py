@@ -28,7 +28,7 @@ def _own_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def outages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What befalls the next calls of the account service: ``down``, ``answer lost`` or ``""``."""
+    """What the next calls of the account service meet: ``down``, ``answer lost`` or ``""``."""
     faults: list[str] = []
     transaction = accounts.transaction
 

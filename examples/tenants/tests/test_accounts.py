@@ -57,7 +57,7 @@ def test_the_capacity_is_not_exceeded_and_a_refusal_changes_nothing(service: Acc
     assert ACCOUNT in service.accounts()
 
 
-def test_a_service_that_is_down_is_told_and_counted(tmp_path: Path) -> None:
+def test_a_service_that_is_down_is_reported_and_counted(tmp_path: Path) -> None:
     def count() -> float:
         labels = {"operation": "accounts", "outcome": "UnavailableError"}
         return default_metrics().value("tenants_account_calls_total", **labels) or 0.0

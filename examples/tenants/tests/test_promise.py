@@ -40,7 +40,7 @@ PLANS = st.sampled_from(
 )
 ROLES = st.sampled_from([{"user": "ben", "role": role} for role in ("view", "edit")])
 OUTAGES = st.lists(st.sampled_from(["down", "answer lost"]), min_size=1, max_size=4)
-FATES = st.sampled_from(["409", "500", "lost", "crash before", "crash after"])
+WRITE_FAULTS = st.sampled_from(["409", "500", "lost", "crash before", "crash after"])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "put": PLANS,
     "delete": st.none(),
@@ -49,7 +49,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "revoke": st.none(),
     "delete namespace": st.none(),
     "outage": OUTAGES,
-    "fate": FATES,
+    "write_fault": WRITE_FAULTS,
     "crash": st.none(),
     "lag": st.sampled_from([1.0, 30.0]),
 }
@@ -90,8 +90,8 @@ def play(world: World, step: Step, outages: list[str]) -> None:
                 world.client.delete(NAMESPACE, namespace)
             case "outage":
                 outages += step.value
-            case "fate":
-                world.fates.append(step.value)
+            case "write_fault":
+                world.write_faults.append(step.value)
             case "crash":
                 world.crash()
             case "lag":
@@ -152,7 +152,7 @@ def test_the_account_service_has_what_lives_and_nothing_else(
         outages.clear()
         world.run(120.0)  # a connection on which nothing came ends after a minute
         is_at_rest = world.settle()
-        note(world.story())
+        note(world.timeline())
         assert is_at_rest
         check(world)
 

@@ -276,15 +276,15 @@ def test_a_schedule_that_nobody_checked_is_an_error_until_it_is_changed() -> Non
         assert started(world) == ["23:13"]
 
 
-@pytest.mark.parametrize("fate", ["lost", "409", "500", "crash before", "crash after"])
+@pytest.mark.parametrize("write_fault", ["lost", "409", "500", "crash before", "crash after"])
 @pytest.mark.parametrize("before", [0, 1])
-def test_one_job_is_made_whatever_happens_to_the_writes(fate: str, before: int) -> None:
+def test_one_job_is_made_whatever_happens_to_the_writes(write_fault: str, before: int) -> None:
     with World(CronJob, make) as world:
         world.create(NAME, spec("0 * * * *"))
         world.run(1000)
-        world.fates = [""] * before + [fate]
+        world.write_faults = [""] * before + [write_fault]
         world.run(2000)
-        assert not world.fates
+        assert not world.write_faults
         assert started(world) == ["23:00"]
         status = cron_job(world).status
         assert status is not None
@@ -296,7 +296,7 @@ def test_one_job_is_made_although_neither_the_answer_nor_the_event_comes() -> No
         world.create(NAME, spec("0 * * * *"))
         world.run(2700)
         world.lag(300)
-        world.fates = ["lost"]
+        world.write_faults = ["lost"]
         world.run(600)
         assert started(world) == ["23:00"]
 

@@ -54,7 +54,7 @@ STEPS: Final[dict[str, list[Any]]] = {
     "suspend": [True, False],
     "crash": [None],
     "lag": [5, 90, 600],
-    "fate": ["409", "500", "lost", "crash before", "crash after"],
+    "write_fault": ["409", "500", "lost", "crash before", "crash after"],
 }
 
 
@@ -100,8 +100,8 @@ def play(world: World, step: str, argument: Any) -> None:
             world.crash()
         case "lag":
             world.lag(argument)
-        case "fate":
-            world.fates.append(argument)
+        case "write_fault":
+            world.write_faults.append(argument)
 
 
 def check_history(world: World, plan: Plan) -> None:

@@ -188,7 +188,7 @@ def says_done_before_it_is(replica: Replica, mended: bool) -> Any:
 
 
 @everyday(at_rest=nothing_is_left)
-def deletes_children_when_told_of_a_deletion(replica: Replica, mended: bool) -> Any:
+def deletes_children_when_announced_a_deletion(replica: Replica, mended: bool) -> Any:
     def make(request: Request) -> None:
         try:
             widget = replica.client.get(WIDGET, request.name, namespace=request.namespace)

@@ -3,7 +3,7 @@
 A column is text, ``NAME:TYPE=PATH|FALLBACK``: a star before the name means priority 1, the type is
 ``string`` by default, no path means the whole object, and the fallback, nothing by default, takes
 the place of a value that is absent; after ``||`` of an empty one too. ``~`` before the path shows
-the time since the value. A function beside the text makes the cell of what the path finds.
+the time since the value. A function after the text makes the cell of what the path finds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""Refuses words that make a name or a sentence hard to read, in the package and its pages.
+
+A word counts where it is a part of a name, too: ``is_told`` and ``StoryTable`` are found. Run it as
+``python hack/words.py``; it prints each place, with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+INSTEAD = {
+    "befall": "happen to, apply to",
+    "befalls": "happens to, applies to",
+    "beside": "next to, as well as, during",
+    "drips": "sends a byte now and then",
+    "fate": "write fault, outcome",
+    "fates": "write faults, outcomes",
+    "haste": "without time",
+    "keeper": "the class's own noun",
+    "keepers": "the class's own noun",
+    "kin": "the like",
+    "mend": "fix, correct",
+    "mended": "fixed, corrected",
+    "mends": "fixes, corrects",
+    "owed": "due, pending",
+    "stories": "timelines",
+    "story": "timeline",
+    "told": "called, asked, reported",
+}
+NAMES = {
+    "out_of_touch": "unreachable",
+    "wait_for_room": "wait_for_space",
+    "_numbers": "the noun of what is counted",
+    "_says": "the noun of what it writes to",
+}
+"""Names as a whole, and what they end with."""
+_PLACES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "appsdk_operator")
+_SUFFIXES = {".py", ".pyi", ".md", ".j2", ".html"}
+_ALLOWED = {"equal_numbers", "public_numbers"}
+
+
+def found_in(line: str) -> Iterator[tuple[str, str]]:
+    """Each word of a line that is to be replaced, with what to write instead."""
+    for name in re.findall(r"\w+", line):
+        parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+        for part in parts:
+            if part in INSTEAD:
+                yield part, INSTEAD[part]
+        for ending, instead in NAMES.items():
+            if name.endswith(ending) and name not in _ALLOWED:
+                yield name, instead
+
+
+def files(root: Path) -> Iterator[Path]:
+    """What people read: the package, its examples and its pages."""
+    for place in _PLACES:
+        path = root / place
+        found = [path] if path.is_file() else sorted(path.rglob("*"))
+        yield from (each for each in found if each.suffix in _SUFFIXES)
+
+
+def main(root: Path) -> int:
+    """Print what is found; returns the exit status."""
+    status = 0
+    for path in files(root):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for word, instead in found_in(line):
+                print(f"{path.relative_to(root)}:{number}: {word}: write {instead}")
+                status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).parents[1]))

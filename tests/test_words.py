@@ -1,0 +1,42 @@
+"""Words that are hard to read are found in names and prose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hack.words import found_in, main
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("it is told of that", ["told"]),
+        ("self.is_told = StoryTable()", ["told", "story"]),
+        ("def _numbers(self):", ["_numbers"]),
+        ("if source.out_of_touch:", ["out_of_touch"]),
+        ("the history of a kind, a folder of theirs, mending", []),
+        ("equal_numbers(one, other)", []),
+    ],
+)
+def test_words_are_found_as_parts_of_names_only_where_they_are_whole(
+    line: str, words: list[str]
+) -> None:
+    assert [word for word, _ in found_in(line)] == words
+
+
+def test_each_place_is_named_with_what_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("# Page\n\nThe timer runs beside it.\n")
+    assert main(tmp_path) == 1
+    assert capsys.readouterr().out == (
+        "docs/page.md:3: beside: write next to, as well as, during\n"
+    )
+
+
+def test_pages_without_them_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("Plain words.\n")
+    assert main(tmp_path) == 0
