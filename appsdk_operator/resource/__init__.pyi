@@ -1,4 +1,4 @@
-from appsdk_operator.resource._class_fields import (
+from appsdk_operator.resource._typed.class_fields import (
     FieldName as FieldName,
 )
 from appsdk_operator.resource._codec import (
@@ -12,13 +12,13 @@ from appsdk_operator.resource._conversion import (
     ObjectWrapper as ObjectWrapper,
     as_object as as_object,
 )
-from appsdk_operator.resource._field_errors import (
+from appsdk_operator.resource._typed.errors import (
     OMITTED as OMITTED,
     FieldError as FieldError,
     FieldPath as FieldPath,
     field as field,
 )
-from appsdk_operator.resource._frozen import (
+from appsdk_operator.resource._json.frozen import (
     ReadOnlyError as ReadOnlyError,
 )
 from appsdk_operator.resource._kind import (
@@ -40,7 +40,7 @@ from appsdk_operator.resource._patch_types import (
     MergePatch as MergePatch,
     StrategicMergePatch as StrategicMergePatch,
 )
-from appsdk_operator.resource._patches import (
+from appsdk_operator.resource._patches.apply import (
     PatchError as PatchError,
     PatchTestFailed as PatchTestFailed,
 )
@@ -72,7 +72,7 @@ from appsdk_operator.resource._selectors import (
     LabelSelector as LabelSelector,
     SelectorError as SelectorError,
 )
-from appsdk_operator.resource._stream_lines import (
+from appsdk_operator.resource._json.lines import (
     Lines as Lines,
 )
 from appsdk_operator.resource._versions import (
@@ -97,7 +97,7 @@ from appsdk_operator.resource._codec import (
     encode_json as encode_json,
     members as members,
 )
-from appsdk_operator.resource._field_errors import (
+from appsdk_operator.resource._typed.errors import (
     joined_errors as joined_errors,
 )
 from appsdk_operator.resource._field_names import (
@@ -110,20 +110,20 @@ from appsdk_operator.resource._field_values import (
     field_text as field_text,
     selected_values as selected_values,
 )
-from appsdk_operator.resource._frozen import (
+from appsdk_operator.resource._json.frozen import (
     explain_frozen as explain_frozen,
 )
-from appsdk_operator.resource._go_text import (
+from appsdk_operator.resource._typed.go_text import (
     Verbatim as Verbatim,
     go_float as go_float,
     go_json as go_json,
     go_quote as go_quote,
     go_value as go_value,
 )
-from appsdk_operator.resource._json_diff import (
+from appsdk_operator.resource._json.diff import (
     json_diff as json_diff,
 )
-from appsdk_operator.resource._json_parts import (
+from appsdk_operator.resource._json.parts import (
     MAX_LEVELS as MAX_LEVELS,
     TOO_DEEP as TOO_DEEP,
     is_deeper as is_deeper,
@@ -159,7 +159,7 @@ from appsdk_operator.resource._patch_types import (
     Patch as Patch,
     patch_body as patch_body,
 )
-from appsdk_operator.resource._patches import (
+from appsdk_operator.resource._patches.apply import (
     apply_json_patch as apply_json_patch,
     apply_merge_patch as apply_merge_patch,
     create_merge_patch as create_merge_patch,
@@ -173,7 +173,7 @@ from appsdk_operator.resource._selectors import (
     field_selector_of as field_selector_of,
     label_selector_of as label_selector_of,
 )
-from appsdk_operator.resource._strategic import (
+from appsdk_operator.resource._patches.strategic import (
     BUILTIN_MERGE_KEYS as BUILTIN_MERGE_KEYS,
     DirectiveError as DirectiveError,
     MergeKeyError as MergeKeyError,

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from appsdk_operator.resource import _json_values
-from appsdk_operator.resource._json_parts import (
+from appsdk_operator.resource._json import values as json_values
+from appsdk_operator.resource._json.parts import (
     MAX_LEVELS,
     TOO_DEEP,
     is_deeper,
     is_object_deeper,
 )
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._renaming import to_wire
-from appsdk_operator.resource._spec_types import encode_hook
+from appsdk_operator.resource._typed.renaming import to_wire
+from appsdk_operator.resource._typed.spec_types import encode_hook
 
 __all__ = [
     "PARTIAL_METADATA_KIND",
@@ -226,12 +226,12 @@ def plain_copy(value: Any, path: str = "$", rename: str | None = None) -> Any:
         try:
             return to_plain(item, rename)
         except _ENCODE_ERRORS as error:
-            where = next((at for found, at in _json_values.walk(value) if found is item), ())
-            text = _json_values.path_text(where, path)
+            where = next((at for found, at in json_values.walk(value) if found is item), ())
+            text = json_values.path_text(where, path)
             raise EncodeError(f"{text} cannot be written as JSON: {error}") from error
 
     try:
-        return _json_values.deep_copy(value, leaf)
+        return json_values.deep_copy(value, leaf)
     except RecursionError as error:
         raise EncodeError(f"{path} contains itself, or {TOO_DEEP}") from error
 
@@ -243,7 +243,7 @@ def renamed_copy(value: Any, rename: str) -> Any:
         EncodeError: a value that JSON cannot carry.
     """
     try:
-        return _json_values.deep_copy(value, lambda item: to_plain(item, rename, nulls=True))
+        return json_values.deep_copy(value, lambda item: to_plain(item, rename, nulls=True))
     except RecursionError as error:
         raise EncodeError(f"$ contains itself, or {TOO_DEEP}") from error
     except _ENCODE_ERRORS:
@@ -262,13 +262,13 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
-    plain = _json_values.lists(msgspec.to_builtins(value, enc_hook=encode_hook))
+    plain = json_values.lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     return to_wire(value, plain, rename, nulls=nulls)
 
 
 def _unencodable_path(value: Any) -> str | None:
     """The path of the first value that cannot be encoded."""
-    for item, path in _json_values.walk(value):
+    for item, path in json_values.walk(value):
         own: Any = item
         if isinstance(item, Mapping):
             own = dict.fromkeys(item)
@@ -277,17 +277,17 @@ def _unencodable_path(value: Any) -> str | None:
         try:
             _encode(own)
         except _ENCODE_ERRORS:
-            return _json_values.path_text(path)
+            return json_values.path_text(path)
     return None
 
 
 def _non_finite_path(value: Any) -> str | None:
-    for item, path in _json_values.walk(value):
+    for item, path in json_values.walk(value):
         if isinstance(item, float):
             if not math.isfinite(item):
-                return _json_values.path_text(path)
+                return json_values.path_text(path)
         elif not isinstance(item, (str, int, bytes, type(None), Mapping, list, tuple)):
-            for part, rest in _json_values.walk(to_plain(item, nulls=True)):
+            for part, rest in json_values.walk(to_plain(item, nulls=True)):
                 if isinstance(part, float) and not math.isfinite(part):
-                    return _json_values.path_text(path) + _json_values.path_text(rest, "")
+                    return json_values.path_text(path) + json_values.path_text(rest, "")
     return None

@@ -11,7 +11,8 @@ import functools
 import re
 from typing import Any, Final
 
-from appsdk_operator.resource._class_fields import (
+from appsdk_operator.resource._kind import Kind
+from appsdk_operator.resource._typed.class_fields import (
     alternatives,
     array_items,
     class_fields,
@@ -19,9 +20,8 @@ from appsdk_operator.resource._class_fields import (
     is_typed_dict,
     mapping_types,
 )
-from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._renaming import STYLES
-from appsdk_operator.resource._spec_types import has_fields
+from appsdk_operator.resource._typed.renaming import STYLES
+from appsdk_operator.resource._typed.spec_types import has_fields
 
 __all__ = ["check_expression", "check_wire_path", "check_wire_rule", "wire_path", "wire_steps"]
 

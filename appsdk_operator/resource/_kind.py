@@ -10,8 +10,8 @@ from urllib.parse import quote
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource._renaming import STYLES, renamed_view
-from appsdk_operator.resource._spec_types import check_spec_type
+from appsdk_operator.resource._typed.renaming import STYLES, renamed_view
+from appsdk_operator.resource._typed.spec_types import check_spec_type
 
 __all__ = ["Kind", "Scope"]
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import msgspec
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource import _codec, _json_parts
+from appsdk_operator.resource import _codec
+from appsdk_operator.resource._json import parts as json_parts
+from appsdk_operator.resource._json.lines import Lines
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import Object
-from appsdk_operator.resource._stream_lines import Lines
 
 __all__ = [
     "DecodedLines",
@@ -203,13 +204,13 @@ def _is_wrong_kind(error: Exception) -> bool:
 def _split_list(body: bytes) -> _List | None:
     """A list cut into items by brackets and quotes alone; None: it cannot be cut."""
     try:
-        parts = _json_parts.members(body)
+        parts = json_parts.members(body)
         items = parts.pop("items")
         parts["items"] = b"[]" if items != b"null" else items
         head = b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
         page = _decode_list(b"{%s}" % head)
         if page.items is not None:
-            page.items = [msgspec.Raw(item) for item in _json_parts.elements(items)]
+            page.items = [msgspec.Raw(item) for item in json_parts.elements(items)]
     except (KeyError, *_codec.DECODE_ERRORS):
         return None
     return page
@@ -219,7 +220,7 @@ def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
     metadata: dict[str, bytes] = {}
     if raw[:1] == b"{":  # the error of the search costs more than all else
         with contextlib.suppress(*_codec.DECODE_ERRORS):
-            metadata = _json_parts.members(_json_parts.members(raw).get("metadata", b"{}"))
+            metadata = json_parts.members(json_parts.members(raw).get("metadata", b"{}"))
 
     def text(field: str) -> str:
         with contextlib.suppress(*_codec.DECODE_ERRORS):
@@ -258,8 +259,8 @@ def decode_watch_events(
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
-    short, stride, few = _json_parts.SHORT, _json_parts.STRIDE, _json_parts.FEW
-    brackets, is_deeper = _json_parts.BRACKETS, _json_parts.is_deeper
+    short, stride, few = json_parts.SHORT, json_parts.STRIDE, json_parts.FEW
+    brackets, is_deeper = json_parts.BRACKETS, json_parts.is_deeper
     known, kind_name, api_version = _BY_FIRST_LETTER, kind.kind, kind.api_version
     for data, begin, end in _places(lines):
         usual = known.get(data[begin + 9]) if end > begin + 9 else None
@@ -355,7 +356,7 @@ def _undecodable_event(
 def _split_event(line: bytes) -> _Event | None:
     """An event whose object is nested too deep or is no JSON; None: the line is no event."""
     try:
-        parts = _json_parts.members(line)
+        parts = json_parts.members(line)
         return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))
     except (KeyError, *_codec.DECODE_ERRORS):
         # The object may be any bytes: the end of the line is its end.

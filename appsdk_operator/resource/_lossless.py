@@ -22,10 +22,10 @@ from typing import Any, Final
 import attrs
 
 from appsdk_operator.resource import _codec
-from appsdk_operator.resource._json_values import equal_numbers
+from appsdk_operator.resource._json.values import equal_numbers
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._renaming import convert
-from appsdk_operator.resource._typed_overlay import overlay
+from appsdk_operator.resource._typed.overlay import overlay
+from appsdk_operator.resource._typed.renaming import convert
 
 __all__ = [
     "MOST_ANNOTATION_BYTES",

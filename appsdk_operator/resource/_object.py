@@ -30,13 +30,13 @@ from appsdk_operator._generics import (
     subscript,
 )
 from appsdk_operator.resource import _codec
-from appsdk_operator.resource._frozen import FrozenDict, camel_case, freeze, raise_read_only
-from appsdk_operator.resource._json_parts import TOO_DEEP, is_deeper
-from appsdk_operator.resource._json_values import equal_numbers, same
+from appsdk_operator.resource._json.frozen import FrozenDict, camel_case, freeze, raise_read_only
+from appsdk_operator.resource._json.parts import TOO_DEEP, is_deeper
+from appsdk_operator.resource._json.values import equal_numbers, same
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._renaming import Renamed, convert, known_fields
-from appsdk_operator.resource._spec_types import decode_hook, has_fields, path_and_problem
-from appsdk_operator.resource._typed_overlay import overlay
+from appsdk_operator.resource._typed.overlay import overlay
+from appsdk_operator.resource._typed.renaming import Renamed, convert, known_fields
+from appsdk_operator.resource._typed.spec_types import decode_hook, has_fields, path_and_problem
 
 __all__ = [
     "AnyObject",

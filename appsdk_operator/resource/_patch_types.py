@@ -9,10 +9,10 @@ import attrs
 
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._codec import encode_json
-from appsdk_operator.resource._json_diff import json_diff
+from appsdk_operator.resource._json.diff import json_diff
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
-from appsdk_operator.resource._patches import apply_merge_patch, create_merge_patch
+from appsdk_operator.resource._patches.apply import apply_merge_patch, create_merge_patch
 
 __all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch", "patch_body"]
 

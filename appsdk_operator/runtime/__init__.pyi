@@ -13,27 +13,27 @@ from appsdk_operator.runtime._clock import (
 from appsdk_operator.runtime._environment import (
     environment as environment,
 )
-from appsdk_operator.runtime._failure_log import (
+from appsdk_operator.runtime._logs.failure_log import (
     FailureLog as FailureLog,
 )
-from appsdk_operator.runtime._fork import (
+from appsdk_operator.runtime._threading.fork import (
     ForkedError as ForkedError,
 )
-from appsdk_operator.runtime._log_setup import (
+from appsdk_operator.runtime._logs.setup import (
     TextFormatter as TextFormatter,
     setup_logging as setup_logging,
 )
-from appsdk_operator.runtime._logging import (
+from appsdk_operator.runtime._logs.loggers import (
     JSONFormatter as JSONFormatter,
 )
 from appsdk_operator.runtime._metrics import (
     Metrics as Metrics,
     default_metrics as default_metrics,
 )
-from appsdk_operator.runtime._narration import (
+from appsdk_operator.runtime._logs.narration import (
     Narrator as Narrator,
 )
-from appsdk_operator.runtime._rate_limiters import (
+from appsdk_operator.runtime._queue.rate_limiters import (
     ItemExponential as ItemExponential,
     ItemFastSlow as ItemFastSlow,
     MaxOf as MaxOf,
@@ -41,13 +41,13 @@ from appsdk_operator.runtime._rate_limiters import (
     TokenBucket as TokenBucket,
     WithMaxWait as WithMaxWait,
 )
-from appsdk_operator.runtime._stop import (
+from appsdk_operator.runtime._threading.stop import (
     StopSignal as StopSignal,
 )
-from appsdk_operator.runtime._workers import (
+from appsdk_operator.runtime._threading.workers import (
     StillRunning as StillRunning,
 )
-from appsdk_operator.runtime._workqueue import (
+from appsdk_operator.runtime._queue.workqueue import (
     WorkQueue as WorkQueue,
 )
 
@@ -63,14 +63,14 @@ from appsdk_operator.runtime._activity import (
     observed_call as observed_call,
     observed_request as observed_request,
 )
-from appsdk_operator.runtime._backoff import (
+from appsdk_operator.runtime._queue.backoff import (
     Backoff as Backoff,
 )
 from appsdk_operator.runtime._clock import (
     RealClock as RealClock,
     random_of as random_of,
 )
-from appsdk_operator.runtime._durations import (
+from appsdk_operator.runtime._logs.durations import (
     duration_text as duration_text,
 )
 from appsdk_operator.runtime._environment import (
@@ -82,24 +82,24 @@ from appsdk_operator.runtime._environment import (
     present_metrics as present_metrics,
     thread_clock as thread_clock,
 )
-from appsdk_operator.runtime._fork import (
+from appsdk_operator.runtime._threading.fork import (
     OneProcess as OneProcess,
     after_fork as after_fork,
     fork_safe as fork_safe,
 )
-from appsdk_operator.runtime._held_workers import (
+from appsdk_operator.runtime._threading.held_workers import (
     HELD_FOR as HELD_FOR,
     HeldWorkers as HeldWorkers,
     RunningCall as RunningCall,
 )
-from appsdk_operator.runtime._keyed_lock import (
+from appsdk_operator.runtime._threading.keyed_lock import (
     KeyedLock as KeyedLock,
 )
-from appsdk_operator.runtime._log_setup import (
+from appsdk_operator.runtime._logs.setup import (
     LOG_FORMATS as LOG_FORMATS,
     LogFormat as LogFormat,
 )
-from appsdk_operator.runtime._logging import (
+from appsdk_operator.runtime._logs.loggers import (
     SafeLogger as SafeLogger,
     get_logger as get_logger,
 )
@@ -116,19 +116,19 @@ from appsdk_operator.runtime._operator_names import (
     is_operator_name as is_operator_name,
     joined_names as joined_names,
 )
-from appsdk_operator.runtime._queue_state import (
+from appsdk_operator.runtime._queue.state import (
     QueueItem as QueueItem,
     QueueState as QueueState,
 )
-from appsdk_operator.runtime._stop import (
+from appsdk_operator.runtime._threading.stop import (
     check_stop as check_stop,
 )
-from appsdk_operator.runtime._texts import (
+from appsdk_operator.runtime._logs.texts import (
     is_interrupt as is_interrupt,
     safe_repr as safe_repr,
     safe_text as safe_text,
 )
-from appsdk_operator.runtime._threads import (
+from appsdk_operator.runtime._threading.threads import (
     CoroutineRunner as CoroutineRunner,
     LoopThread as LoopThread,
     ThreadGroup as ThreadGroup,
@@ -140,7 +140,7 @@ from appsdk_operator.runtime._threads import (
     settle as settle,
     settle_on as settle_on,
 )
-from appsdk_operator.runtime._tracebacks import (
+from appsdk_operator.runtime._logs.tracebacks import (
     add_note as add_note,
     callback_name as callback_name,
     current_frames as current_frames,
@@ -153,14 +153,14 @@ from appsdk_operator.runtime._tracebacks import (
     traceback_of as traceback_of,
     user_traceback as user_traceback,
 )
-from appsdk_operator.runtime._waiters import (
+from appsdk_operator.runtime._threading.waiters import (
     Latch as Latch,
     Waiters as Waiters,
 )
-from appsdk_operator.runtime._weak import (
+from appsdk_operator.runtime._threading.weak import (
     weak_method as weak_method,
 )
-from appsdk_operator.runtime._workers import (
+from appsdk_operator.runtime._threading.workers import (
     Workers as Workers,
     is_cancelled as is_cancelled,
     left_behind as left_behind,

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
-from appsdk_operator.runtime._held_workers import HELD_FOR, RunningCall
-from appsdk_operator.runtime._logging import get_logger
-from appsdk_operator.runtime._texts import safe_text
-from appsdk_operator.runtime._threads import as_exception, callback_place
-from appsdk_operator.runtime._tracebacks import failed_function, user_traceback
+from appsdk_operator.runtime._logs.loggers import get_logger
+from appsdk_operator.runtime._logs.texts import safe_text
+from appsdk_operator.runtime._logs.tracebacks import failed_function, user_traceback
+from appsdk_operator.runtime._threading.held_workers import HELD_FOR, RunningCall
+from appsdk_operator.runtime._threading.threads import as_exception, callback_place
 from appsdk_operator.runtime.validation import check_plain
 
 __all__ = [

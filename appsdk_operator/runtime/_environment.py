@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Self, final
 
 from appsdk_operator.runtime._clock import Clock, ManualClock, RealClock, system_clock
+from appsdk_operator.runtime._logs.texts import safe_repr
 from appsdk_operator.runtime._metrics import Metrics, default_metrics
-from appsdk_operator.runtime._texts import safe_repr
 
 __all__ = [
     "PartMetrics",

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 import attrs
 
-from appsdk_operator.runtime._fork import fork_safe
-from appsdk_operator.runtime._logging import get_logger
-from appsdk_operator.runtime._weak import weak_method
+from appsdk_operator.runtime._logs.loggers import get_logger
+from appsdk_operator.runtime._threading.fork import fork_safe
+from appsdk_operator.runtime._threading.weak import weak_method
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

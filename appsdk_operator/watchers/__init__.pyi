@@ -5,21 +5,21 @@ from appsdk_operator.controllers import (
     FinalizerError as FinalizerError,
     PatchClient as PatchClient,
 )
-from appsdk_operator.watchers._failures import (
+from appsdk_operator.watchers._dispatch.failures import (
     ErrorHandler as ErrorHandler,
 )
-from appsdk_operator.watchers._finalizer_names import (
+from appsdk_operator.watchers._finalizers.names import (
     FinalizerSupplier as FinalizerSupplier,
     default_finalizer as default_finalizer,
     in_progress_finalizer as in_progress_finalizer,
 )
-from appsdk_operator.watchers._informer_binding import (
+from appsdk_operator.watchers._informers.binding import (
     RunnableInformer as RunnableInformer,
 )
 from appsdk_operator.watchers._informer_controller import (
     InformerController as InformerController,
 )
-from appsdk_operator.watchers._kubernetes_informer import (
+from appsdk_operator.watchers._informers.kubernetes_informer import (
     KubernetesInformer as KubernetesInformer,
 )
 from appsdk_operator.watchers._list_map import (
@@ -31,7 +31,7 @@ from appsdk_operator.watchers._opinionated import (
 from appsdk_operator.watchers._opinionated_reconciler import (
     OpinionatedReconciler as OpinionatedReconciler,
 )
-from appsdk_operator.watchers._pending_calls import (
+from appsdk_operator.watchers._dispatch.pending_calls import (
     WatcherCall as WatcherCall,
 )
 from appsdk_operator.watchers._reconciler import (
@@ -60,7 +60,7 @@ from appsdk_operator.watchers._watcher import (
 
 """For other rooms: not part of the public surface."""
 
-from appsdk_operator.watchers._finalizer_names import (
+from appsdk_operator.watchers._finalizers.names import (
     OperatorFinalizer as OperatorFinalizer,
     finalizer_names as finalizer_names,
 )

@@ -43,7 +43,6 @@ from appsdk_operator.runtime import (
     thread_clock,
 )
 from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
-from appsdk_operator.watchers._bindings import InformerBindings
 from appsdk_operator.watchers._checks import (
     check_argument_order,
     check_cache,
@@ -51,22 +50,23 @@ from appsdk_operator.watchers._checks import (
     check_watcher,
     checked_kind,
 )
-from appsdk_operator.watchers._controller_metrics import ControllerMetrics, Role
-from appsdk_operator.watchers._dispatcher import Dispatcher
-from appsdk_operator.watchers._failures import ErrorHandler, Failures
-from appsdk_operator.watchers._finalizer_uses import (
-    FinalizerUse,
-    OperatorName,
-    finalizer_uses,
-)
-from appsdk_operator.watchers._informer_binding import OwnedInformer, RunnableInformer
-from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
-from appsdk_operator.watchers._registered import (
+from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
+from appsdk_operator.watchers._dispatch.failures import ErrorHandler, Failures
+from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
+from appsdk_operator.watchers._dispatch.registered import (
     RegisteredReconciler,
     RegisteredTarget,
     RegisteredWatcher,
     name_of,
 )
+from appsdk_operator.watchers._finalizers.uses import (
+    FinalizerUse,
+    OperatorName,
+    finalizer_uses,
+)
+from appsdk_operator.watchers._informers.binding import OwnedInformer, RunnableInformer
+from appsdk_operator.watchers._informers.bindings import InformerBindings
+from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 

@@ -11,8 +11,8 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._finalizer_lifecycle import FinalizerLifecycle, HasFinalizerLifecycle
-from appsdk_operator.watchers._finalizer_names import FinalizerSupplier, default_finalizer
+from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle, HasFinalizerLifecycle
+from appsdk_operator.watchers._finalizers.names import FinalizerSupplier, default_finalizer
 from appsdk_operator.watchers._reconciler import (
     ReconcileRequest,
     ResourceReconciler,

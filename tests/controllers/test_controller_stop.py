@@ -45,7 +45,7 @@ workqueue_work_duration_seconds_count{controller="zero",name="zero"} 0.0
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appsdk_operator.controllers._engine.controller._HELPERS_END", 0.05)
-    monkeypatch.setattr("appsdk_operator.runtime._workers._CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr("appsdk_operator.runtime._threading.workers._CANCEL_TIMEOUT", 0.05)
 
 
 def running(rig: Rig, *requests: Any) -> Rig:

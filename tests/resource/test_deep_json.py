@@ -22,7 +22,6 @@ from appsdk_operator.resource import (
     UndecodableEvent,
     WrongKindError,
     _codec,
-    _json_parts,
     apply_json_patch,
     apply_merge_patch,
     create_merge_patch,
@@ -35,7 +34,8 @@ from appsdk_operator.resource import (
     is_deeper,
     load_yaml,
 )
-from appsdk_operator.resource._json_parts import is_object_deeper
+from appsdk_operator.resource._json import parts as json_parts
+from appsdk_operator.resource._json.parts import is_object_deeper
 from tests.hypothesis_profiles import scaled
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
@@ -288,9 +288,9 @@ def test_of_json_the_depth_is_exact(text, levels):
 @settings(max_examples=scaled(200))
 def test_parts_are_found_without_decoding(text, others):
     parts = [text, *others]
-    assert _json_parts.elements(b"[ %s ]" % b" , ".join(parts)) == parts
+    assert json_parts.elements(b"[ %s ]" % b" , ".join(parts)) == parts
     members = b",".join(b'"%d" : %s' % pair for pair in enumerate(parts))
-    found = _json_parts.members(b"{%s}" % members)
+    found = json_parts.members(b"{%s}" % members)
     assert found == {str(number): part for number, part in enumerate(parts)}
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from appsdk_operator.resource import Kind, MutableObject, ReadOnlyError
-from appsdk_operator.resource._frozen import FrozenDict, FrozenList, explain_frozen, freeze
+from appsdk_operator.resource._json.frozen import FrozenDict, FrozenList, explain_frozen, freeze
 
 DATA = {"a": {"b": {"c": 1}}, "l": [{"d": [2]}, [3]], "s": "x"}
 

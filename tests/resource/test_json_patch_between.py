@@ -23,7 +23,7 @@ from appsdk_operator.resource import (
     decode_json,
     encode_json,
 )
-from appsdk_operator.resource._json_diff import _common_by_edits, _Values
+from appsdk_operator.resource._json.diff import _common_by_edits, _Values
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 

@@ -21,8 +21,8 @@ from appsdk_operator.resource import (
     apply_merge_patch,
     create_merge_patch,
 )
-from appsdk_operator.resource._json_values import same
-from appsdk_operator.resource._strategic import (
+from appsdk_operator.resource._json.values import same
+from appsdk_operator.resource._patches.strategic import (
     BUILTIN_MERGE_KEYS,
     MergeKeys,
     MergeRule,

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator import DecodeError, Kind, MutableObject, Object
-from appsdk_operator.resource import FieldName, _renaming, _spec_types
+from appsdk_operator.resource import FieldName
+from appsdk_operator.resource._typed import renaming, spec_types
 from tests.resource.test_renaming import Blue, Boxed, Disk, Port, Red, Row, Size, Tree, kind_of
 
 pydantic = pytest.importorskip("pydantic")
@@ -90,7 +91,7 @@ class Quick:
         assert type(self) is Quick
 
 
-VIEW = _renaming.Renamed(Quick, "camel")
+VIEW = renaming.Renamed(Quick, "camel")
 WIRE: dict[str, Any] = {
     "maxSize": 3,
     "podIP": "10.0.0.1",
@@ -116,8 +117,8 @@ WIRE: dict[str, Any] = {
 
 def translated(value: Any) -> Any:
     """What the translation of plain values reads, without a type of its own."""
-    plain = _renaming._plan(Quick, "camel").read(value)
-    return msgspec.convert(plain, Quick, dec_hook=_spec_types.decode_hook)
+    plain = renaming._plan(Quick, "camel").read(value)
+    return msgspec.convert(plain, Quick, dec_hook=spec_types.decode_hook)
 
 
 def test_what_is_read_is_of_the_classes_themselves() -> None:
@@ -252,7 +253,7 @@ def test_what_has_no_such_type_is_translated(view: Any, wire: Any) -> None:
 def test_a_class_that_is_defined_later_is_read_by_it_then() -> None:
     later = attrs.make_class("Later", {"the_part": attrs.field(type=Any)}, frozen=True)
     later.__annotations__ = {"the_part": "NotYet"}
-    view = _renaming.Renamed(later, "camel")
+    view = renaming.Renamed(later, "camel")
     with pytest.raises(NameError):
         view.reader  # noqa: B018
     later.__annotations__ = {"the_part": Port}

@@ -17,7 +17,7 @@ from appsdk_operator.runtime import (
     callback_place,
     get_logger,
 )
-from appsdk_operator.runtime import _threads as threads_module
+from appsdk_operator.runtime._threading import threads as threads_module
 from tests.cache.conftest import eventually
 
 PATIENCE = 10.0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import appsdk_operator
 from appsdk_operator.runtime import JSONFormatter, SafeLogger, TextFormatter, get_logger
-from appsdk_operator.runtime import _logging as logging_module
+from appsdk_operator.runtime._logs import loggers as logging_module
 from tests.hypothesis_profiles import scaled
 
 
@@ -281,9 +281,9 @@ def test_every_room_logs_so_that_nothing_propagates() -> None:
             ):
                 direct.append(f"{path.relative_to(root)}: {ast.unparse(node)}")
     allowed = {
-        "runtime/_logging.py: logging.getLogger(name)",
+        "runtime/_logs/loggers.py: logging.getLogger(name)",
         # The log of a program.
-        "runtime/_log_setup.py: logging.getLogger()",
+        "runtime/_logs/setup.py: logging.getLogger()",
         # They listen.
         "testing/_pytest/kube_test.py: logging.getLogger('appsdk_operator')",
         "testing/_world/check_operator.py: logging.getLogger('appsdk_operator')",

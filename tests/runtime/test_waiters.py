@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from appsdk_operator.runtime import ManualClock, StopSignal, system_clock
-from appsdk_operator.runtime._waiters import Waiters
+from appsdk_operator.runtime._threading.waiters import Waiters
 
 PATIENCE = 10.0
 

@@ -16,7 +16,7 @@ import pytest
 import appsdk_operator
 from appsdk_operator import Kind, KubernetesInformer, MutableObject, Object
 from appsdk_operator.cache import Informer
-from appsdk_operator.watchers._kubernetes_informer import InformerKeywords
+from appsdk_operator.watchers._informers.kubernetes_informer import InformerKeywords
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 DATA: dict[str, Any] = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"size": 3}}

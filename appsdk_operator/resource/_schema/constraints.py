@@ -13,9 +13,9 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from appsdk_operator.resource._class_fields import FieldName
 from appsdk_operator.resource._schema.go_patterns import go_pattern
 from appsdk_operator.resource._schema.markers import Marker, Rule
+from appsdk_operator.resource._typed.class_fields import FieldName
 
 __all__ = ["add_constraint", "add_validator", "merge"]
 

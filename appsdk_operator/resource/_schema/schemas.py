@@ -15,7 +15,11 @@ import attrs
 import msgspec
 
 from appsdk_operator.resource import _codec
-from appsdk_operator.resource._class_fields import (
+from appsdk_operator.resource._field_names import check_wire_rule
+from appsdk_operator.resource._schema.constraints import add_constraint, add_validator, merge
+from appsdk_operator.resource._schema.descriptions import attribute_docstrings, class_description
+from appsdk_operator.resource._schema.markers import Immutable, ListType, Rule, markers_of_class
+from appsdk_operator.resource._typed.class_fields import (
     NOTHING,
     ClassField,
     FieldName,
@@ -28,12 +32,8 @@ from appsdk_operator.resource._class_fields import (
     marked,
     model_extra_name,
 )
-from appsdk_operator.resource._field_names import check_wire_rule
-from appsdk_operator.resource._renaming import STYLES, to_wire
-from appsdk_operator.resource._schema.constraints import add_constraint, add_validator, merge
-from appsdk_operator.resource._schema.descriptions import attribute_docstrings, class_description
-from appsdk_operator.resource._schema.markers import Immutable, ListType, Rule, markers_of_class
-from appsdk_operator.resource._spec_types import has_fields, is_pydantic_model, model_default
+from appsdk_operator.resource._typed.renaming import STYLES, to_wire
+from appsdk_operator.resource._typed.spec_types import has_fields, is_pydantic_model, model_default
 
 __all__ = ["ANYTHING", "schema_of"]
 

@@ -1,0 +1,1 @@
+"""Patches of plain JSON: JSON Patch, merge patch, strategic merge patch."""

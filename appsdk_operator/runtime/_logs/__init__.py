@@ -1,0 +1,1 @@
+"""Logs: loggers that never raise, their format, failures and tracebacks."""

@@ -1,0 +1,1 @@
+"""Threads: groups of them, stop signals, waits, locks, and forks."""

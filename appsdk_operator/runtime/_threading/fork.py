@@ -1,0 +1,134 @@
+"""Protection of objects against use in the child of a ``fork()``.
+
+The child has a copy of every object, but only one thread: locks that other threads held are never
+released, queued work is never done, and each socket is shared with the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, final
+
+from appsdk_operator.runtime._threading.weak import weak_method
+
+__all__ = ["ForkedError", "OneProcess", "after_fork", "fork_safe"]
+
+_L = TypeVar("_L", threading.Lock, threading.RLock)
+
+
+class ForkedError(RuntimeError):
+    """An object was used in the child of the process that made it, where it cannot work."""
+
+
+class _WeakCalls:
+    """Weak references to the objects, or bound methods, to handle in each child."""
+
+    def __init__(self) -> None:
+        # Operations on a dict are atomic, so that a fork finds it consistent without a lock, which
+        # the child would have to release first. In the order of their addition.
+        self._calls: dict[int, Callable[[], Any]] = {}
+
+    def add(self, ref: Callable[[Callable[[], None]], Callable[[], Any]]) -> None:
+        key = 0
+
+        def forget() -> None:
+            self._calls.pop(key, None)
+
+        made = ref(forget)
+        key = id(made)
+        self._calls[key] = made
+
+    def living(self) -> list[Any]:
+        return [found for ref in list(self._calls.values()) if (found := ref()) is not None]
+
+
+_locks = _WeakCalls()
+_methods = _WeakCalls()
+
+
+def fork_safe(lock: _L) -> _L:
+    """Return ``lock``, and release it in each child of a fork, whichever thread has held it.
+
+    For locks that are held briefly, and guard data that is consistent between two statements:
+
+    >>> lock = fork_safe(threading.Lock())
+    """
+    _locks.add(lambda forget: weakref.ref(lock, lambda _: forget()))
+    return lock
+
+
+def after_fork(method: Callable[[], object]) -> None:
+    """Call a bound method in each child that is forked while its object lives.
+
+    It runs before anything else in the child, in its only thread, after the locks of
+    :func:`fork_safe` were released, in order of addition. Its errors are dropped. The object is
+    held weakly.
+    """
+    _methods.add(lambda forget: weak_method(method, forget))
+
+
+@final
+class OneProcess:
+    """Ties an object to the process that made it; keep it in an attribute of that object.
+
+    Frequent operations read :attr:`inherited`, which costs no call:
+
+    >>> class Queue:
+    ...     def __init__(self):
+    ...         self._process = OneProcess("this queue", "make it in the child")
+    ...
+    ...     def put(self, item):
+    ...         if self._process.inherited:
+    ...             self._process.refuse()
+    """
+
+    __slots__ = ("__weakref__", "_pid", "_remedy", "_what", "inherited")
+
+    def __init__(self, what: str, remedy: str) -> None:
+        """``what`` names the object in errors, ``remedy`` says what to do instead of using it."""
+        self.inherited: bool = False
+        """Whether this process is a forked child of the one that made it."""
+        self._pid = os.getpid()
+        self._what = what
+        self._remedy = remedy
+        after_fork(self._on_fork)
+
+    def check(self) -> None:
+        """Check that this process made it.
+
+        Raises:
+            ForkedError: this process is a forked child of it.
+        """
+        if self.inherited:
+            self.refuse()
+
+    def refuse(self) -> None:
+        """Raise the error for a forked child.
+
+        Raises:
+            ForkedError: always.
+        """
+        raise ForkedError(
+            f"{self._what} belongs to process {self._pid}, which made it, and process "
+            f"{os.getpid()} got a copy by fork() that cannot work: {self._remedy}"
+        )
+
+    def _on_fork(self) -> None:
+        self.inherited = True
+
+
+def _in_child() -> None:
+    for lock in _locks.living():
+        # Private, but logging, concurrent.futures and threading do the same with their locks.
+        lock._at_fork_reinit()  # noqa: SLF001
+    for method in _methods.living():
+        with contextlib.suppress(Exception):
+            method()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

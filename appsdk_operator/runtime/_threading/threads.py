@@ -1,0 +1,439 @@
+"""Groups of threads, and an event loop in a thread for ``async def`` callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
+
+from appsdk_operator.runtime._environment import entered_environment, thread_clock
+from appsdk_operator.runtime._logs.loggers import get_logger
+from appsdk_operator.runtime._logs.texts import safe_repr
+from appsdk_operator.runtime._logs.tracebacks import awaiting_place, present_place
+
+# asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
+# programs have no coroutines.
+if TYPE_CHECKING:
+    import asyncio
+    import concurrent.futures
+
+__all__ = [
+    "CoroutineRunner",
+    "LoopThread",
+    "ThreadGroup",
+    "as_exception",
+    "callback_place",
+    "owned_by",
+    "present_owner",
+    "present_runner",
+    "settle",
+    "settle_on",
+]
+
+_log = get_logger("appsdk_operator.runtime")
+T = TypeVar("T")
+_HELD_FOR = 1.0
+"""Seconds that a coroutine may block its event loop before that is logged."""
+_LOOK_EVERY = 30.0
+"""The longest pause in seconds between two looks by a thread that waits for a coroutine."""
+_MOST_PLACES = 100
+"""Places in the code of which one loop warns."""
+_awaited: dict[int, Coroutine[Any, Any, Any]] = {}
+"""The coroutine that a thread waits for in :meth:`LoopThread.run`, by the thread's ident."""
+_bound = threading.local()
+_owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
+_origin: contextvars.ContextVar[contextvars.Context | None] = contextvars.ContextVar(
+    "origin_of_thread", default=None
+)
+"""The context in which the user started what the thread is part of."""
+
+
+@final
+class owned_by:  # noqa: N801
+    """Within the block, start threads for ``owner``; the threads that they start are its, too.
+
+    A class, because a generator's context replaces a user's exception that takes no traceback.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        self._token = _owner.set(self._owner)
+
+    def __exit__(self, *_: object) -> None:
+        _owner.reset(self._token)
+
+
+def present_owner() -> object:
+    """What the calling thread or coroutine runs for: a manager, for example; None for nothing."""
+    return _owner.get()
+
+
+def as_exception(what: str, error: BaseException, *, for_main_thread: bool = True) -> Exception:
+    """An error of user code as an Exception: ``SystemExit`` and its like become a RuntimeError.
+
+    Those would end a thread of the kit silently.
+
+    Args:
+        what: what raised it, for the text.
+        error: what was raised.
+        for_main_thread: raise others than Exceptions again in the main thread, for which they are
+            meant: there a test runs single steps, and Ctrl-C ends it.
+
+    Raises:
+        BaseException: ``error``, as described.
+    """
+    if isinstance(error, Exception):
+        return error
+    if for_main_thread and threading.current_thread() is threading.main_thread():
+        raise error
+    failure = RuntimeError(f"{what} raised {safe_repr(error)}")
+    failure.__cause__ = error
+    return failure
+
+
+@final
+class ThreadGroup:
+    """Threads with a common name prefix, which are joined together.
+
+    None of them is a daemon, so the end of the interpreter kills none in the middle of a write.
+    Thread-safe.
+    """
+
+    def __init__(self, name: str, *, on_failure: Callable[[Exception], None] | None = None) -> None:
+        """A group of threads.
+
+        Args:
+            name: the prefix of the threads' names, ``name/…``.
+            on_failure: called with the error that ended a thread, after that was logged; for owners
+                that cannot go on without the thread.
+        """
+        self._name = name
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
+        """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
+
+        The thread works for the same controller or manager as the calling one, in the same
+        :class:`environment`. It has the other context variables of the thread of the user in which
+        everything began, and not those of a callback that it happens to be started in.
+        """
+        owner = _owner.get()
+        environment = entered_environment()
+        origin = _origin.get() or contextvars.copy_context()
+
+        def run() -> None:
+            _owner.set(owner)
+            _origin.set(origin)
+            try:
+                with environment:
+                    target()
+            except BaseException as error:
+                _log.exception("thread %s failed", thread.name)
+                if self._on_failure is not None:
+                    self._on_failure(as_exception(f"thread {thread.name}", error))
+
+        thread = threading.Thread(
+            target=origin.copy().run, args=(run,), name=f"{self._name}/{name}", daemon=False
+        )
+        with self._lock:
+            self._threads = [t for t in self._threads if t.is_alive()]
+            # Added first: Ctrl-C may come while it starts.
+            self._threads.append(thread)
+            thread.start()
+        return thread
+
+    def join(self, timeout: float | None = None) -> list[str]:
+        """Wait for all threads, including those that they start meanwhile.
+
+        Args:
+            timeout: the longest wait for all together, in seconds of real time; default: no limit.
+
+        Returns:
+            The names of the threads that still run; empty when all have ended.
+        """
+        clock = thread_clock()
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        joined = [threading.current_thread()]
+        while True:
+            with self._lock:
+                # A thread whose start failed has no ident, and cannot be joined.
+                threads = [t for t in self._threads if t.ident is not None and t not in joined]
+            if not threads:
+                return [t.name for t in joined[1:] if t.is_alive()]
+            for thread in threads:
+                left = None if deadline is None else deadline - clock.monotonic()
+                thread.join(None if left is None else max(0.0, left))
+            joined += threads
+
+
+@final
+class LoopThread:
+    """An asyncio event loop in a thread of its own, started on first use.
+
+    Blocking code runs coroutines with :meth:`run` and waits for their results, so that
+    ``async def`` callbacks have the same guarantees of order as plain functions. Thread-safe.
+    """
+
+    def __init__(self, name: str) -> None:
+        """The thread has the name ``name/loop``."""
+        self._name = name
+        self._held_at: set[str] = set()
+        self._group = ThreadGroup(name)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._has_to_end = False
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run ``coroutine`` on the loop; returns its result or raises its error.
+
+        Raises:
+            RuntimeError: the caller runs in the loop's thread, or that cannot be started; the next
+                call tries again.
+            OSError: there is no file descriptor for it; the same.
+            concurrent.futures.CancelledError: the loop was closed, before or meanwhile.
+        """
+        import asyncio
+        import concurrent.futures
+
+        with self._lock:
+            if self._is_closed:
+                coroutine.close()
+                raise concurrent.futures.CancelledError("the controller's event loop was closed")
+            if self._thread is threading.current_thread():
+                coroutine.close()
+                raise RuntimeError(
+                    "the event loop's own thread cannot wait for a coroutine: await it instead"
+                )
+            try:
+                loop = self._loop or self._start()
+            except BaseException:
+                coroutine.close()
+                raise
+            future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
+        thread = threading.get_ident()
+        _awaited[thread] = coroutine
+        try:
+            return self._result_of(future, loop)
+        except concurrent.futures.CancelledError:
+            # If it was cancelled before it began, it was never awaited.
+            coroutine.close()
+            raise
+        finally:
+            del _awaited[thread]
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        """Start the loop in its thread; the lock is held."""
+        import asyncio
+
+        loop = self._loop = asyncio.new_event_loop()
+        try:
+            self._thread = self._group.start("loop", lambda: self._run_loop(loop))
+        except Exception:
+            # Nothing would ever run on it.
+            self._loop = None
+            loop.close()
+            raise
+        return loop
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
+        asyncio.set_event_loop(loop)
+        loop.set_exception_handler(_log_loop_error)
+        try:
+            while not self._has_to_end:
+                # A task that a coroutine has started may raise SystemExit, or stop the loop.
+                self._outlive(loop.run_forever)
+            while pending := asyncio.all_tasks(loop):
+                for task in pending:
+                    task.cancel()
+                ended = asyncio.gather(*pending, return_exceptions=True)
+                if self._outlive(functools.partial(loop.run_until_complete, ended)):
+                    break
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            with self._lock:
+                if self._loop is loop:
+                    self._loop = None  # it broke: the next call starts another one
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _outlive(self, run: Callable[[], object]) -> bool:
+        """Whether ``run`` ended by itself, and not by what a task raises to end the program."""
+        try:
+            run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            _log.exception("a task on the event loop of %s raised %s", self._name, safe_repr(error))
+            return False
+        return True
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the loop, in its thread."""
+        self._has_to_end = True
+        loop.stop()
+
+    def _result_of(
+        self, future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
+    ) -> T:
+        """The result of ``future``; meanwhile a look now and then at whether the loop is held."""
+        pause = _HELD_FOR
+        while True:
+            try:
+                return future.result(pause)
+            except TimeoutError:
+                if future.done():  # the coroutine's own
+                    return future.result()
+            self._look_at(loop)
+            if loop.is_closed():
+                future.cancel()  # unless it is done: nobody else will end it
+            pause = min(2 * pause, _LOOK_EVERY)
+
+    def _look_at(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Warn if the loop does not answer for a second: a coroutine blocks its thread."""
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:  # it was closed
+            return
+        if answered.wait(_HELD_FOR):
+            return
+        thread = self._thread
+        place = present_place(None if thread is None else thread.ident)
+        if not place or place in self._held_at or len(self._held_at) >= _MOST_PLACES:
+            return
+        self._held_at.add(place)
+        _log.warning(
+            "%s holds the event loop of %s for more than a second, and no other async callback "
+            "runs meanwhile: await an async library there, or asyncio.to_thread(…) for what "
+            "blocks, or make the callback a plain def",
+            place,
+            self._name,
+            extra={"controller": self._name, "callback": place},
+        )
+
+    def bound(self) -> contextlib.AbstractContextManager[None]:
+        """Make :func:`settle` use this loop in the calling thread."""
+        return settle_on(self)
+
+    def close(self, timeout: float | None = None) -> list[str]:
+        """Cancel running coroutines, stop the loop and join its thread; twice is harmless.
+
+        Args:
+            timeout: the longest wait in seconds for coroutines that ignore their cancellation;
+                default: no limit.
+
+        Returns:
+            The name of the thread if it still runs.
+        """
+        with self._lock:
+            self._is_closed = True
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it broke meanwhile
+                loop.call_soon_threadsafe(self._end, loop)
+        return self._group.join(timeout)
+
+
+async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await ``coroutine``; SystemExit and the like become errors, or they would end the loop."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
+
+
+def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error of asyncio; an error of a log filter must not end the loop."""
+    try:
+        loop.default_exception_handler(context)
+    except Exception as error:
+        _log.error("asyncio could not say: %s", context.get("message"), exc_info=error)
+
+
+def callback_place(thread: int) -> str:
+    """The line of the user's code at which a thread is, or the coroutine that it waits for.
+
+    Returns:
+        ``function (file.py:12)``; ``""`` if it is nowhere in code of the user.
+    """
+    coroutine = _awaited.get(thread)
+    return present_place(thread) if coroutine is None else awaiting_place(coroutine)
+
+
+class CoroutineRunner(Protocol):
+    """Runs coroutines for threads that wait for them, as :class:`LoopThread` does."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine and return its result."""
+        ...
+
+
+def settle_on(runner: CoroutineRunner | None) -> contextlib.AbstractContextManager[None]:
+    """Make :func:`settle` use ``runner`` in the calling thread; None: a loop for each call."""
+    return _Binding(runner)
+
+
+@final
+class _Binding:
+    """What :func:`settle_on` returns; servers enter one for each request."""
+
+    __slots__ = ("_before", "_runner")
+
+    def __init__(self, runner: CoroutineRunner | None) -> None:
+        self._runner = runner
+        self._before: CoroutineRunner | None = None
+
+    def __enter__(self) -> None:
+        self._before = getattr(_bound, "loop", None)
+        _bound.loop = self._runner
+
+    def __exit__(self, *_: object) -> None:
+        _bound.loop = self._before
+
+
+def present_runner() -> CoroutineRunner | None:
+    """The runner of :func:`settle` in the calling thread, for :func:`settle_on` in another one."""
+    runner: CoroutineRunner | None = getattr(_bound, "loop", None)
+    return runner
+
+
+def settle(outcome: Any) -> Any:
+    """Return ``outcome``, or if that is awaitable, its result.
+
+    It is awaited on the :class:`LoopThread` to which this thread is bound, or without one on a loop
+    of its own: when a test calls a watcher directly, and within a coroutine, whose own loop stands
+    still meanwhile, in another thread.
+    """
+    if outcome is None or not inspect.isawaitable(outcome):
+        return outcome
+    loop = present_runner()
+    # A coroutine is not wrapped, so that a closed loop can close it instead of leaving it open.
+    coroutine = outcome if inspect.iscoroutine(outcome) else _wait_for(outcome)
+    if loop is not None:
+        return loop.run(coroutine)
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    own = LoopThread(threading.current_thread().name)
+    try:
+        return own.run(coroutine)
+    finally:
+        own.close()
+
+
+async def _wait_for(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,232 @@
+"""Failed calls: the error handler, the log, and the delay until the retry."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, final
+
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.client import ClientError
+from appsdk_operator.controllers import (
+    FinalizerError,
+    TerminalError,
+    retry_after_seconds,
+    sole_error,
+)
+from appsdk_operator.resource import explain_frozen
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    duration_text,
+    error_text,
+    failed_function,
+    forget_frames,
+    get_logger,
+    has_user_frames,
+    is_cancelled,
+)
+from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
+from appsdk_operator.watchers._dispatch.pending_calls import WatcherCall
+from appsdk_operator.watchers._retry import RetryPolicy
+
+__all__ = ["ErrorHandler", "Failures", "RetryPlan", "retry_action"]
+
+_log = get_logger("appsdk_operator.watchers")
+
+ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
+"""Called for every failed call, before the retry policy."""
+
+
+def retry_action(action: ResourceAction, role: Role) -> ResourceAction:
+    """The action of a call's retry.
+
+    A watcher's failed resync becomes an update, since watchers have no method for resyncs and the
+    object may have changed by then.
+    """
+    is_watcher_resync = action is ResourceAction.RESYNC and role is Role.WATCHER
+    return ResourceAction.UPDATE if is_watcher_resync else action
+
+
+def _counts_as_attempt(error: Exception) -> bool:
+    """Whether the failure increases the attempt number that the retry policy gets."""
+    return retry_after_seconds(sole_error(error)) is None
+
+
+class RetryPlan(NamedTuple):
+    """What follows a failed call."""
+
+    delay: float | None
+    """Seconds until the retry; None: it is given up."""
+    attempt: int
+    """The attempt number of the next call."""
+    is_final: bool
+    """Whether no resync repeats the call, but only a change of the object."""
+
+
+@final
+class Failures:
+    """Reports failed calls and asks the retry policy about them. Thread-safe.
+
+    :class:`RetryAfter` and :class:`TerminalError` say themselves when a call is made again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retry_policy: RetryPolicy,
+        error_handler: ErrorHandler | None,
+        metrics: ControllerMetrics,
+        clock: Clock,
+        resyncs_repeat: bool = True,
+    ) -> None:
+        self._name = name
+        self._resyncs_repeat = resyncs_repeat
+        self._retry_policy = retry_policy
+        self._error_handler = error_handler
+        self._metrics = metrics
+        self.log = FailureLog(_log, clock)
+
+    def plan_after(
+        self,
+        error: Exception,
+        call: WatcherCall,
+        role: Role,
+        longest: float | None = None,
+        *,
+        is_stopping: bool = False,
+    ) -> RetryPlan:
+        """Report a failed call, and decide on its retry.
+
+        Removes the traceback of ``error``: a stored error must not keep the frames of the failed
+        call alive.
+
+        Args:
+            error: what the call raised.
+            call: the call.
+            role: of what was called.
+            longest: for timers, the seconds after which they are called again in any case.
+            is_stopping: whether the controller stops, which cancels coroutines.
+        """
+        explain_frozen(sole_error(error))
+        if self._error_handler is not None:
+            try:
+                no_awaitable("error_handler", self._error_handler(error, call))
+            except BaseException as raised:
+                self._log_failure_of(
+                    raised, "error handler", "the error handler of controller %s failed"
+                )
+        delay = self._retry_delay(error, call.attempt)
+        attempt = call.attempt + _counts_as_attempt(error)
+        if longest is not None:
+            attempt = attempt if delay is not None else 0
+            delay = longest if delay is None else min(delay, longest)
+        is_final = delay is None and self._is_final(error)
+        is_known = self._error_handler is not None or (is_stopping and is_cancelled(error))
+        self._log_failure(error, call, delay, is_final, is_known=is_known)
+        if delay is None:
+            is_clean_up = call.action is ResourceAction.DELETE or call.object.is_deleting
+            self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
+        else:
+            self._metrics.retry_planned(call.kind, retry_action(call.action, role))
+        forget_frames(error)
+        return RetryPlan(delay, attempt, is_final)
+
+    def _is_final(self, error: Exception) -> bool:
+        """Whether no resync repeats a call that is given up.
+
+        The kit's own write of a finalizer is repeated: its failure says nothing of the object.
+        """
+        sole = sole_error(error)
+        if isinstance(sole, TerminalError):
+            return True
+        return not self._resyncs_repeat and not isinstance(sole, FinalizerError)
+
+    def _retry_delay(self, error: Exception, attempt: int) -> float | None:
+        sole = sole_error(error)
+        if isinstance(sole, TerminalError):
+            return None
+        asked = retry_after_seconds(sole)
+        if asked is not None:
+            return asked
+        try:
+            return _checked_delay(no_awaitable("retry_policy", self._retry_policy(error, attempt)))
+        except BaseException as raised:
+            self._log_failure_of(
+                raised,
+                "retry policy",
+                "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
+            )
+            return None
+
+    def _log_failure_of(self, error: BaseException, function: str, message: str) -> None:
+        self.log.failed(error, function, message, self._name, extra={"controller": self._name})
+
+    def _log_failure(
+        self,
+        error: Exception,
+        call: WatcherCall,
+        delay: float | None,
+        is_final: bool,
+        *,
+        is_known: bool,
+    ) -> None:
+        """Log a failure: as an error, or as info without traceback if it ``is_known``."""
+        name = failed_function(error) or call.callback
+        obj = call.object
+        self.log.failed(
+            error,
+            name,
+            "%s failed on %s of %s %s: %s; %s",
+            name,
+            call.cause,
+            obj.kind.kind,
+            obj.key,
+            error_text(sole_error(error)),
+            _next_try(call, delay, is_final),
+            about=obj.uid or obj.key,
+            level=logging.INFO if is_known else logging.ERROR,
+            with_traceback=not is_known and not _is_self_explanatory(error),
+            extra={
+                "controller": self._name,
+                "kind": call.kind,
+                "namespace": obj.namespace,
+                "object": obj.name,
+                "action": call.action.value,
+                "attempt": call.attempt,
+                "callback": name,
+                "error": type(sole_error(error)).__name__,
+                "retry_in": delay,
+            },
+        )
+
+
+def _next_try(call: WatcherCall, delay: float | None, is_final: bool) -> str:
+    """What follows a failed call."""
+    if delay is not None:
+        failed = f", failed {call.attempt + 1} times" if call.attempt else ""
+        return f"next try in {duration_text(delay)}{failed}"
+    if call.action is ResourceAction.DELETE:
+        return "given up"
+    if is_final:
+        return "given up until its generation, labels or annotations change"
+    return "given up until the next resync"
+
+
+def _is_self_explanatory(error: Exception) -> bool:
+    """Whether a traceback would tell nothing more: a request of the kit's own failed."""
+    is_of_request = isinstance(sole_error(error), (ClientError, FinalizerError))
+    return is_of_request and not has_user_frames(error)
+
+
+def _checked_delay(answer: float | None) -> float | None:
+    if answer is None:
+        return None
+    delay = float(answer)
+    # A retry that never comes due would wait for ever: no resync repeats it.
+    if not 0 <= delay < math.inf:
+        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None for never")
+    return delay

@@ -1,0 +1,352 @@
+"""Registered watchers and reconcilers: how each is called, and what it was last called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import ClassVar, final
+
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
+from appsdk_operator.controllers import HotLoops, Outcome
+from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    callback_name,
+    get_logger,
+    is_interrupt,
+    present_clock,
+    settle,
+)
+from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.watchers._checks import check_returned
+from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
+from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
+from appsdk_operator.watchers._object_timer import ObjectTimer
+from appsdk_operator.watchers._opinionated import OpinionatedWatcher
+from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
+from appsdk_operator.watchers._reconciler import (
+    KeyReconciler,
+    ReconcileRequest,
+    ResourceReconciler,
+    SelectiveReconciler,
+    SimpleReconciler,
+    checked_outcome,
+)
+from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher, SimpleWatcher
+
+_log = get_logger("appsdk_operator.watchers")
+
+__all__ = [
+    "RegisteredReconciler",
+    "RegisteredTarget",
+    "RegisteredWatcher",
+    "cause_of",
+    "goes_back",
+    "name_of",
+]
+
+
+# Module names, because a look-up of an enumeration's member costs as much as a call.
+_CREATE, _DELETE, _UPDATE, _RESYNC = (
+    ResourceAction.CREATE,
+    ResourceAction.DELETE,
+    ResourceAction.UPDATE,
+    ResourceAction.RESYNC,
+)
+_OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
+
+
+class RegisteredTarget:
+    """One registration of a watcher or reconciler under a kind; a handler may have several."""
+
+    __slots__ = (
+        "call_metrics",
+        "delivered",
+        "failures",
+        "handler",
+        "is_removed",
+        "kind",
+        "longest_retry",
+        "selective",
+        "view",
+    )
+
+    role: ClassVar[Role]
+    takes_events: ClassVar[bool] = False
+    """Whether :meth:`call` takes events as they are, so that most calls need no request."""
+
+    def __init__(
+        self,
+        handler: ResourceWatcher | ResourceReconciler,
+        kind: str | Kind,
+        selective: SelectiveWatcher | SelectiveReconciler | None,
+    ) -> None:
+        self.handler = handler
+        self.selective = selective
+        self.kind = str(kind)
+        self.view: Kind | None = (
+            handler.kind
+            if isinstance(handler, _OPINIONATED)
+            else (kind if isinstance(kind, Kind) else None)
+        )
+        """The kind whose types it gets objects with; None: that of the informer."""
+        self.is_removed = False
+        self.longest_retry: float | None = getattr(handler, "longest_retry", None)
+        """For timers: the seconds after which a failed call is repeated at the latest, whatever the
+        retry policy says; resyncs do not call them. None for others."""
+        self.failures = FailureLog(_log, present_clock())
+        """The log for failures of :attr:`selective`; the controller's once it was added."""
+        self.call_metrics: Mapping[ResourceAction, CallMetrics] = {}
+        """Its metrics by action, shared by all targets of its role and kind."""
+        self.delivered: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
+        """For a late handler, by source: uid and resourceVersion of the last state that it got of
+        each object. Events that waited when it was added may be older."""
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether it does not tell successive objects of one name apart."""
+        return False
+
+    def read(self, obj: Object) -> Object:
+        """The object with the types of :attr:`view`."""
+        return obj.viewed_as(self._view_of(obj.kind))
+
+    def read_event(self, event: Event) -> Event:
+        """:meth:`read` for the objects of an event."""
+        return event.viewed_as(self._view_of(event.object.kind))
+
+    def _view_of(self, kind: Kind) -> Kind:
+        """The kind as which it gets objects of ``kind``."""
+        view = self.view
+        if view is None or (
+            view.spec is kind.spec and view.status is kind.status and view.rename == kind.rename
+        ):
+            return kind
+        # Under a kind that is not the informer's, objects stay as they are.
+        return view if view == kind else kind
+
+    def request_of(self, trigger: Event | ReconcileRequest) -> ReconcileRequest:
+        """``trigger`` as a request."""
+        if isinstance(trigger, ReconcileRequest):
+            return trigger
+        return ReconcileRequest(action=trigger.action, object=trigger.object, old=trigger.old)
+
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
+        """Call the handler; waits for the result of an ``async def``."""
+        raise NotImplementedError
+
+    def must_deliver(self, key: DeliveryKey, event: Event, first: Object | None) -> bool:
+        """Whether the target needs ``event``.
+
+        Args:
+            key: of the event's object.
+            event: the event.
+            first: the object of the target's pending first call, if there is one.
+        """
+        delivered = self.delivered.get(key.source)
+        if delivered is None:
+            return True
+        obj, action = event.object, event.action
+        version = obj.resource_version
+        known = delivered.get(key) if first is None else (first.uid, first.resource_version)
+        if known is None or known[0] != obj.uid:
+            if action is not _CREATE or (known and is_older_version(version, known[1])):
+                return False
+        elif first is None and action is not _DELETE and not goes_back(event):
+            is_shown = bool(version) and version == known[1] and action is not _RESYNC
+            if is_shown or is_older_version(version, known[1]):
+                return False
+        if action is _DELETE:
+            delivered.pop(key, None)
+        elif action is not _RESYNC:
+            self.note_seen(key, obj)
+        return True
+
+    def note_seen(self, key: DeliveryKey, obj: Object) -> None:
+        """Record that the handler got this state of ``obj``."""
+        delivered = self.delivered.get(key.source)
+        if delivered is not None:
+            delivered[key] = (obj.uid, obj.resource_version)
+
+    @property
+    def finalizer_lifecycle(self) -> FinalizerLifecycle | None:
+        """The finalizer lifecycle of an opinionated handler; None for others."""
+        finalizer_lifecycle = getattr(
+            self.handler, "finalizer_lifecycle", None
+        )  # it may be wrapped
+        return finalizer_lifecycle if isinstance(finalizer_lifecycle, FinalizerLifecycle) else None
+
+    def check_kind(self, kind: str | Kind) -> None:
+        """Check that an opinionated handler is added under its own kind.
+
+        Raises:
+            ValueError: it is for another kind, and would refuse every object.
+        """
+        handler = self.handler
+        if isinstance(handler, _OPINIONATED) and isinstance(kind, Kind) and handler.kind != kind:
+            raise ValueError(
+                f"{handler!r} is made for {handler.kind}, and would refuse each object of {kind}: "
+                "add it under its own kind"
+            )
+
+    def check_finalizers(self, other: RegisteredTarget) -> None:
+        """Check that the two do not share a finalizer.
+
+        Raises:
+            ValueError: they do, so each would release objects that the other has not cleaned up.
+        """
+        mine, others = self.finalizer_lifecycle, other.finalizer_lifecycle
+        if mine is None or others is None:
+            return
+        # Nor must one take the other's for that of an earlier name of its operator.
+        is_shared = not mine.names.isdisjoint(others.all_names)
+        if mine.kind == others.kind and (is_shared or not others.names.isdisjoint(mine.all_names)):
+            raise ValueError(
+                f"{self.handler!r} would share its finalizer with {other.handler!r}, and objects "
+                "would go when one of them has cleaned up: give one of them another finalizer with "
+                "finalizer="
+            )
+
+    def must_see(self, event: Event) -> bool:
+        """Whether a deletion means nothing to the handler without this event before it."""
+        lifecycle = self.finalizer_lifecycle
+        if lifecycle is None:
+            return False
+        if event.action is _CREATE:
+            return lifecycle.is_handled(event.object)
+        return event.old is not None and lifecycle.is_stripped(event.old, event.object)
+
+    def is_unconcerned_by(self, event: Event) -> bool:
+        """Whether the handler's ``concerns`` filters ``event`` out."""
+        if self.selective is None or event.action is not _UPDATE or event.old is None:
+            return False
+        try:
+            is_concerned: object = self.selective.concerns(event.old, event.object)
+            return not no_awaitable("concerns", is_concerned)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            self.failures.failed(
+                error,
+                f"concerns() of {type(self.handler).__qualname__}",
+                "concerns() of %r failed: the event is delivered",
+                self.handler,
+            )
+            return False
+
+
+_METHODS = {_CREATE: "add", _DELETE: "delete"}
+
+
+def name_of(handler: object, action: ResourceAction, obj: Object | None = None) -> str:
+    """The name of the user's function behind ``handler``, as far as it is known.
+
+    Args:
+        handler: the watcher or reconciler.
+        action: what it is called for.
+        obj: the object, which decides between the callbacks of some watchers.
+    """
+    method = _METHODS.get(action, "update")
+    function: object = None
+    if isinstance(handler, SimpleWatcher):
+        function = getattr(handler, f"_{method}")
+    elif isinstance(handler, OpinionatedWatcher):
+        function = handler.callback(method, obj)
+    elif isinstance(handler, (SimpleReconciler, ObjectTimer)):
+        function = handler.function
+    elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
+        if not inspect.isroutine(handler.reconciler):
+            return name_of(handler.reconciler, action, obj)
+        function = handler.reconciler
+    if function is not None:
+        return callback_name(function)
+    kind = callback_name(handler)
+    if isinstance(handler, (SimpleWatcher, OpinionatedWatcher)):
+        return kind
+    is_reconciler = callable(getattr(handler, "reconcile", None))
+    return f"{kind}.{'reconcile' if is_reconciler else method}"
+
+
+def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
+    """For logs: what ``handler`` is called for.
+
+    For an :class:`OpinionatedWatcher` that is not the event: an object that was handled before
+    leads to ``sync``, and one that is being deleted to ``delete``.
+    """
+    if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
+        if obj.is_deleting:
+            return _DELETE.value
+        if action is _CREATE and handler.finalizer_lifecycle.is_handled(obj):
+            return "SYNC"
+    return action.value
+
+
+def goes_back(event: Event) -> bool:
+    """Whether the event goes to an older version, as after a restore of the server."""
+    old = event.old
+    return old is not None and is_older_version(event.object.resource_version, old.resource_version)
+
+
+@final
+class RegisteredWatcher(RegisteredTarget):
+    """A registered watcher."""
+
+    __slots__ = ("watcher",)
+
+    role = Role.WATCHER
+    takes_events = True
+
+    def __init__(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
+        super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
+        self.watcher = watcher
+
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
+        """Call the method for the action.
+
+        Raises:
+            TypeError: it returned a Result or an error.
+        """
+        action, obj = trigger.action, trigger.object
+        if action is _CREATE:
+            outcome = self.watcher.add(obj)
+        elif action is _DELETE:
+            outcome = self.watcher.delete(obj)
+        else:
+            outcome = self.watcher.update(trigger.old if trigger.old is not None else obj, obj)
+        if outcome is not None:
+            check_returned(self.watcher, settle(outcome))
+        return None
+
+
+@final
+class RegisteredReconciler(RegisteredTarget):
+    """A registered reconciler."""
+
+    __slots__ = ("_clock", "_hot_loops", "reconciler")
+
+    role = Role.RECONCILER
+
+    def __init__(
+        self, reconciler: ResourceReconciler, kind: str | Kind, *, controller: str, clock: Clock
+    ) -> None:
+        selective = reconciler if isinstance(reconciler, SelectiveReconciler) else None
+        super().__init__(reconciler, kind, selective)
+        self.reconciler = reconciler
+        self._clock = clock
+        self._hot_loops = HotLoops(_log, controller, self.kind, filter_hint="concerns(old, new)")
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether it does not tell successive objects of one name apart."""
+        return bool(getattr(self.reconciler, "is_by_key", False))
+
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
+        """Call ``reconcile``.
+
+        Raises:
+            TypeError: it returned something else than a Result or None.
+        """
+        self._hot_loops.note(trigger.object.key, self._clock.monotonic())
+        outcome = self.reconciler.reconcile(self.request_of(trigger))
+        return checked_outcome(self.reconciler, settle(outcome))

@@ -1,0 +1,1 @@
+"""Finalizers: their names, their users, and their lifecycle on an object."""
