@@ -54,14 +54,14 @@ BROKEN = [
         Promise.ORDER,
         ["write 409", 'create a {"size": 0}', "wait 0", 'spec a {"size": 1}', "wait 0"],
         """\
-order: operator is told of a: patches status of widgets a, in a state older than what it saw before
+order: operator is called for a: patches status of widgets a, in a state older than what it saw
      0.0 s  somebody creates a {"size": 0}
-     0.0 s  operator is told of a: patches status of widgets a (409), fails with Conflict
+     0.0 s  operator is called for a: patches status of widgets a (409), fails with Conflict
      0.0 s  somebody changes a to {"size": 1}
-     0.0 s  operator is told of a: patches status of widgets a
+     0.0 s  operator is called for a: patches status of widgets a
      0.0 s  … 3 times so far
-     0.0 s  operator is told of a: patches status of widgets a (no change)
-     0.0 s  operator is told of a: patches status of widgets a (no change)""",
+     0.0 s  operator is called for a: patches status of widgets a (no change)
+     0.0 s  operator is called for a: patches status of widgets a (no change)""",
         {},
     ),
     Broken(
@@ -151,9 +151,9 @@ finalizer safety: operator updates widgets a: others' finalizers were x.example.
         """\
 finalizer safety: operator patches widgets a, and so lets a go, which is not cleaned up
      0.0 s  somebody creates a {"size": 0}
-     0.0 s  operator is told of a: patches widgets a, patches widgets a
+     0.0 s  operator is called for a: patches widgets a, patches widgets a
      0.0 s  somebody deletes a
-     0.0 s  operator is told that a changed: patches widgets a""",
+     0.0 s  operator is called because a changed: patches widgets a""",
         NAMED_BUCKETS,
     ),
     Broken(
@@ -164,7 +164,7 @@ finalizer safety: operator patches widgets a, and so lets a go, which is not cle
 idempotence: nothing changed, but operator patches status of widgets a at 80 s
      0.0 s  somebody creates a {"size": 0}
      0.0 s  operator reconciles a: patches status of widgets a
-    80.0 s  operator is told to stop
+    80.0 s  operator is asked to stop
     80.0 s  operator starts again as process 2
     80.0 s  operator reconciles a: patches status of widgets a""",
         {},

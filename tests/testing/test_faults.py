@@ -152,8 +152,8 @@ def test_the_mishaps_of_watches_and_of_other_requests_are_told_apart() -> None:
         (lambda: FaultRule.slow(-1), "bytes_per_second"),
         (lambda: FaultRule.cut(-1), "after"),
         (lambda: FaultRule.stale(0), "behind"),
-        (lambda: FaultRule.lose(verb="watch"), "never befalls"),
-        (lambda: FaultRule.end_watch(verb="get"), "never befalls"),
+        (lambda: FaultRule.lose(verb="watch"), "never applies"),
+        (lambda: FaultRule.end_watch(verb="get"), "never applies"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(make: Any, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated process may ask of its server, and what is told of one that does not rest."""
+"""What a simulated process may ask of its server, and the report of one that does not rest."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_one_that_does_not_rest_says_what_failed_last() -> None:
             simulation.settle(horizon=60.0)
     told = str(raised.value).splitlines()[-1]
     assert told.startswith("the last call that failed: ")
-    assert "operator is told of a (watcher 1)" in told
+    assert "operator is called for a (watcher 1)" in told
     assert told.endswith(": KeyError('colour')")
 
 

@@ -380,8 +380,8 @@ def test_calls_and_writes_say_of_which_kind_they_are() -> None:
             ("write", "secrets"),
             ("call", "secrets"),
         }
-        assert "operator is told of a: creates secrets a" in world.timeline("a")
-        assert "operator is told of secrets a" in world.timeline("a")
+        assert "operator is called for a: creates secrets a" in world.timeline("a")
+        assert "operator is called for secrets a" in world.timeline("a")
 
 
 def test_what_is_recorded_for_no_kind_is_refused() -> None:

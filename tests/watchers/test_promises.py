@@ -367,7 +367,7 @@ def test_a_broken_promise_is_found_and_told_as_a_timeline() -> None:
         simulation.create("a")
         simulation.settle()
         simulation.patch("a", {"spec": {"n": 1}})
-        with pytest.raises(BrokenPromise, match=r"operator is told of a \(watcher 0\)"):
+        with pytest.raises(BrokenPromise, match=r"operator is called for a \(watcher 0\)"):
             check_converged(simulation, 0)
         old = simulation.calls[0]
         simulation.journal.entries[:] = [old, attrs.evolve(old, began=1)]

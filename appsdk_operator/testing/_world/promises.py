@@ -148,7 +148,7 @@ def check_object_order(simulated: SimulatedCluster) -> None:
         before = last.get(target)
         if before is not None:
             if call.version < before.version:
-                text = f"{call.line}, in a state older than what it saw before"
+                text = f"{call.line}, in a state older than what it saw"
                 raise break_promise(simulated, Promise.ORDER, text, call.key)
             if before.action == "DELETE" and call.action != "DELETE":
                 text = f"{call.line}, which is gone, as an earlier call said"
