@@ -12,64 +12,23 @@ import importlib.metadata
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from benchmarks import contestants
-from benchmarks._job import Entry, Group
+from benchmarks import _peers, contestants
+from benchmarks._job import Contestant, Entry, Group
 from benchmarks._replay import Spec
 
-__all__ = ["Contestant", "Variant", "all_contestants", "entries_for"]
+__all__ = ["all_contestants", "entries_for"]
 
 _LEAST_LISTED = 5000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A form of a contestant, which takes part in some of the jobs."""
-
-    name: str = ""
-    """What the table calls it, behind the contestant's name; also ``variant`` of its options."""
-    jobs: Sequence[str]
-    """The names of the jobs it can do."""
-    kinds: Sequence[str] = ("widgets", "pods")
-    """The kinds with which it can do them."""
-    sizes: Sequence[int] = ()
-    """The sizes of widgets that it can do; none given: all."""
-    share: Mapping[str, float] = field(default_factory=dict)
-    """By job: which part of the events (or objects, for ``list``) is enough to know its speed, so
-    that the slow do not hold up the run; not named: all of them."""
-    most_workers: int = 1_000_000
-    """The most workers that it can have."""
-    most_objects: int = 1_000_000_000
-    """The most objects with which it ends in reasonable time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contestant:
-    """A program that takes part."""
-
-    name: str
-    """What tables and the command line call it."""
-    group: Group
-    variants: Sequence[Variant]
-    requires: str = ""
-    """The distribution that must be installed, whose version is told."""
-    command: Sequence[str] = ()
-    """What runs it; default: the module that declares it, in this interpreter."""
-    version: str = ""
-    """Its version; default: that of the distribution."""
-    absent: str = ""
-    """Why it cannot be run here; default: that the distribution is missing, if so."""
-    text: str = ""
-    """How it does its jobs, for the page; default: the docstring of its module."""
 
 
 @functools.cache
 def all_contestants() -> tuple[Contestant, ...]:
     """Floors first, then ours, then the peers by name."""
-    found = [*_of_python(), *_of_others()]
+    found = [*_of_python(), *_peers.contestants()]
     order = list(Group)
     return tuple(sorted(found, key=lambda one: (order.index(one.group), one.name)))
 
@@ -95,15 +54,6 @@ def _of_python() -> Iterator[Contestant]:
             absent=absent,
             text=contestant.text or inspect.cleandoc(source.__doc__ or ""),
         )
-
-
-def _of_others() -> Sequence[Contestant]:
-    try:
-        peers = importlib.import_module("benchmarks._peers")
-    except ModuleNotFoundError:
-        return ()
-    found: Sequence[Contestant] = peers.contestants()
-    return found
 
 
 def entries_for(job: str, spec: Spec, **options: Any) -> list[Entry]:

@@ -10,7 +10,18 @@ from typing import Any
 
 from benchmarks._replay import Spec
 
-__all__ = ["Case", "Column", "Entry", "Group", "Job", "Numbers", "Unit", "python_entry"]
+__all__ = [
+    "Case",
+    "Column",
+    "Contestant",
+    "Entry",
+    "Group",
+    "Job",
+    "Numbers",
+    "Unit",
+    "Variant",
+    "python_entry",
+]
 
 Numbers = Mapping[str, float]
 """What a contestant's process printed."""
@@ -52,6 +63,47 @@ class Column:
             return self.value(numbers)
         except (KeyError, ZeroDivisionError):
             return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A form of a contestant, which takes part in some of the jobs."""
+
+    name: str = ""
+    """What the table calls it, behind the contestant's name; also ``variant`` of its options."""
+    jobs: Sequence[str]
+    """The names of the jobs it can do."""
+    kinds: Sequence[str] = ("widgets", "pods")
+    """The kinds with which it can do them."""
+    sizes: Sequence[int] = ()
+    """The sizes of widgets that it can do; none given: all."""
+    share: Mapping[str, float] = field(default_factory=dict)
+    """By job: which part of the events (or objects, for ``list``) is enough to know its speed, so
+    that the slow do not hold up the run; not named: all of them."""
+    most_workers: int = 1_000_000
+    """The most workers that it can have."""
+    most_objects: int = 1_000_000_000
+    """The most objects with which it ends in reasonable time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """A program that takes part."""
+
+    name: str
+    """What tables and the command line call it."""
+    group: Group
+    variants: Sequence[Variant]
+    requires: str = ""
+    """The distribution that must be installed, whose version is told."""
+    command: Sequence[str] = ()
+    """What runs it; default: the module that declares it, in this interpreter."""
+    version: str = ""
+    """Its version; default: that of the distribution."""
+    absent: str = ""
+    """Why it cannot be run here; default: that the distribution is missing, if so."""
+    text: str = ""
+    """How it does its jobs, for the page; default: the docstring of its module."""
 
 
 @dataclass(frozen=True, kw_only=True)

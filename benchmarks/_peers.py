@@ -18,8 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 
 __all__ = ["build", "contestants", "has_go"]
 

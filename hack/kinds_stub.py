@@ -13,8 +13,8 @@ from appsdk_operator.resource import kinds
 STUB = Path(kinds.__file__).with_name("_builtin_names.py")
 HEAD = """# The built-in kinds by name, for type checkers; made by hack/kinds_stub.py.
 
+from appsdk_operator.resource._builtin_groups import Group, Version
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource.kinds import Group, Version
 
 
 """

@@ -3,6 +3,8 @@ from appsdk_operator.app._app import (
 )
 from appsdk_operator.app._run import (
     ExitStatus as ExitStatus,
+)
+from appsdk_operator.app._run_options import (
     RunOptions as RunOptions,
 )
 
@@ -26,7 +28,9 @@ from appsdk_operator.app._permission import (
     merged as merged,
 )
 from appsdk_operator.app._run import (
-    ENVIRONMENT as ENVIRONMENT,
     run_program as run_program,
     start_logging as start_logging,
+)
+from appsdk_operator.app._run_options import (
+    ENVIRONMENT as ENVIRONMENT,
 )

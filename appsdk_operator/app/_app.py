@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, final, overload
 
 import attrs
 
@@ -41,7 +41,8 @@ from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kin
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
 from appsdk_operator.app._returned import returning_nothing
-from appsdk_operator.app._run import ExitStatus, RunOptions, run_program, start_logging
+from appsdk_operator.app._run import ExitStatus, run_program, start_logging
+from appsdk_operator.app._run_options import RunOptions
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
@@ -56,18 +57,14 @@ from appsdk_operator.controllers import (
     Handler as EventHandler,
 )
 from appsdk_operator.manager import (
+    AppOptionsDict,
     CacheSetup,
     ClientSetup,
-    EventOptions,
     EventRecorder,
-    FailureEvents,
-    HealthServerOptions,
     LeaderElection,
     Manager,
     ManagerOptions,
     ManagerOptionsDict,
-    MetricsServerOptions,
-    ProfileServerOptions,
     Runnable,
     as_runnable,
 )
@@ -80,7 +77,6 @@ from appsdk_operator.resource import (
     custom_resource_definition,
 )
 from appsdk_operator.runtime import (
-    ActivityObserver,
     Metrics,
     StopSignal,
     check_operator_name,
@@ -100,10 +96,9 @@ from appsdk_operator.webhooks import (
     WebhookRule,
     WebhookRuleOptions,
     Webhooks,
-    WebhookServerOptions,
 )
 
-__all__ = ["App", "AppOptionsDict"]
+__all__ = ["App"]
 
 _log: Final = get_logger("appsdk_operator.app")
 
@@ -114,24 +109,6 @@ EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], It
 _NO_WATCHES: Final[Mapping[Kind[Any, Any], EventMapper]] = MappingProxyType({})
 K = TypeVar("K", bound=Kind[Any, Any] | Versions[Any, Any])
 Run = TypeVar("Run", bound=Runnable | Callable[[StopSignal], object])
-
-
-class AppOptionsDict(TypedDict, total=False):
-    """The options of a Manager that an :class:`App` takes as well; see :class:`ManagerOptions`."""
-
-    metrics_server: MetricsServerOptions | None
-    health_server: HealthServerOptions | None
-    profile_server: ProfileServerOptions | None
-    webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None
-    cache: CacheSetup | None
-    client: ClientSetup | None
-    graceful_shutdown_timeout: float | None
-    controller_options: ControllerOptions
-    events: EventOptions | None
-    failure_events: FailureEvents | bool | None
-    narrate: bool
-    observers: Sequence[ActivityObserver]
-    metrics: Metrics | None
 
 
 @final
@@ -215,10 +192,8 @@ class App:
             )
         unknown = [each for each in options if each not in AppOptionsDict.__annotations__]
         if unknown:
-            raise TypeError(
-                f"an App has no option {unknown[0]}: it has {', '.join(_OWN_OPTIONS)}, and "
-                f"{', '.join(AppOptionsDict.__annotations__)}"
-            )
+            known = (*(App.__init__.__kwdefaults__ or ()), *AppOptionsDict.__annotations__)
+            raise TypeError(f"an App has no option {unknown[0]}: it has {', '.join(known)}")
         self._name = name
         self._watchers = WatcherOptions(
             workers=workers,
@@ -1097,16 +1072,6 @@ def observed_manager(
 
 
 _HANDLING = (Handler, Watched, Reconciling, Timer, Defaulter, Validator)
-_OWN_OPTIONS = (
-    "previous_names",
-    "namespaces",
-    "leader_election",
-    "workers",
-    "retry_policy",
-    "retry_dequeue_policy",
-    "error_handler",
-    "resync",
-)
 _OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "write": ("create", "update"),
     "create": ("create",),

@@ -87,6 +87,7 @@ from appsdk_operator.serving import (
 """For other rooms: not part of the public surface."""
 
 from appsdk_operator.manager._core.options import (
+    AppOptionsDict as AppOptionsDict,
     ManagerOptionsDict as ManagerOptionsDict,
 )
 from appsdk_operator.manager._core.runnable import (

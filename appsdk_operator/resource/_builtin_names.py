@@ -1,7 +1,7 @@
 # The built-in kinds by name, for type checkers; made by hack/kinds_stub.py.
 
+from appsdk_operator.resource._builtin_groups import Group, Version
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource.kinds import Group, Version
 
 
 class _AdmissionregistrationV1(Version):

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from appsdk_operator.resource._builtin_groups import ALL_VERBS, BuiltinKind, Group, Version
 from appsdk_operator.resource._kind import Kind, Scope
 
 __all__ = [
@@ -49,130 +48,10 @@ __all__ = [
     "storage",
 ]
 
-ALL_VERBS: Final = (
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-)
-"""The verbs of a kind that is stored, in the order in which servers list them."""
-
-
-@attrs.frozen(kw_only=True)
-class BuiltinKind:
-    """A built-in kind with its names, subresources and verbs in discovery."""
-
-    kind: Kind
-    """The kind itself."""
-    singular: str
-    """The name of one, for example ``"configmap"``."""
-    short_names: tuple[str, ...] = ()
-    """Short forms of the plural for kubectl, for example ``("cm",)``."""
-    categories: tuple[str, ...] = ()
-    """Groups of kinds it belongs to, for example ``("all",)``."""
-    subresources: tuple[str, ...] = ()
-    """For example ``("scale", "status")``."""
-    verbs: tuple[str, ...] = ALL_VERBS
-    """The supported verbs; reviews, for example, can only be created."""
-
-
-class Version:
-    """One version of a group: its kinds are attributes.
-
-    >>> apps.v1.Deployment.plural
-    'deployments'
-    >>> [kind.kind for kind in coordination.v1]
-    ['Lease']
-    """
-
-    __slots__ = ("_kinds", "_name")
-
-    def __init__(self, name: str) -> None:
-        """A version without kinds; ``name`` is for error texts."""
-        self._name = name
-        self._kinds: dict[str, BuiltinKind] = {}
-
-    if not TYPE_CHECKING:  # type checkers know the names from the stub, see below
-
-        def __getattr__(self, name: str) -> Kind:
-            """The kind of that name.
-
-            Raises:
-                AttributeError: there is none; the text lists names that look alike.
-            """
-            if name.startswith("_") or name not in self._kinds:
-                raise AttributeError(_unknown("kind", name, self._name, self._kinds))
-            return self._kinds[name].kind
-
-    def __iter__(self) -> Iterator[Kind]:
-        return (entry.kind for entry in self._kinds.values())
-
-    def __dir__(self) -> list[str]:
-        return sorted(self._kinds)
-
-    def __repr__(self) -> str:
-        return f"<kinds of {self._name}>"
-
-
-class Group:
-    """One API group: its versions are attributes.
-
-    >>> rbac.v1.Role.api_version
-    'rbac.authorization.k8s.io/v1'
-    """
-
-    __slots__ = ("_short", "_versions", "name")
-
-    def __init__(self, short: str, name: str) -> None:
-        """The group ``name``, reached as ``kinds.<short>``."""
-        self.name: str = name
-        self._short = short
-        self._versions: dict[str, Version] = {}
-
-    if not TYPE_CHECKING:  # type checkers know the names from the stub, see below
-
-        def __getattr__(self, name: str) -> Version:
-            """The version of that name.
-
-            Raises:
-                AttributeError: there is none; the text lists those there are.
-            """
-            if name.startswith("_") or name not in self._versions:
-                raise AttributeError(
-                    _unknown("version", name, f"kinds.{self._short}", self._versions)
-                )
-            return self._versions[name]
-
-    def __iter__(self) -> Iterator[Kind]:
-        return (kind for version in self._versions.values() for kind in version)
-
-    def __dir__(self) -> list[str]:
-        return ["name", *sorted(self._versions)]
-
-    def __repr__(self) -> str:
-        return f"<kinds of {self.name or 'the core group'}>"
-
 
 def builtin_kinds() -> Iterator[BuiltinKind]:
     """Every built-in kind, group by group in the order of the table."""
-    for group in _GROUPS.values():
-        for version in group._versions.values():  # noqa: SLF001 - in the same module
-            yield from version._kinds.values()  # noqa: SLF001
-
-
-def _unknown(
-    what: str, name: str, where: str, known: dict[str, BuiltinKind] | dict[str, Version]
-) -> str:
-    import difflib
-
-    folded = {candidate.lower(): candidate for candidate in known}
-    near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, cutoff=0.5)]
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
-    return f"no {what} {name!r} in {where}: {hint}"
+    return iter(_ROWS)
 
 
 # Attribute name and full name of each group. The most common first: discovery lists them so.
@@ -286,19 +165,14 @@ flowcontrol.v1
 """  # noqa: E501 - a line is a kind
 
 
-def _groups_of_the_table() -> dict[str, Group]:
-    groups = {short: Group(short, name) for short, name in _NAMES.items()}
-    group = name = ""
-    version = Version("")
+def _rows() -> Iterator[BuiltinKind]:
+    group = version = ""
     for line in filter(None, _TABLE.splitlines()):
         if line.startswith(" "):
-            entry = _row(line, group, name)
-            version._kinds[entry.kind.kind] = entry  # noqa: SLF001 - in the same module
-            continue
-        short, _, name = line.partition(".")
-        group = _NAMES[short]
-        version = groups[short]._versions[name] = Version(f"kinds.{line}")  # noqa: SLF001
-    return groups
+            yield _row(line, group, version)
+        else:
+            short, _, version = line.partition(".")
+            group = _NAMES[short]
 
 
 def _row(line: str, group: str, version: str) -> BuiltinKind:
@@ -321,7 +195,11 @@ def _row(line: str, group: str, version: str) -> BuiltinKind:
     )
 
 
-_GROUPS: Final = _groups_of_the_table()
+_ROWS: Final = tuple(_rows())
+_GROUPS: Final = {
+    short: Group(short, name, [row.kind for row in _ROWS if row.kind.group == name])
+    for short, name in _NAMES.items()
+}
 
 if TYPE_CHECKING:
     # Made from the table by hack/kinds_stub.py.

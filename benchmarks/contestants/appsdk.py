@@ -33,8 +33,7 @@ from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.watchers import ReconcileRequest, SimpleReconciler
 from benchmarks._contestant import Laps, Latencies, Memory, Options, main
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 from benchmarks._objects import KINDS, widget_fields
 
 CONTESTANT = Contestant(

@@ -25,8 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks._contestant import Laps, Latencies, Memory, Options, main
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 from benchmarks._objects import KINDS
 
 _READ = 65536

@@ -24,8 +24,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks._contestant import Laps, Options
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 from benchmarks._objects import KINDS
 from benchmarks.contestants._peer import Listing, main, sink
 

@@ -11,8 +11,7 @@ has no informer, no reconciler and no work queue.
 from __future__ import annotations
 
 from benchmarks._contestant import Options
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 from benchmarks._objects import KINDS
 from benchmarks.contestants._peer import Listing, asynchronous, main, sink
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks._contestant import Options
-from benchmarks._contestants import Contestant, Variant
-from benchmarks._job import Group
+from benchmarks._job import Contestant, Group, Variant
 from benchmarks._objects import KINDS
 from benchmarks.contestants._peer import Listing, main, sink
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import _contestants, _peers
-from benchmarks._contestants import Contestant, Variant, entries_for
-from benchmarks._job import Case, Entry, Group, Job
+from benchmarks._contestants import entries_for
+from benchmarks._job import Case, Contestant, Entry, Group, Job, Variant
 from benchmarks._replay import Spec
 from benchmarks._run import run_job
 from benchmarks.jobs import webhooks

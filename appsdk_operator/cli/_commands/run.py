@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ast
+import inspect
+import itertools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
+import attrs
 import click
 
+from appsdk_operator.app import ENVIRONMENT, RunOptions
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._cluster import cluster_options
 
@@ -17,6 +24,53 @@ class NotStartedError(click.ClickException):
     """The operator could not be loaded."""
 
     exit_code = 2
+
+
+_BY_HAND: Final = ("kubeconfig", "context", "namespaces")
+"""The fields of :class:`RunOptions` whose options are not made from it."""
+
+
+def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each other field of :class:`RunOptions`."""
+    types, texts = get_type_hints(RunOptions), _texts()
+    for field in reversed(attrs.fields(RunOptions)):
+        if field.name in _BY_HAND:
+            continue
+        name = field.name.replace("_", "-")
+        declared: dict[str, Any] = {"metavar": "NAME", "default": None}
+        if types[field.name] is bool:
+            declared = {"is_flag": True}
+        elif types[field.name] == bool | None:
+            name, declared = f"{name}/--no-{name}", {"default": None}
+        elif field.default:
+            choices = click.Choice(get_args(types[field.name]), case_sensitive=False)
+            declared = {"type": choices, "default": field.default}
+        elif name.endswith("-address"):
+            declared["metavar"] = "HOST:PORT"
+        add = click.option(
+            f"--{name}", envvar=ENVIRONMENT[field.name], help=texts.get(field.name), **declared
+        )
+        function = add(function)
+    return function
+
+
+def _texts() -> dict[str, str]:
+    """The first paragraph below each field of :class:`RunOptions`; none without its source."""
+    try:
+        module = ast.parse(inspect.getsource(sys.modules[RunOptions.__module__]))
+    except OSError:
+        return {}
+    [fields] = [
+        node.body
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name == RunOptions.__name__
+    ]
+    found = {}
+    for field, text in itertools.pairwise(fields):
+        match field, text:
+            case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(value))):
+                found[name] = " ".join(inspect.cleandoc(value).partition("\n\n")[0].split())
+    return found
 
 
 @_frame.command(
@@ -34,7 +88,7 @@ class NotStartedError(click.ClickException):
     "namespaces",
     metavar="NAME",
     multiple=True,
-    envvar="APPSDK_NAMESPACES",
+    envvar=ENVIRONMENT["namespaces"],
     help="Namespace to work in; may be given often, or several with commas. Default: as the App "
     "says.",
 )
@@ -44,77 +98,7 @@ class NotStartedError(click.ClickException):
     is_flag=True,
     help="Work in all namespaces; APPSDK_NAMESPACES='*' is the same.",
 )
-@click.option(
-    "--leader-election/--no-leader-election",
-    default=None,
-    envvar="APPSDK_LEADER_ELECTION",
-    help="Whether one replica works at a time. Default: as the App says.",
-)
-@click.option(
-    "--leader-election-namespace",
-    metavar="NAME",
-    envvar="APPSDK_LEADER_ELECTION_NAMESPACE",
-    help="Namespace of the Lease; default: that of the pod.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    envvar="APPSDK_LOG_LEVEL",
-    help="The least level of what is logged.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "text", "json"], case_sensitive=False),
-    default="auto",
-    envvar="APPSDK_LOG_FORMAT",
-    help="Lines of text, or an object of JSON a line; auto: JSON in a pod, text elsewhere.",
-)
-@click.option(
-    "--narrate",
-    is_flag=True,
-    envvar="APPSDK_NARRATE",
-    help="Print each call of a watcher or reconciler, its outcome and its writes as it happens.",
-)
-@click.option(
-    "--metrics-address",
-    metavar="HOST:PORT",
-    envvar="APPSDK_METRICS_ADDRESS",
-    help="Where to serve metrics, such as :8080; 0: nowhere. Default: as the App says.",
-)
-@click.option(
-    "--probe-address",
-    metavar="HOST:PORT",
-    envvar="APPSDK_PROBE_ADDRESS",
-    help="Where to serve /healthz and /readyz, such as :8081; 0: nowhere. Default: as the App "
-    "says.",
-)
-@click.option(
-    "--debug-address",
-    metavar="HOST:PORT",
-    envvar="APPSDK_DEBUG_ADDRESS",
-    help="Where to serve /debug/, the page that shows what the operator does, such as "
-    "127.0.0.1:6060; 0: nowhere. Default: as the App says; with --dev on.",
-)
-@click.option(
-    "--webhook-address",
-    metavar="HOST:PORT",
-    envvar="APPSDK_WEBHOOK_ADDRESS",
-    help="Where to serve webhooks, if the App has any. Default: as the App says.",
-)
-@click.option(
-    "--webhook-service",
-    metavar="NAME",
-    envvar="APPSDK_WEBHOOK_SERVICE",
-    help="Service that leads to the webhooks: the operator makes their certificates itself.",
-)
-@click.option(
-    "--tracing",
-    is_flag=True,
-    envvar="APPSDK_TRACING",
-    help="Send spans to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. It needs the extra "
-    "'tracing'.",
-)
+@_run_options
 @click.option(
     "--dev",
     is_flag=True,
@@ -137,8 +121,6 @@ def command(
     because something cannot be used, 3 when it has lost the lead; after a second signal 128 and its
     number.
     """
-    from appsdk_operator.app import RunOptions
-
     if all_namespaces and options["namespaces"]:
         raise click.UsageError("-n and -A: give the one or the other")
     names = ",".join(options.pop("namespaces"))

@@ -33,7 +33,7 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import check_function, check_plain
 from appsdk_operator.webhooks import WebhookServerOptions
 
-__all__ = ["ManagerOptions", "ManagerOptionsDict", "NewElector"]
+__all__ = ["AppOptionsDict", "ManagerOptions", "ManagerOptionsDict", "NewElector"]
 
 NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
 """Makes the elector, given the client for the election."""
@@ -220,29 +220,34 @@ def check_names(given: Iterable[str]) -> None:
             raise TypeError(f"a Manager has no option {name}: {hint}")
 
 
-class ManagerOptionsDict(TypedDict, total=False):
-    """The fields of :class:`ManagerOptions` as arguments of :class:`Manager`."""
+class AppOptionsDict(TypedDict, total=False):
+    """The fields of :class:`ManagerOptions` that are options of an App as well."""
 
-    leader_election: LeaderElection | None
-    leader_election_config: ClientConfig | None
-    new_elector: NewElector | None
     metrics_server: MetricsServerOptions | None
     health_server: HealthServerOptions | None
     profile_server: ProfileServerOptions | None
     webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None
     cache: CacheSetup | None
     client: ClientSetup | None
-    new_cache: NewCache | None
-    new_client: NewClient | None
-    base_stop: StopSignal | None
     graceful_shutdown_timeout: float | None
     controller_options: ControllerOptions
     events: EventOptions | None
     failure_events: FailureEvents | bool | None
     narrate: bool
     observers: Sequence[ActivityObserver]
-    clock: Clock
     metrics: Metrics | None
+
+
+class ManagerOptionsDict(AppOptionsDict, total=False):
+    """The fields of :class:`ManagerOptions` as arguments of :class:`Manager`."""
+
+    leader_election: LeaderElection | None
+    leader_election_config: ClientConfig | None
+    new_elector: NewElector | None
+    new_cache: NewCache | None
+    new_client: NewClient | None
+    base_stop: StopSignal | None
+    clock: Clock
     rng: random.Random | None
     name: str
     previous_names: Sequence[str]
