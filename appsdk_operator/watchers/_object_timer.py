@@ -10,7 +10,7 @@ from appsdk_operator.controllers import Outcome, Result
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.watchers._checks import check_returned
-from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
+from appsdk_operator.watchers._reconciler import ReconcileRequest
 
 __all__ = ["ObjectTimer"]
 
@@ -79,7 +79,3 @@ class ObjectTimer:
 
     def __repr__(self) -> str:
         return f"<ObjectTimer of every {self.longest_retry:g} s>"
-
-
-def _fits(timer: ObjectTimer) -> ResourceReconciler:
-    return timer

@@ -231,9 +231,5 @@ def _call(callback: Callable[..., Any] | None, *objects: Object | None) -> None:
             check_returned(callback, settle(outcome))
 
 
-def _fits(watcher: OpinionatedWatcher) -> SelectiveWatcher:
-    return watcher
-
-
 if not TYPE_CHECKING:  # its signature is that of the arguments
     OpinionatedWatcher.__new__.__wrapped__ = OpinionatedWatcher.__init__

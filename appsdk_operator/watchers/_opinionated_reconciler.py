@@ -117,9 +117,3 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
             f"<OpinionatedReconciler of {self.kind}, finalizer {self.finalizer}: "
             f"{self.reconciler!r}>"
         )
-
-
-def _fits(
-    reconciler: OpinionatedReconciler[SpecT, StatusT],
-) -> SelectiveReconciler[SpecT, StatusT]:
-    return reconciler

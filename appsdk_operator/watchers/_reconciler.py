@@ -263,9 +263,3 @@ def _check_request_function(function: object) -> None:
     )
     if _takes_key(function):
         raise TypeError(f"{wanted}, but of a Request: give KeyReconciler(function) instead")
-
-
-def _fits(
-    simple: SimpleReconciler, by_key: KeyReconciler
-) -> tuple[ResourceReconciler, ResourceReconciler]:
-    return simple, by_key

@@ -298,12 +298,3 @@ def keep_all_retries(
     """A :class:`RetryDequeuePolicy` that drops nothing; each retry gets the newest object."""
     del new_action, new_object, retry_action, retry_object, retry_error
     return False
-
-
-def _fits(
-    exponential: ExponentialBackoff, constant: ConstantBackoff, adapter: TenacityRetry
-) -> tuple[tuple[RetryPolicy, ...], tuple[RetryDequeuePolicy, ...]]:
-    return (exponential, constant, adapter, never_retry), (
-        opinionated_retry_dequeue_policy,
-        keep_all_retries,
-    )

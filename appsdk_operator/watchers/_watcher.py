@@ -174,7 +174,3 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
 
 if not TYPE_CHECKING:  # its signature is that of the arguments
     SimpleWatcher.__new__.__wrapped__ = SimpleWatcher.__init__
-
-
-def _fits(watcher: SimpleWatcher[SpecT, StatusT]) -> ResourceWatcher[SpecT, StatusT]:
-    return watcher

@@ -100,6 +100,7 @@ from appsdk_operator.webhooks._frameworks.wsgi import (
     WSGIWebhooks as WSGIWebhooks,
 )
 from appsdk_operator.webhooks._install.configurations import (
+    CONFIGURATION_KINDS as CONFIGURATION_KINDS,
     RuleSource as RuleSource,
 )
 from appsdk_operator.webhooks._install.local_clusters import (
@@ -109,6 +110,7 @@ from appsdk_operator.webhooks._install.local_clusters import (
 )
 from appsdk_operator.webhooks._install.probe import (
     Probe as Probe,
+    write_until_obeyed as write_until_obeyed,
 )
 from appsdk_operator.webhooks._rules import (
     Selector as Selector,

@@ -212,3 +212,6 @@ def test_the_wait_is_for_a_server_that_obeys_late(hooks: WebhookServer) -> None:
         lagging.lag = 10**6
         with pytest.raises(TimeoutError, match=r"does not obey Validating.* after 0\.2 s"):
             install_webhooks(lagging, hooks, timeout=0.2)
+        [left] = client.list(VALIDATING)
+        [webhook] = left.to_dict()["webhooks"]
+        assert webhook["name"] == "validate.configmaps.core"  # and no probe

@@ -20,7 +20,6 @@ from appsdk_operator.client._api.options import (
     delete_body,
 )
 from appsdk_operator.client._api.pagination import PaginationGuard
-from appsdk_operator.client._api.protocols import ClientLike
 from appsdk_operator.client._api.subresource import SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._errors import Expired
@@ -714,7 +713,3 @@ def _check_config(config: object) -> None:
         raise TypeError(
             f"config={config!r} is no ClientConfig: give one, for example ClientConfig{example}"
         )
-
-
-def _fits(client: Client) -> ClientLike:
-    return client

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client import ClientLike, JsonPatch, NotFound, SubresourceLike
+from appsdk_operator.client import JsonPatch, NotFound, SubresourceLike
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     guarded_patch,
@@ -389,7 +389,3 @@ def _read(entry: Mapping[str, Any]) -> Condition:
         generation if isinstance(generation, int) else msgspec.UNSET,
     )
     return condition
-
-
-def _fits(client: ClientLike) -> StatusClient:
-    return client

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from appsdk_operator.client import (
     ApiError,
-    ClientLike,
     Conflict,
     Invalid,
     JsonPatch,
@@ -132,8 +131,4 @@ def live_reader(client: Getter) -> Getter:
         if isinstance(layer, NamespacedClient):
             namespace = namespace or layer.namespace
         layer = getattr(layer, "inner", None)
-    return client
-
-
-def _fits(client: ClientLike) -> PatchClient:
     return client

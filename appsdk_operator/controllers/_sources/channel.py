@@ -11,7 +11,6 @@ from appsdk_operator.cache import Event, Health, ResourceAction
 from appsdk_operator.controllers._protocols import (
     EventFilter,
     Handler,
-    JoinableSource,
     RequestQueue,
 )
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
@@ -214,7 +213,3 @@ class ChannelSource(Generic[R]):
 
     def __str__(self) -> str:
         return self._pipeline.name
-
-
-def _fits(source: ChannelSource[R]) -> JoinableSource[R]:
-    return source

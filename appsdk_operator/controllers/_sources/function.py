@@ -10,9 +10,7 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers._protocols import (
     LOW_PRIORITY,
-    JoinableSource,
     RequestQueue,
-    SyncingSource,
 )
 from appsdk_operator.controllers._sources.thread import (
     SourceThread,
@@ -321,9 +319,3 @@ class PollingSource(_ThreadedSource[R]):
     def _wake(self) -> None:
         with self._synced:
             self._synced.notify_all()
-
-
-def _fits(
-    function: FunctionSource[R], timer: TimerSource[R], polling: PollingSource[R]
-) -> tuple[JoinableSource[R], JoinableSource[R], JoinableSource[R], SyncingSource[R]]:
-    return function, timer, polling, polling

@@ -19,9 +19,7 @@ from appsdk_operator.client import NotFound
 from appsdk_operator.controllers._protocols import (
     EventFilter,
     Handler,
-    JoinableSource,
     RequestQueue,
-    SyncingSource,
 )
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind, Object
@@ -339,9 +337,3 @@ def _health(
     if not waiting:
         causes.append(f"{pipeline.pending} objects are still to go through its handler")
     return Health(False, f"source {source}: waits for its first objects: {'; '.join(causes)}")
-
-
-def _fits(
-    kind_source: KindSource[R], informer_source: InformerSource[R]
-) -> tuple[SyncingSource[R], JoinableSource[R], SyncingSource[R], JoinableSource[R]]:
-    return kind_source, kind_source, informer_source, informer_source

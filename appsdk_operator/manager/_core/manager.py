@@ -14,7 +14,7 @@ import attrs
 from appsdk_operator._version import __version__
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import Client, ClientConfig, ClientLike
-from appsdk_operator.controllers import ControllerHost, ControllerOptions, Draft
+from appsdk_operator.controllers import ControllerOptions, Draft
 from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster, check_server
 from appsdk_operator.manager._core.debug_state import DebugState
@@ -60,7 +60,7 @@ from appsdk_operator.runtime import (
     present_metrics,
 )
 from appsdk_operator.serving import HTTPHandler
-from appsdk_operator.webhooks import WebhookHost, Webhooks, WebhookServer, WebhookServerOptions
+from appsdk_operator.webhooks import Webhooks, WebhookServer, WebhookServerOptions
 
 __all__ = ["Manager"]
 
@@ -897,11 +897,3 @@ def _merged(options: ManagerOptions | None, changes: ManagerOptionsDict) -> Mana
 
 def _nothing() -> None:
     pass
-
-
-def _fits(manager: Manager) -> ControllerHost:
-    return manager
-
-
-def _fits_webhooks(manager: Manager) -> WebhookHost:
-    return manager

@@ -87,7 +87,3 @@ class FencedClient(ClientWrapper):
         finally:
             write.end(is_lost=is_lost)
         return answer
-
-
-def _fits(client: FencedClient) -> ClientLike:
-    return client

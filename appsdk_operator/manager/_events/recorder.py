@@ -11,7 +11,6 @@ from typing import Protocol, final
 from appsdk_operator.client import (
     AlreadyExists,
     ApiError,
-    ClientLike,
     Conflict,
     NotFound,
     Patch,
@@ -423,7 +422,3 @@ def _is_transient(error: BaseException) -> bool:
     if isinstance(error, ApiError):
         return isinstance(error, (Conflict, ServerError, TooManyRequests))
     return isinstance(error, TransportError)
-
-
-def _fits(client: ClientLike) -> EventClient:
-    return client

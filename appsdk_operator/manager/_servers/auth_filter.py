@@ -371,7 +371,3 @@ def _bearer_token(header: str) -> str | None:
 
 def _unauthorized() -> HTTPResponse:
     return HTTPResponse(status=401, body=b"Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
-
-
-def _fits(client: ClientLike) -> Callable[[HTTPHandler], HTTPHandler]:
-    return AuthFilter(client)

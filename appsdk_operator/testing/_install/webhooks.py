@@ -10,29 +10,25 @@ from typing import Any, Final
 
 from appsdk_operator.client import AlreadyExists, Client, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
-from appsdk_operator.resource.kinds import admissionregistration
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
 from appsdk_operator.testing._install.conflicts import despite_conflicts
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 from appsdk_operator.webhooks import (
+    CONFIGURATION_KINDS,
     DevelopmentServer,
     Probe,
     WebhookHost,
     WebhookServer,
+    remove_configurations,
     webhook_configurations,
+    write_until_obeyed,
 )
 
 __all__ = ["install_webhooks", "remove_webhooks"]
 
 _log: Final = get_logger("appsdk_operator.testing")
 
-_KINDS: Final = {
-    kind.kind: kind
-    for kind in (
-        admissionregistration.v1.MutatingWebhookConfiguration,
-        admissionregistration.v1.ValidatingWebhookConfiguration,
-    )
-}
+_KINDS: Final = {kind.kind: kind for kind in CONFIGURATION_KINDS.values()}
 _NAME: Final = "test-webhooks"
 _LABEL: Final = "appsdk-operator.io/test-webhooks"
 """On configurations that were made of rules here: its value is their name."""
@@ -108,12 +104,11 @@ def install_webhooks(
     for draft in drafts:
         for webhook in draft.get("webhooks") or []:
             point_to_url(webhook.setdefault("clientConfig", {}), webhook_url, webhook_ca)
-    if timeout and drafts:
-        probe = Probe()
-        for draft in probe.added_to(drafts):
-            _create_or_update(client, draft)
-        probe.wait(client, drafts, present=True, timeout=timeout, clock=clock)
-    installed = [_create_or_update(client, draft) for draft in drafts]
+
+    def write(draft: MutableObject) -> Object:
+        return _create_or_update(client, draft)
+
+    installed = write_until_obeyed(client, drafts, write, timeout=timeout, clock=clock)
     stale = _made_before(client, made, drafts) if made else []
     if stale:
         remove_webhooks(client, stale, timeout=timeout, clock=clock)
@@ -140,18 +135,13 @@ def remove_webhooks(
         TimeoutError: the server still obeys them.
     """
     validation.checked_seconds("timeout", timeout)
-    present = [(each.kind, each.name) for each in installed]
+    present = [MutableObject.new(each.kind, each.name) for each in installed]
     if timeout:
         # Once it obeys what has the probe alone, it obeys nothing of what was there before.
         probe = Probe()
-        emptied = probe.added_to(MutableObject.new(kind, name) for kind, name in present)
-        emptied = [draft for draft in emptied if _update(client, draft) is not None]
+        emptied = [draft for draft in probe.added_to(present) if _update(client, draft) is not None]
         probe.wait(client, emptied, present=True, timeout=timeout, clock=clock)
-    for kind, name in present:
-        try:
-            client.delete(kind, name)
-        except NotFound:
-            continue
+    remove_configurations(client, present)
 
 
 def _made_before(client: Client, name: str, drafts: Iterable[MutableObject]) -> list[Object]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.client import ClientError, ClientLike, Conflict, NotFound
+from appsdk_operator.client import ClientLike, Conflict, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
 from appsdk_operator.webhooks._install.configurations import CONFIGURATION_KINDS
-from appsdk_operator.webhooks._install.probe import Probe
+from appsdk_operator.webhooks._install.probe import write_until_obeyed
 
 __all__ = [
     "FIELD_MANAGER",
@@ -65,20 +64,11 @@ def install_configurations(
     """
     drafts = _checked(configurations)
     validation.checked_seconds("wait", wait)
-    if wait:
-        probe = Probe()
-        probed: list[MutableObject] = []
-        try:
-            for draft, with_probe in zip(drafts, probe.added_to(drafts), strict=True):
-                client.apply(with_probe, field_manager=field_manager, force=True)
-                probed.append(draft)
-            probe.wait(client, drafts, present=True, timeout=wait, clock=clock)
-        except BaseException:
-            for draft in probed:
-                with contextlib.suppress(ClientError):  # the first failure is what is reported
-                    client.apply(draft, field_manager=field_manager, force=True)
-            raise
-    return [client.apply(draft, field_manager=field_manager, force=True) for draft in drafts]
+
+    def write(draft: MutableObject) -> Object:
+        return client.apply(draft, field_manager=field_manager, force=True)
+
+    return write_until_obeyed(client, drafts, write, timeout=wait, clock=clock)
 
 
 def remove_configurations(client: ClientLike, configurations: Iterable[MutableObject]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
-from appsdk_operator.client import ApiError, ClientLike
-from appsdk_operator.resource import MutableObject
+from appsdk_operator.client import ApiError, ClientError, ClientLike
+from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.resource.kinds import core
 from appsdk_operator.runtime import Clock, StopSignal
 
-__all__ = ["Probe"]
+__all__ = ["Probe", "write_until_obeyed"]
 
 _LABEL: Final = "appsdk-operator.io/probe"
 _NAME: Final = "probe.appsdk-operator.io"
@@ -115,6 +116,40 @@ class Probe:
             "timeoutSeconds": 1,
             "admissionReviewVersions": ["v1"],
         }
+
+
+def write_until_obeyed(
+    client: ClientLike,
+    configurations: Sequence[MutableObject],
+    write: Callable[[MutableObject], Object],
+    *,
+    timeout: float,
+    clock: Clock,
+) -> list[Object]:
+    """Write configurations with a probe, and once the server obeys them without it.
+
+    After a failure those that have the probe are written without it as well. With a timeout of 0
+    they are just written.
+
+    Raises:
+        TimeoutError, ApiError: as :meth:`Probe.wait` and ``write``.
+    """
+    if timeout:
+        probe = Probe()
+        probed: list[MutableObject] = []
+        try:
+            for draft, with_probe in zip(
+                configurations, probe.added_to(configurations), strict=True
+            ):
+                write(with_probe)
+                probed.append(draft)
+            probe.wait(client, configurations, present=True, timeout=timeout, clock=clock)
+        except BaseException:
+            for draft in probed:
+                with contextlib.suppress(ClientError):  # the first failure is what is reported
+                    write(draft)
+            raise
+    return [write(draft) for draft in configurations]
 
 
 def _is_probe(webhook: Any) -> bool:
