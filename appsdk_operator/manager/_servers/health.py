@@ -36,7 +36,7 @@ class HealthServerOptions(EndpointOptions):
     """Seconds for all checks together; default 5."""
     show_reasons: bool = False
     """Whether the endpoints themselves say why a check failed. Default: only the check's own page,
-    such as ``/readyz/informers``, and the log do, as in Kubernetes' own components."""
+    such as ``/readyz/caches``, and the log do, as in Kubernetes' own components."""
     shutdown_timeout: float = 5.0
     """Seconds at a stop for probes under way; default 5."""
 
