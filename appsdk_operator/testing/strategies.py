@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -229,8 +230,7 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
         case "integer":
             return _integer(schema)
         case "number":
-            low, high = schema.get("minimum", -1e6), schema.get("maximum", 1e6)
-            return st.floats(low, high, allow_nan=False, allow_infinity=False)
+            return _number(schema)
         case "boolean":
             return st.booleans()
         case _:
@@ -327,12 +327,27 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
             return _text(least, min(most, max(least, 12)))
 
 
+def _number(schema: Mapping[str, Any]) -> SearchStrategy[float]:
+    from hypothesis import strategies as st
+
+    low, high = schema.get("minimum"), schema.get("maximum")
+    return st.floats(
+        min(-1e6, high or 0.0) if low is None else low,
+        max(1e6, low or 0.0) if high is None else high,
+        allow_nan=False,
+        allow_infinity=False,
+        exclude_min=bool(schema.get("exclusiveMinimum")),
+        exclude_max=bool(schema.get("exclusiveMaximum")),
+    )
+
+
 def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:
     from hypothesis import strategies as st
 
     bits = 31 if schema.get("format") == "int32" else 63
-    low = int(schema.get("minimum", -(2**bits))) + bool(schema.get("exclusiveMinimum"))
-    high = int(schema.get("maximum", 2**bits - 1)) - bool(schema.get("exclusiveMaximum"))
+    low, high = (schema.get("minimum", -(2**bits)), schema.get("maximum", 2**bits - 1))
+    low = math.floor(low) + 1 if schema.get("exclusiveMinimum") else math.ceil(low)
+    high = math.ceil(high) - 1 if schema.get("exclusiveMaximum") else math.floor(high)
     step = int(schema.get("multipleOf", 1))
     whole = st.integers(-(-low // step), high // step).map(lambda count: count * step)
     small = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -299,6 +300,16 @@ def test_an_assertion_of_the_users_own_becomes_a_timeline() -> None:
     with pytest.raises(BrokenPromise, match="two widgets") as raised:
         check_operator(operators.size_in_status, WIDGET, always=never_two, seed=1)
     assert len(str(raised.value).splitlines()) <= 8
+
+
+def test_a_failure_that_does_not_come_again_is_shown_as_any_other() -> None:
+    calls = itertools.count()
+
+    def fails_once(_: Any) -> None:
+        assert next(calls) != 7, "the eighth call"
+
+    with pytest.raises(BrokenPromise, match="the eighth call"):
+        check_operator(operators.size_in_status, WIDGET, always=fails_once, seed=1)
 
 
 def test_a_failure_of_pytest_becomes_a_timeline() -> None:

@@ -133,6 +133,26 @@ def test_what_is_asked_for_is_the_spec_or_all_there_is() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "number", "minimum": 2e6}, lambda value: value >= 2e6),
+        ({"type": "number", "maximum": -2e6}, lambda value: value <= -2e6),
+        ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, lambda value: value > 0),
+        ({"type": "integer", "minimum": 0.5}, lambda value: value >= 1),
+        ({"type": "integer", "maximum": -0.5}, lambda value: value <= -1),
+    ],
+    ids=str,
+)
+def test_limits_of_numbers_are_kept(schema: Any, fits: Callable[[Any], bool]) -> None:
+    @settings(max_examples=scaled(50), database=None)
+    @given(strategies.values(schema))
+    def check(value: Any) -> None:
+        assert fits(value)
+
+    check()
+
+
 def test_a_value_that_a_test_changes_is_in_no_other_value() -> None:
     schema = {
         "type": "object",

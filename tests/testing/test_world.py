@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import queue
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,7 @@ from appsdk_operator.app import App
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import AlreadyExists, MergePatch, NotFound
 from appsdk_operator.controllers import (
+    ControllerOptions,
     Request,
     Result,
     create_or_update,
@@ -290,6 +292,103 @@ def test_coroutines_wait_on_the_same_clock() -> None:
         world.run(2.0)
         assert "31.0" not in world.timeline()
         assert "the test woke for a" in world.timeline()
+
+
+def test_coroutines_of_a_controller_share_one_event_loop() -> None:
+    def make(replica: Replica) -> Manager:
+        one_at_a_time = asyncio.Semaphore(1)
+
+        async def reconcile(request: Request) -> None:
+            async with one_at_a_time:
+                obj = await asyncio.to_thread(
+                    replica.client.get, CONFIG_MAP, request.name, namespace=request.namespace
+                )
+                await asyncio.sleep(5.0)
+                replica.world.note("the test", "life", f"is done with {obj.name}")
+
+        manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+        builder = controller_for(manager).named("own").for_(CONFIG_MAP)
+        options = ControllerOptions(max_concurrent_reconciles=3)
+        builder.with_options(options).complete(replica.recorded(reconcile))
+        return manager
+
+    with World(CONFIG_MAP, make) as world:
+        for name in "abc":
+            world.create(name)
+        world.run(60.0)
+        assert [e.at for e in world.journal.of("life")] == [5.0, 10.0, 15.0]
+        assert not [call for call in world.journal.of("call") if call.error]
+
+
+def test_a_stop_cancels_the_coroutines_that_wait_in_the_order_of_their_calls() -> None:
+    def make(replica: Replica) -> Any:
+        async def reconcile(request: Request) -> None:
+            try:
+                await asyncio.sleep(3600.0)
+            except asyncio.CancelledError:
+                replica.world.note("the test", "life", f"cancels {request.name}")
+                raise
+
+        manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+        builder = controller_for(manager).named("own").for_(CONFIG_MAP)
+        options = ControllerOptions(max_concurrent_reconciles=8)
+        builder.with_options(options).complete(replica.recorded(reconcile))
+        return manager
+
+    with World(CONFIG_MAP, make) as world:
+        for name in "abcdefgh":
+            world.create(name)
+        world.run(10.0)
+        world.restart()
+        notes = [entry for entry in world.journal.of("life") if entry.who == "the test"]
+        assert [entry.text for entry in notes] == [f"cancels {name}" for name in "abcdefgh"]
+        assert {entry.at for entry in notes} == {10.0}
+
+
+def test_a_queue_waits_on_the_same_clock() -> None:
+    waited: list[float] = []
+
+    def make(replica: Replica) -> Any:
+        def reconcile(_request: Request) -> None:
+            with pytest.raises(queue.Empty):
+                queue.Queue().get(timeout=30.0)
+            waited.append(replica.clock.monotonic())
+
+        return reconcile
+
+    with World(CONFIG_MAP, make) as world:
+        world.create("a")
+        world.run(31.0)
+    assert waited == [30.0]
+
+
+class _NeverEnds:
+    def __init__(self, _replica: Replica) -> None:
+        pass
+
+    def run(self, _stop: object) -> None:
+        changed = threading.Condition()
+        with changed:
+            while True:
+                changed.wait(60.0)
+
+
+def test_a_thread_that_ignores_its_stop_is_ended_with_the_world() -> None:
+    before = set(threading.enumerate())
+    world = World(CONFIG_MAP, _NeverEnds)
+    with world:
+        world.run(1.0)
+        with pytest.raises(RuntimeError, match="still running 900 s after their stop: operator-1"):
+            world.close()
+    assert set(threading.enumerate()) == before
+
+
+def test_the_error_of_the_block_is_not_replaced_by_that_of_a_thread_that_ignores_its_stop() -> None:
+    error = AssertionError("of the test")
+    with contextlib.suppress(AssertionError), World(CONFIG_MAP, _NeverEnds) as world:
+        world.run(1.0)
+        raise error
+    assert "operator-1" in error.__notes__[0]
 
 
 def test_what_threads_use_to_wait_is_simulated_for_them_and_real_for_others() -> None:

@@ -374,8 +374,11 @@ def _search_one(
             # Any promise: a smaller history that breaks another one is as good.
             raise _FailedError from error
 
-    with contextlib.suppress(_FailedError, _ShrunkError):
+    try:
         run()
+    except (Exception, _ShrunkError):  # or Hypothesis' own error, where it failed only once
+        if not found:
+            raise
     return found
 
 

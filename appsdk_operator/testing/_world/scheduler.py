@@ -11,29 +11,30 @@ Locks are not patched: no thread waits while it holds one, so none ever finds a 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import queue
 import random
 import threading
 import traceback
 from _thread import allocate_lock
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, final
 
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.runtime import (
     Latch,
-    LoopThread,
     ManualClock,
     current_frames,
     entered_environment,
     environment,
 )
-from appsdk_operator.testing._memory.event_loop import ManualEventLoop
+from appsdk_operator.testing._world.event_loop import SimulatedEventLoop
 
 __all__ = ["Fiber", "StuckError", "ThreadScheduler"]
 
 _PATIENCE: Final = 20.0
-_POLL_INTERVAL: Final = 0.01
 _here: Final = threading.local()
 
 _real_wait = threading.Condition.wait
@@ -42,13 +43,18 @@ _real_join = threading.Thread.join
 _real_latch_wait = Latch.wait
 _real_latch_notify = Latch.notify
 _RealRandom = random.Random
-_real_run = LoopThread.run
+_real_loop = asyncio.new_event_loop
+_real_all_tasks = asyncio.all_tasks
 _real_claim = controller_names.claim
-_real_threading_time = threading._time  # type: ignore[attr-defined]
+_real_time = threading._time  # type: ignore[attr-defined]
 
 
 class StuckError(RuntimeError):
     """A thread never waits, or all threads wait without a deadline."""
+
+
+class _BlockEndedError(BaseException):
+    """Raised in threads that wait at the end of the scheduler's block."""
 
 
 @final
@@ -114,6 +120,7 @@ class ThreadScheduler:
         self._frozen: dict[int, list[Fiber]] = {}
         self.is_interrupted = False
         """Set to return to the driver before all threads wait."""
+        self._is_over = False
         self._ended: list[Fiber] = []
         self._running = self._driver
 
@@ -129,6 +136,11 @@ class ThreadScheduler:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over, self.is_interrupted = True, False
+        self._frozen.clear()
+        self._ready = [*self.fibers]
+        with contextlib.suppress(StuckError):
+            self.run_ready()
         _here.fiber = None
         self._environment.__exit__()
         self.clock.runs_threads = False
@@ -223,6 +235,7 @@ class ThreadScheduler:
 
     def _switch(self, me: Fiber) -> None:
         """Switch to the next thread; return when this one is chosen again."""
+        self._check_over(me)
         following = self._next(me)
         if following is not me:
             self._running = following
@@ -231,11 +244,17 @@ class ThreadScheduler:
                 return
             if not me.gate.acquire(timeout=_PATIENCE if me is self._driver else -1):
                 raise StuckError(self._blocked())
+            self._check_over(me)
         self._running = me
         while self._ended:
             thread = self._ended.pop().thread
             if thread is not None and thread is not threading.current_thread():
                 _real_join(thread)
+
+    def _check_over(self, me: Fiber) -> None:
+        """Make a thread end that has not ended by itself within the block."""
+        if self._is_over and me is not self._driver and not me.has_ended:
+            raise _BlockEndedError
 
     def _next(self, me: Fiber) -> Fiber:
         if not self._ready or (self.is_interrupted and me is not self._driver):
@@ -269,6 +288,8 @@ class ThreadScheduler:
             try:
                 with environment:
                     run()
+            except _BlockEndedError:
+                pass
             finally:
                 child.end()
                 self.fibers.remove(child)
@@ -364,21 +385,16 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
         me.schedule.join(target, timeout)
 
 
-def _run_coroutine(self: LoopThread, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    me: Fiber | None = getattr(_here, "fiber", None)
-    if me is None:
-        return _real_run(self, coroutine)
-    clock, changed = me.schedule.clock, threading.Condition()
-    loop = ManualEventLoop(clock)
-    task = loop.create_task(coroutine)
-    while True:
-        loop.run_due()
-        if task.done():
-            return task.result()
-        due = loop.next_deadline
-        # Without a timer it waits for another thread: poll.
-        with changed:
-            clock.wait(changed, _POLL_INTERVAL if due is None else due - clock.monotonic())
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    clock = _clock()
+    return _real_loop() if clock is None else SimulatedEventLoop(clock)
+
+
+def _all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> AbstractSet[asyncio.Task[Any]]:
+    loop = loop or asyncio.get_running_loop()
+    if isinstance(loop, SimulatedEventLoop):
+        return dict(loop.tasks).keys()
+    return _real_all_tasks(loop)
 
 
 def _claim(name: str, owner: object) -> None:
@@ -400,20 +416,24 @@ def _clock() -> ManualClock | None:
     return None if me is None else me.schedule.clock
 
 
-def _threading_time() -> float:
+def _time() -> float:
     clock = _clock()
-    return _real_threading_time() if clock is None else clock.monotonic()
+    return _real_time() if clock is None else clock.monotonic()
 
 
 _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] = [
     (threading.Condition, "wait", _real_wait, _wait),
     (threading.Thread, "start", _real_start, _start),
     (threading.Thread, "join", _real_join, _join),
-    (threading, "_time", _real_threading_time, _threading_time),
+    (threading, "_time", _real_time, _time),
+    (queue, "time", _real_time, _time),
     (Latch, "wait", _real_latch_wait, _latch_wait),
     (Latch, "notify", _real_latch_notify, _latch_notify),
     (random, "Random", _RealRandom, _Random),
-    (LoopThread, "run", _real_run, _run_coroutine),
+    (asyncio, "new_event_loop", _real_loop, _new_event_loop),
+    (asyncio.events, "new_event_loop", _real_loop, _new_event_loop),
+    (asyncio, "all_tasks", _real_all_tasks, _all_tasks),
+    (asyncio.tasks, "all_tasks", _real_all_tasks, _all_tasks),
     (controller_names, "claim", _real_claim, _claim),
 ]
 _installing: Final = threading.Lock()

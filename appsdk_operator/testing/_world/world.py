@@ -13,7 +13,7 @@ from typing import Any, Final, Self, final
 
 from appsdk_operator.app import App
 from appsdk_operator.resource import Kind, kinds
-from appsdk_operator.runtime import environment, settle
+from appsdk_operator.runtime import add_note, environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
@@ -138,7 +138,12 @@ class World(SimulatedCluster):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except StuckError as stuck:
+            if error is None:
+                raise
+            add_note(error, str(stuck))
 
     def close(self) -> None:
         """End all processes as a crash would. A second call does nothing.
