@@ -51,7 +51,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
             self._is_woken = True
             self._changed.notify_all()
 
-    def run_in_executor(
+    def run_in_executor(  # type: ignore[override] - the checkers have a type variable for args
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         """Call ``func`` in a thread of its own, which the scheduler knows."""
