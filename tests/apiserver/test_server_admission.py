@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import gc
 import re
+import ssl
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import urllib3
 
-from appsdk_operator.apiserver import APIServer
+from appsdk_operator.apiserver import APIServer, Authority
+from appsdk_operator.apiserver._webhooks.webhook_client import CallError, WebhookClient
+from appsdk_operator.runtime import system_clock
 from tests.apiserver.conftest import Api
 from tests.apiserver.webhook_tools import (
     HOOKS,
@@ -23,6 +30,7 @@ from tests.apiserver.webhook_tools import (
     rule,
     webhook,
 )
+from tests.ports import reserved_port
 
 Promise = Callable[[World], None]
 PROMISES: list[Promise] = []
@@ -651,6 +659,32 @@ def test_the_certificate_of_a_service_is_verified_by_its_name(connect: Any) -> N
                 )
                 assert f'SelfSigned("{name}.system.svc")' in refused["message"]
                 assert world.api.delete(f"{MAPS}/a").status == 200
+
+
+def test_the_trust_of_webhooks_that_are_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts: weakref.WeakSet[ssl.SSLContext] = weakref.WeakSet()
+    make = ssl.create_default_context
+
+    def noting(**options: Any) -> ssl.SSLContext:
+        contexts.add(made := make(**options))
+        return made
+
+    monkeypatch.setattr(ssl, "create_default_context", noting)
+    bundle = base64.b64encode(Authority(system_clock.time()).certificate).decode()
+
+    async def call(client: WebhookClient, port: int) -> None:
+        for number in range(150):
+            client.set_service(f"system/hook-{number}", f"https://127.0.0.1:{port}")
+            service = {"name": f"hook-{number}", "namespace": "system"}
+            with pytest.raises(CallError, match="connection refused"):
+                await client.post({"caBundle": bundle, "service": service}, {}, 10)
+        await client.close()
+
+    client = WebhookClient()
+    with reserved_port() as port:
+        asyncio.run(call(client, port))
+    gc.collect()
+    assert len(contexts) < 100
 
 
 @pytest.mark.parametrize(("days", "relation"), [(-400, "after"), (2, "before")])

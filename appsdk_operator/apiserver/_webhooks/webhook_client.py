@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import os
 import posixpath
 import ssl
@@ -82,7 +83,7 @@ class WebhookClient:
         self._services = dict(services or {})
         # One for each name of a server, too: an open connection is only used again for a request
         # with the same context, and was verified for that name.
-        self._trust: dict[tuple[str, str], ssl.SSLContext] = {}
+        self._context = functools.lru_cache(maxsize=64)(_trusting)
         self._session: aiohttp.ClientSession | None = None
         self._connector: _Connector | None = None
 
@@ -173,15 +174,13 @@ class WebhookClient:
         url = self._services.get(f"{namespace}/{name}", "").rstrip("/")
         return shown, url and url + path + query
 
-    def _context(self, bundle: str, server_name: str) -> ssl.SSLContext:
-        context = self._trust.get((bundle, server_name))
-        if context is None:
-            context = ssl.create_default_context(cadata=_pem(bundle) or None)
-            # As with Go, a trusted certificate need not be self-signed.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            self._trust[bundle, server_name] = context
-        return context
+
+def _trusting(bundle: str, _server_name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_pem(bundle) or None)
+    # As with Go, a trusted certificate need not be self-signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _service_name(config: Mapping[str, Any]) -> str:
