@@ -73,6 +73,7 @@ from appsdk_operator.resource import (
     MutableObject,
     Object,
     Versions,
+    check_followed_namespace,
     check_kind,
     custom_resource_definition,
 )
@@ -346,6 +347,8 @@ class App:
             TypeError, ValueError: an argument that cannot be used.
         """
         check_kind(kind)
+        if namespace is not None:
+            check_followed_namespace(namespace)
         validation.check_text("reason", reason)
         validation.check_flag("foreign", foreign)
         declared = Use(
@@ -859,7 +862,6 @@ class App:
 
         Raises:
             SystemExit: it failed, or was not started; with a status of :class:`ExitStatus`.
-            ValueError: this is not the main thread.
         """
         try:
             options = options or RunOptions.from_environment()

@@ -166,9 +166,6 @@ def run_program(
 
     Returns:
         The status to exit with.
-
-    Raises:
-        ValueError: this is not the main thread.
     """
     with contextlib.ExitStack() as ending:
         try:

@@ -35,6 +35,7 @@ def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_foll
     client = Client(ClientConfig(server="http://localhost"))
     makers: list[Callable[[], object]] = [
         lambda: App("bucket-operator", namespaces=["default", name]),
+        lambda: App("bucket-operator").uses(CONFIG_MAP, namespace=name),
         lambda: RunOptions(namespaces=["default", name]),
         lambda: RunOptions.from_environment({"APPSDK_NAMESPACES": f"default,{name}"}),
         lambda: CacheOptions(namespaces={name: NamespaceOptions()}),
