@@ -133,7 +133,7 @@ def merge_six(take):
 def test_merged_events_are_counted_once_while_their_handler_goes(monkeypatch):
     metrics = Metrics()
     informer = Informer(THING, OneList(), metrics=metrics)
-    informer._numbers.publish()
+    informer._informer_metrics.publish()
     going = informer.add_event_handler(Handler(), max_pending=1)
     staying = informer.add_event_handler(Handler())
     merge_six(going.sink.on_events)
@@ -159,7 +159,7 @@ def test_merged_events_are_counted_once_while_their_handler_goes(monkeypatch):
 def test_the_count_of_merged_events_outlives_handler_and_kind(goes, monkeypatch):
     metrics = Metrics()
     cache = Cache(OneList(), metrics=metrics)
-    cache._numbers.publish(metrics)
+    cache._cache_metrics.publish(metrics)
     cache.add(THING)
     registration = cache.add_event_handler(THING, Handler(), max_pending=1)
     merge_six(registration._sink.on_events)
@@ -173,14 +173,14 @@ def test_the_count_of_merged_events_outlives_handler_and_kind(goes, monkeypatch)
     elif goes == "the handler":
         registration.remove()
     else:
-        handlers = cache._numbers._handlers
+        handlers = cache._cache_metrics._handlers
 
         def then_it_goes():
             found = handlers()
             registration.remove()
             return found
 
-        cache._numbers._handlers = then_it_goes
+        cache._cache_metrics._handlers = then_it_goes
     assert merged() == 6
 
 
@@ -190,7 +190,7 @@ def test_one_of_two_informers_that_has_not_synced_is_seen(stop):
         Informer(THING, OneList(), stream_first_sync=False, metrics=metrics) for _ in range(2)
     ]
     for informer in informers:
-        informer._numbers.publish()
+        informer._informer_metrics.publish()
 
     def counts():
         labels = {"kind": str(THING), "namespace": ""}
@@ -199,5 +199,5 @@ def test_one_of_two_informers_that_has_not_synced_is_seen(stop):
     assert counts() == [2, 0]
     informers[0].step(stop)
     assert counts() == [2, 1]
-    informers[0]._numbers.retire()
+    informers[0]._informer_metrics.retire()
     assert counts() == [1, 0]

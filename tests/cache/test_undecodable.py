@@ -206,7 +206,7 @@ def test_a_streamed_list_keeps_what_it_cannot_read():
 def test_many_are_counted_and_few_are_named():
     steps = Steps(listed(*(odd(f"o{number}") for number in range(5)))).run()
     assert steps.text == "0 objects; 5 cannot be read: x/o0, x/o1, x/o2 and 2 more"
-    steps.informer._numbers.publish()
+    steps.informer._informer_metrics.publish()
     labels = {"kind": str(THING), "namespace": ""}
     assert steps.metrics.value("informer_undecodable_objects", **labels) == 5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from appsdk_operator import ClientConfig, Manager, kinds
@@ -42,4 +43,6 @@ def main(kubeconfig: str, *rest: str) -> None:
 
 
 if __name__ == "__main__":
+    # A shell ignores Ctrl-C for what it starts in the background, as a run of all tests may be.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(*sys.argv[1:])
