@@ -112,6 +112,16 @@ def test_waiting_for_the_handler_ends_with_the_stop_the_time_and_its_removal(mak
     remover.end()
 
 
+def test_waiting_for_a_handler_of_an_informer_that_has_not_listed_ends_with_its_removal():
+    informer = Informer(THING, ScriptedClient(), clock=ManualClock(), metrics=Metrics())
+    registration = informer.add_event_handler(Recorder())
+    removed = Waiter(lambda: registration.wait_for_sync(StopSignal()))
+    registration.remove()
+    assert removed.end() is False
+    with pytest.raises(TypeError, match="StopSignal"):
+        registration.wait_for_sync(None)
+
+
 def test_what_queues_has_handled_what_was_handed_to_it(make):
     running = make(page(thing("a")), Stream(then=None))
     recorder = BatchRecorder()

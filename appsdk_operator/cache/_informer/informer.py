@@ -103,6 +103,7 @@ class Registration:
         self.has_list_end: bool = False
         """Whether the handler was sent the end of the list, or needs none."""
         self.end_resync: Callable[[], None] = lambda: None
+        self._removed = StopSignal(clock=informer.clock)
 
     @property
     def has_synced(self) -> bool:
@@ -124,14 +125,19 @@ class Registration:
             False when stopped, after ``timeout`` seconds, or when the informer or the handler ended
             meanwhile.
         """
+        check_wait(stop, timeout)
         clock = self.informer.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
-        if not self.informer.wait_for_sync(stop, timeout):
-            return False
-        if not isinstance(self.sink, EventSource):
-            return True
-        left = None if deadline is None else deadline - clock.monotonic()
-        return self.sink.wait_for_sync(stop, left)
+        either = stop.child(self._removed)
+        try:
+            if not self.informer.wait_for_sync(either, timeout):
+                return False
+            if not isinstance(self.sink, EventSource):
+                return True
+            left = None if deadline is None else deadline - clock.monotonic()
+            return self.sink.wait_for_sync(either, left)
+        finally:
+            either.set()  # which detaches it from the others
 
     def remove(self, *, timeout: float = 30.0) -> None:
         """Stop delivering events, and wait for a call in progress; twice is harmless.
@@ -149,6 +155,7 @@ class Registration:
             own.stop()
         self.end_resync()
         self._do_remove(self)
+        self._removed.set()
         if own is not None:
             join_all([own.join], timeout, f"a handler of {self.informer.kind}")
 
