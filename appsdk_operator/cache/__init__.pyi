@@ -52,6 +52,9 @@ from appsdk_operator.cache._informer.transforms import (
 from appsdk_operator.cache._cache.errors import (
     Remedies as Remedies,
 )
+from appsdk_operator.cache._cache.followed import (
+    Followed as Followed,
+)
 from appsdk_operator.cache._cache.options import (
     checked_namespaces as checked_namespaces,
     kind_tuple as kind_tuple,

@@ -13,7 +13,7 @@ from appsdk_operator.watchers._finalizers.names import (
     default_finalizer as default_finalizer,
     in_progress_finalizer as in_progress_finalizer,
 )
-from appsdk_operator.watchers._informers.binding import (
+from appsdk_operator.watchers._informers.owned import (
     RunnableInformer as RunnableInformer,
 )
 from appsdk_operator.watchers._informer_controller import (

@@ -8,7 +8,7 @@ from types import FunctionType
 from appsdk_operator.controllers import check_ignored_result
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime.validation import check_callable
-from appsdk_operator.watchers._informers.binding import RunnableInformer
+from appsdk_operator.watchers._informers.owned import RunnableInformer
 
 __all__ = [
     "check_argument_order",

@@ -64,8 +64,8 @@ from appsdk_operator.watchers._finalizers.uses import (
     OperatorName,
     finalizer_uses,
 )
-from appsdk_operator.watchers._informers.binding import OwnedInformer, RunnableInformer
 from appsdk_operator.watchers._informers.bindings import InformerBindings
+from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
@@ -244,7 +244,7 @@ class InformerController:
 
     def remove_informer(self, informer: RunnableInformer) -> None:
         """Stop the informer and drop its events and retries. An unknown one is ignored."""
-        self._bindings.remove_informer(informer)
+        self._bindings.remove(informer)
         self._reduce_finalizers()
 
     def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = 30.0) -> None:
@@ -278,7 +278,7 @@ class InformerController:
 
         The informers keep running. A kind that was not added is ignored.
         """
-        self._bindings.remove_cache(cache, kind)
+        self._bindings.remove(cache, str(kind))
         self._reduce_finalizers()
 
     def add_watcher(
@@ -666,15 +666,15 @@ class InformerController:
                 _log.error(
                     "controller %s: the informer of %s%s failed",
                     self.name,
-                    binding.kind,
+                    binding.source.kind,
                     ", which was removed," if is_removed else "",
                     exc_info=error,
-                    extra={"controller": self.name, "kind": binding.kind},
+                    extra={"controller": self.name, "kind": binding.source.kind},
                 )
                 if not is_removed:
                     self._fail(error)
 
-        self._threads.start(f"informer/{binding.kind}", run)
+        self._threads.start(f"informer/{binding.source.kind}", run)
 
     def _fail(self, error: Exception) -> None:
         """End the run, which raises ``error``."""
@@ -697,7 +697,7 @@ class InformerController:
     def _warn_of_unmatched_kinds(self) -> None:
         """Log kinds without informers, or without watchers: a misspelt kind raises no error."""
         watched = set(self._dispatcher.kinds())
-        known = self._bindings.kinds()
+        known = set(self._bindings.origins())
         unfed, unwatched = sorted(watched - known), sorted(known - watched)
         if unfed and unwatched:
             what = (
@@ -719,7 +719,7 @@ class InformerController:
         _log.warning("controller %s: %s", self.name, what, extra={"controller": self.name})
 
     def _finalizer_uses(self, *added: RegisteredTarget) -> list[FinalizerUse]:
-        informers = self._bindings.informers()
+        origins = self._bindings.origins()
         return [
             FinalizerUse(
                 user=f"{target.handler!r} of controller {self.name}",
@@ -727,7 +727,7 @@ class InformerController:
                 names=target.finalizer_lifecycle.names,
                 client=target.finalizer_lifecycle.client,
                 operator=self._operator,
-                informers=informers.get(target.kind, ()),
+                informers=origins.get(target.kind, ()),
             )
             for target in [*self._dispatcher.registered(), *added]
             if target.finalizer_lifecycle is not None

@@ -297,10 +297,11 @@ def test_a_kind_that_does_not_exist_yet_is_waited_for_with_a_hint_in_the_log(mak
     assert "install its CustomResourceDefinition, or correct the kind" in caplog.text
 
 
+@BOTH
 def test_the_wait_for_the_sync_counts_on_the_cache_s_clock_whatever_the_source_s_own_is(
-    make, caplog
+    make, informer, caplog
 ):
-    running = make(Hang)
+    running = make(Hang, informer=informer)
     source = running.source(clock=ManualClock())
     running.run()
     running.client.wait_for_requests(2)
@@ -318,19 +319,16 @@ def test_the_wait_for_the_sync_counts_on_the_cache_s_clock_whatever_the_source_s
     assert "waits for its first objects" in caplog.text
 
 
-def test_a_kind_that_is_removed_while_its_source_is_asked_how_it_stands_breaks_nothing(make):
+def test_a_kind_that_is_removed_while_its_source_is_asked_how_it_stands_breaks_nothing(
+    make, monkeypatch
+):
     running = make(page(), Stream(then=None))
     source = running.source()
 
-    class Fading:
-        """A cache whose kind goes between two questions."""
+    def gone(kind):
+        raise NotCachedError(THING, "removed")
 
-        kinds = (THING,)
-
-        def informers(self, kind):
-            raise NotCachedError(THING, "removed")
-
-    source._cache = Fading()
+    monkeypatch.setattr(running.it, "informers", gone)
     assert "the kind was removed from the cache" in source.health().text
 
 

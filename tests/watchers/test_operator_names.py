@@ -803,10 +803,10 @@ def test_a_twin_is_refused_before_an_informer_gives_it_the_same_objects(adds, mo
         with pytest.raises(ValueError, match="would share its finalizer"):
             add(source, WIDGET)
         assert not connected, "some of its objects might come before the refusal"
-        assert len(second._bindings.informers()[str(WIDGET)]) == 1
+        assert len(second._bindings.origins()[str(WIDGET)]) == 1
         # Once the other one follows the namespace no more, nobody shares anything.
         first.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace="c"), WIDGET)
-        first.remove_informer(first._bindings.informers()[str(WIDGET)][0])
+        first.remove_informer(first._bindings.origins()[str(WIDGET)][0])
         second.add_informer(KubernetesInformer(WIDGET, CLIENT, namespace="a"), WIDGET)
     finally:
         stop.set()

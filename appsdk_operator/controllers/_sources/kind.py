@@ -7,14 +7,7 @@ from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache import (
-    Cache,
-    CacheRegistration,
-    Health,
-    Informer,
-    NotCachedError,
-    Registration,
-)
+from appsdk_operator.cache import Cache, Followed, Health, Informer
 from appsdk_operator.client import NotFound
 from appsdk_operator.controllers._protocols import (
     EventFilter,
@@ -36,8 +29,127 @@ _HINT_EVERY = 10.0
 """Seconds between log lines about what a source waits for; controller-runtime's number."""
 
 
+class _FollowingSource(Generic[R]):
+    """What both sources do: they pass the events of what they follow to a pipeline."""
+
+    def __init__(
+        self,
+        origin: Cache | Informer,
+        kind: Kind,
+        pipeline: EventPipeline[R],
+        *,
+        metadata_only: bool | None = None,
+    ) -> None:
+        self.kind: Kind = kind
+        """The kind of the objects."""
+        self.clock: Clock = pipeline.clock
+        """The clock for retries of the handler."""
+        self._pipeline = pipeline
+        self._followed = Followed(
+            origin, kind, pipeline.events, metadata_only=metadata_only, clock=origin.clock
+        )
+
+    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
+        """Start to feed ``queue``, until ``stop`` is set; returns at once.
+
+        Raises:
+            RuntimeError: it was started before, or the informer has stopped.
+            ValueError: whole objects are needed, but the cache's options were changed since to keep
+                only their metadata.
+        """
+        self._pipeline.claim.take()
+        self._followed.attach()
+        try:
+            self._pipeline.start(queue, stop)
+        except BaseException:
+            # A source whose start failed is not joined.
+            self._followed.detach()
+            raise
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the local copy has synced, and the handler was called for each existing object.
+
+        Failed calls count, because they would keep the controller from starting: they are retried,
+        and :meth:`health` reports them.
+        """
+        return self._followed.has_synced
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
+        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds.
+
+        Raises:
+            RuntimeError: it was not started.
+        """
+        if self._followed.registration is None:
+            raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
+        # That of the local copy, which may differ from ours.
+        clock = self._followed.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            now = clock.monotonic()
+            wait = _HINT_EVERY if deadline is None else max(0.0, min(_HINT_EVERY, deadline - now))
+            if self._followed.wait_for_sync(stop, wait):
+                return True
+            later = clock.monotonic()
+            # Returned before the time-out: the registration was removed.
+            has_ended = stop.is_set() or self._pipeline.is_stopped or later < now + wait
+            if has_ended or (deadline is not None and later >= deadline):
+                return False
+            _log.warning(
+                "%s", self.health().text, extra={"source": str(self), "kind": str(self.kind)}
+            )
+
+    def health(self) -> Health:
+        """Ready once it has synced; the text has what it waits for, and what its handler fails for.
+
+        The health of the informers after that is part of their cache's or manager's. A failing
+        handler leaves the source ready: a restart would not help.
+        """
+        # Read first: the informers exist before the registration does.
+        registration = self._followed.registration
+        is_ready, text = False, ""
+        if not self._pipeline.claim.is_taken:
+            text = "not started"
+        elif self._pipeline.is_stopped:
+            text = "stopped"
+        elif registration is None:
+            text = "is starting"
+        elif not (informers := self._followed.informers):
+            text = (
+                "the kind was removed from the cache, so that nothing comes any more: remove a "
+                "kind only after the controllers that watch it have stopped"
+            )
+        elif registration.has_synced:
+            is_ready, text = True, self._pipeline.text()
+        else:
+            waiting = [informer for informer in informers if not informer.has_synced]
+            causes = [informer.health().text for informer in waiting]
+            if any(isinstance(informer.last_error, NotFound) for informer in waiting):
+                causes.append("install its CustomResourceDefinition, or correct the kind")
+            if not waiting:
+                causes.append(
+                    f"{self._pipeline.pending} objects are still to go through its handler"
+                )
+            text = f"waits for its first objects: {'; '.join(causes)}"
+        return Health(is_ready, f"source {self}: {text}")
+
+    def join(self, timeout: float | None = None, /) -> list[str]:
+        """Wait for its threads after the stop; returns the names of those that still run."""
+        running = self._pipeline.join(timeout)
+        self._followed.detach()
+        return running
+
+    def find(self, name: str, namespace: str) -> Object | None:
+        """For logs and Events: the object of that name in the local copy, if it is there."""
+        return self._followed.find(name, namespace)
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+
 @final
-class KindSource(Generic[R]):
+class KindSource(_FollowingSource[R]):
     """The events of a kind's objects, from a shared cache.
 
     Its own thread handles the events one by one, in order for each object. Existing objects come
@@ -89,21 +201,13 @@ class KindSource(Generic[R]):
             TypeError: an argument has the wrong type.
             ValueError: whole objects are needed, but the cache's options keep only their metadata.
         """
-        if not callable(getattr(cache, "add_event_handler", None)):
+        if not isinstance(cache, Cache):
             raise TypeError(f"cache={cache!r}: give the cache that keeps the kind")
         if not isinstance(kind, Kind):
             raise TypeError(f"kind={kind!r}: give a Kind")
         if metadata_only is not None:
             check_flag("metadata_only", metadata_only)
-        self._cache = cache
-        self._metadata_only = metadata_only
-        self.kind = kind
-        """The kind of the objects."""
-        self._registration: CacheRegistration | None = None
-        if metadata_only is False:
-            # Now, so that the start order of several controllers does not matter.
-            cache.expect_whole(kind)
-        self._pipeline = EventPipeline(
+        pipeline = EventPipeline(
             str(kind),
             handler,
             predicates,
@@ -113,101 +217,11 @@ class KindSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self.clock: Clock = self._pipeline.clock
-        """The clock for retries of the handler."""
-
-    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Start to feed ``queue``, until ``stop`` is set; returns at once.
-
-        Raises:
-            RuntimeError: it was started before.
-            ValueError: whole objects are needed, but the cache's options were changed since to keep
-                only their metadata.
-        """
-        self._pipeline.claim.take()
-        if self._metadata_only:
-            self._cache.add_metadata(self.kind)
-        else:
-            if self._metadata_only is False:
-                self._cache.expect_whole(self.kind)
-            self._cache.add(self.kind)
-        self._registration = self._cache.add_event_handler(self.kind, self._pipeline.events)
-        try:
-            self._pipeline.start(queue, stop)
-        except BaseException:
-            # A source whose start failed is not joined.
-            self._registration.remove()
-            raise
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the cache has synced, and the handler was called for each existing object.
-
-        Failed calls count, because they would keep the controller from starting: they are retried,
-        and :meth:`health` reports them.
-        """
-        return self._registration is not None and self._registration.has_synced
-
-    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds.
-
-        Raises:
-            RuntimeError: it was not started.
-        """
-        registration = self._registration
-        if registration is None:
-            raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
-        # The registration waits on the cache's clock, which may differ from ours.
-        clock = next((informer.clock for informer in self._informers()), self.clock)
-        deadline = None if timeout is None else clock.monotonic() + timeout
-        while True:
-            now = clock.monotonic()
-            wait = _HINT_EVERY if deadline is None else max(0.0, min(_HINT_EVERY, deadline - now))
-            if registration.wait_for_sync(stop, wait):
-                return True
-            later = clock.monotonic()
-            # Returned before the time-out: the registration was removed.
-            has_ended = stop.is_set() or self._pipeline.is_stopped or later < now + wait
-            if has_ended or (deadline is not None and later >= deadline):
-                return False
-            _log.warning(
-                "%s", self.health().text, extra={"source": str(self), "kind": str(self.kind)}
-            )
-
-    def health(self) -> Health:
-        """Ready once it has synced; the text has what it waits for, and what its handler fails for.
-
-        The health of the informers after that is part of the cache's. A failing handler leaves the
-        source ready: a restart would not help.
-        """
-        # Read first: the informers exist before the registration does.
-        registration = self._registration
-        return _health(self, self._pipeline, registration, self._informers())
-
-    def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after the stop; returns the names of those that still run."""
-        running = self._pipeline.join(timeout)
-        if self._registration is not None:
-            self._registration.remove()
-        return running
-
-    def _informers(self) -> list[Informer]:
-        try:
-            return list(self._cache.informers(self.kind))
-        except NotCachedError:
-            return []
-
-    def find(self, name: str, namespace: str) -> Object | None:
-        """For logs and Events: the object of that name in the local copy, if it is there."""
-        found = (informer.store.get(name, namespace) for informer in self._informers())
-        return next((obj for obj in found if obj is not None), None)
-
-    def __str__(self) -> str:
-        return str(self.kind)
+        super().__init__(cache, kind, pipeline, metadata_only=metadata_only)
 
 
 @final
-class InformerSource(Generic[R]):
+class InformerSource(_FollowingSource[R]):
     """The events of an informer that is run elsewhere; otherwise as :class:`KindSource`.
 
     Thread-safe.
@@ -241,9 +255,7 @@ class InformerSource(Generic[R]):
         """
         if not isinstance(informer, Informer):
             raise TypeError(f"informer={informer!r}: give an Informer; KindSource takes a cache")
-        self._informer = informer
-        self._registration: Registration | None = None
-        self._pipeline = EventPipeline(
+        pipeline = EventPipeline(
             str(informer.kind),
             handler,
             predicates,
@@ -252,88 +264,4 @@ class InformerSource(Generic[R]):
             metrics=metrics,
             rng=rng,
         )
-        self.clock: Clock = self._pipeline.clock
-        """The clock for retries of the handler."""
-
-    def start(self, queue: RequestQueue[R], stop: StopSignal, /) -> None:
-        """Start to feed ``queue``, until ``stop`` is set; returns at once.
-
-        Raises:
-            RuntimeError: it was started before, or the informer has stopped.
-        """
-        self._pipeline.claim.take()
-        self._registration = self._informer.add_event_handler(self._pipeline.events)
-        try:
-            self._pipeline.start(queue, stop)
-        except BaseException:
-            # A source whose start failed is not joined.
-            self._registration.remove()
-            raise
-
-    @property
-    def has_synced(self) -> bool:
-        """As :attr:`KindSource.has_synced`."""
-        return self._registration is not None and self._registration.has_synced
-
-    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait for :attr:`has_synced`; False when stopped or after ``timeout`` seconds.
-
-        Raises:
-            RuntimeError: it was not started.
-        """
-        if self._registration is None:
-            raise RuntimeError(f"source {self} was not started, so it will never sync: start it")
-        return self._registration.wait_for_sync(stop, timeout)
-
-    def health(self) -> Health:
-        """As :meth:`KindSource.health`."""
-        return _health(self, self._pipeline, self._registration, [self._informer])
-
-    def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after the stop; returns the names of those that still run."""
-        running = self._pipeline.join(timeout)
-        if self._registration is not None:
-            self._registration.remove()
-        return running
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of its informer."""
-        return self._informer.kind
-
-    def find(self, name: str, namespace: str) -> Object | None:
-        """For logs and Events: the object of that name in the local copy, if it is there."""
-        found = (informer.store.get(name, namespace) for informer in [self._informer])
-        return next((obj for obj in found if obj is not None), None)
-
-    def __str__(self) -> str:
-        return str(self._informer.kind)
-
-
-def _health(
-    source: object,
-    pipeline: EventPipeline[R],
-    registration: CacheRegistration | Registration | None,
-    informers: list[Informer],
-) -> Health:
-    if not pipeline.claim.is_taken:
-        return Health(False, f"source {source}: not started")
-    if pipeline.is_stopped:
-        return Health(False, f"source {source}: stopped")
-    if registration is None:
-        return Health(False, f"source {source}: is starting")
-    if not informers:
-        return Health(
-            False,
-            f"source {source}: the kind was removed from the cache, so that nothing comes any "
-            "more: remove a kind only after the controllers that watch it have stopped",
-        )
-    if registration.has_synced:
-        return Health(True, f"source {source}: {pipeline.text()}")
-    waiting = [informer for informer in informers if not informer.has_synced]
-    causes = [informer.health().text for informer in waiting]
-    if any(isinstance(informer.last_error, NotFound) for informer in waiting):
-        causes.append("install its CustomResourceDefinition, or correct the kind")
-    if not waiting:
-        causes.append(f"{pipeline.pending} objects are still to go through its handler")
-    return Health(False, f"source {source}: waits for its first objects: {'; '.join(causes)}")
+        super().__init__(informer, informer.kind, pipeline)

@@ -6,17 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from appsdk_operator.cache import Cache, Delivery, EventSource, Health, Lister, Registration
+from appsdk_operator.cache import Cache, Delivery, EventSource, Followed, Health, Lister
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics
-from appsdk_operator.watchers._informers.binding import (
-    InformerBinding,
-    OwnedInformer,
-    RunnableInformer,
-    SharedInformers,
-)
+from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
 
 __all__ = ["InformerBindings"]
 
@@ -37,7 +32,8 @@ class InformerBindings:
         self._metrics = metrics
         self._clock = clock
         self._lock = threading.Lock()
-        self._bindings: Sequence[InformerBinding] = ()
+        # Replaced, never changed, so that it can be read without the lock.
+        self._bindings: Sequence[Followed] = ()
         self._closed = StopSignal(clock=clock)
 
     def add_informer(
@@ -49,30 +45,14 @@ class InformerBindings:
             ValueError: it was added before.
             Exception: what ``check`` raised.
         """
-        source = self._delivery.source(kind)
-        owned = OwnedInformer(informer, kind, source)
-        with self._lock:
-            if self._find_owned(informer) is not None:
-                self._delivery.remove(source)
-                raise ValueError(
-                    f"this informer was added already, under {kind!r} or another kind: an informer "
-                    "runs once; to share its events add watchers to its kind"
-                )
-            self._attach(owned)
-        try:
-            check()
-            registration = informer.add_event_handler(source)
-        except BaseException:
-            self.remove_informer(informer)
-            raise
-        owned.registration = registration if isinstance(registration, Registration) else None
+        owned = OwnedInformer(informer, self._delivery.source(kind), clock=self._clock)
+        self._add(
+            owned,
+            check,
+            f"this informer was added already, under {kind!r} or another kind: an informer runs "
+            "once; to share its events add watchers to its kind",
+        )
         return owned
-
-    def remove_informer(self, informer: RunnableInformer) -> None:
-        """Stop the informer and drop its events. An unknown one is ignored."""
-        with self._lock:
-            found = self._find_owned(informer)
-        self._remove(found)
 
     def add_cache(
         self, cache: Cache, kind: Kind, resync: float | None, check: Callable[[], object]
@@ -80,39 +60,63 @@ class InformerBindings:
         """As :meth:`add_informer`, for a cache's informers of ``kind``."""
         source = self._delivery.source(str(kind))
         source.view = kind
-        shared = SharedInformers(cache, kind, source, clock=self._clock)
+        self._add(
+            Followed(cache, kind, source, resync=resync, clock=self._clock),
+            check,
+            f"{kind} of this cache was added already: to share its events add watchers to the kind",
+        )
+
+    def _add(self, binding: Followed, check: Callable[[], object], present: str) -> None:
         with self._lock:
-            if self._find_shared(cache, kind) is not None:
-                self._delivery.remove(source)
-                raise ValueError(
-                    f"{kind} of this cache was added already: to share its events add watchers "
-                    "to the kind"
-                )
-            self._attach(shared)
+            if self._find(binding.origin, binding.source.kind) is not None:
+                self._delivery.remove(binding.source)
+                raise ValueError(present)
+            self._metrics.add_kind(binding.source.kind)
+            self._bindings = (*self._bindings, binding)
         try:
             check()
-            shared.attach(resync)
+            binding.attach()
         except BaseException:
-            self._remove(shared)
+            self._remove(binding)
             raise
-        if self._closed.is_set() or source.is_removed:  # meanwhile
-            shared.detach()
+        if self._closed.is_set():  # meanwhile
+            binding.detach()
 
-    def remove_cache(self, cache: Cache, kind: Kind) -> None:
-        """Stop delivering the events of a cache's informers of ``kind``; others are ignored."""
+    def remove(self, origin: RunnableInformer | Cache, kind: str = "") -> None:
+        """Drop the events of an informer, which stops, or of a cache's informers of ``kind``.
+
+        An unknown one is ignored.
+        """
         with self._lock:
-            found = self._find_shared(cache, kind)
-        self._remove(found)
+            found = self._find(origin, kind)
+        if found is not None:
+            self._remove(found)
+
+    def _find(self, origin: object, kind: str) -> Followed | None:
+        """With the lock held: the binding of an informer, or of a cache and ``kind``."""
+        for one in self._bindings:
+            if one.origin is origin and (isinstance(one, OwnedInformer) or one.source.kind == kind):
+                return one
+        return None
+
+    def _remove(self, binding: Followed) -> None:
+        with self._lock:
+            if binding not in self._bindings:
+                return
+            self._bindings = tuple(one for one in self._bindings if one is not binding)
+        self._delivery.remove(binding.source)
+        self._dispatcher.forget(binding.source)
+        binding.detach()
 
     def close(self) -> None:
         """Deliver no more events, and detach from caches, which outlive the controller."""
         self._closed.set()
         self._delivery.stop()
         for one in self._bindings:
-            if isinstance(one, SharedInformers):
+            if not isinstance(one, OwnedInformer):
                 one.detach()
 
-    def contains(self, binding: InformerBinding) -> bool:
+    def contains(self, binding: Followed) -> bool:
         """Whether the binding is still there."""
         return binding in self._bindings
 
@@ -120,32 +124,23 @@ class InformerBindings:
         """The informers that the controller runs."""
         return [one for one in self._bindings if isinstance(one, OwnedInformer)]
 
-    def informers(self) -> dict[str, list[object]]:
-        """The informers by kind; in place of those of a cache, their binding."""
+    def origins(self) -> dict[str, list[object]]:
+        """By kind, the informers that the controller runs, and the caches."""
         found: dict[str, list[object]] = {}
         for one in self._bindings:
-            informer = one.informer if isinstance(one, OwnedInformer) else one
-            found.setdefault(one.kind, []).append(informer)
+            found.setdefault(one.source.kind, []).append(one.origin)
         return found
-
-    def kinds(self) -> set[str]:
-        """The kinds that have informers."""
-        return {one.kind for one in self._bindings}
 
     def names(self) -> tuple[str, ...]:
         """The kinds that have informers, for people: by resource and group, where that is known."""
-        found: dict[str, None] = {}
-        for one in self._bindings:
-            owner = one.informer if isinstance(one, OwnedInformer) else one.source
-            kind = getattr(owner, "kind" if isinstance(one, OwnedInformer) else "view", None)
-            found[kind.qualified_name if isinstance(kind, Kind) else one.kind] = None
-        return tuple(found)
+        kinds = (getattr(one.kind, "qualified_name", one.source.kind) for one in self._bindings)
+        return tuple(dict.fromkeys(kinds))
 
     def stores(self, kind: str) -> Sequence[tuple[EventSource, Lister]]:
         """The local copies whose objects watchers of ``kind`` may have got already."""
         if self._closed.is_set():
             return ()
-        of_kind = [one for one in self._bindings if one.kind == kind]
+        of_kind = [one for one in self._bindings if one.source.kind == kind]
         return [(one.source, store) for one in of_kind for store in one.stores()]
 
     def healths(self) -> Sequence[Health]:
@@ -159,7 +154,7 @@ class InformerBindings:
         ]
         return [snapshot() for snapshot in methods if callable(snapshot)]
 
-    def first_unsynced(self) -> InformerBinding | None:
+    def first_unsynced(self) -> Followed | None:
         """The first binding that has not synced; None if all have."""
         return next((one for one in self._bindings if not one.has_synced), None)
 
@@ -179,25 +174,3 @@ class InformerBindings:
         finally:
             for each in detach:
                 each()
-
-    # Callers of the first three hold the lock; the tuple of bindings is replaced, never changed.
-
-    def _find_owned(self, informer: RunnableInformer) -> OwnedInformer | None:
-        return next((one for one in self.owned() if one.informer is informer), None)
-
-    def _find_shared(self, cache: Cache, kind: Kind) -> SharedInformers | None:
-        shared = (one for one in self._bindings if isinstance(one, SharedInformers))
-        return next((one for one in shared if one.cache is cache and one.kind == str(kind)), None)
-
-    def _attach(self, binding: InformerBinding) -> None:
-        self._metrics.add_kind(binding.kind)
-        self._bindings = (*self._bindings, binding)
-
-    def _remove(self, binding: InformerBinding | None) -> None:
-        with self._lock:
-            if binding is None or binding not in self._bindings:
-                return
-            self._bindings = tuple(one for one in self._bindings if one is not binding)
-        self._delivery.remove(binding.source)
-        self._dispatcher.forget(binding.source)
-        binding.detach()

@@ -1,0 +1,148 @@
+"""The attachment of an event source to a kind of a cache, or to one informer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from appsdk_operator.cache._cache.cache import Cache
+from appsdk_operator.cache._cache.errors import NotCachedError
+from appsdk_operator.cache._cache.registration import CacheRegistration
+from appsdk_operator.cache._delivery.delivery import EventSource
+from appsdk_operator.cache._informer.health import Health
+from appsdk_operator.cache._informer.informer import Informer, Registration
+from appsdk_operator.cache._informer.store import Lister
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import Clock, StopSignal, Waiters
+
+__all__ = ["Followed"]
+
+
+class Followed:
+    """The attachment of an event source to a kind of a cache, or to one informer.
+
+    Attached once and detached once, in whatever order and by whichever threads: after both, the
+    source gets no more events. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        origin: Cache | Informer,
+        kind: Kind,
+        source: EventSource,
+        *,
+        resync: float | None = None,
+        metadata_only: bool | None = None,
+        clock: Clock,
+    ) -> None:
+        """Nothing is attached yet.
+
+        Args:
+            origin: the cache or the informer, which is run elsewhere.
+            kind: the kind of the objects.
+            source: gets the events.
+            resync: as for :meth:`Informer.add_event_handler`.
+            metadata_only: whether the metadata of a cache's objects is enough; None: as the cache's
+                options say.
+            clock: the clock of the waits.
+
+        Raises:
+            ValueError: whole objects are needed, but the cache's options keep only their metadata.
+        """
+        self.origin = origin
+        self.kind = kind
+        self.source = source
+        self.clock = clock
+        self.registration: CacheRegistration | Registration | None = None
+        self._resync = resync
+        self._metadata_only = metadata_only
+        self._lock = threading.Lock()
+        self._attached = Waiters(clock)
+        self._is_detached = False
+        if metadata_only is False and isinstance(origin, Cache):
+            # Now, so that the start order of several users does not matter.
+            origin.expect_whole(kind)
+
+    def attach(self) -> None:
+        """Start the delivery of events, beginning with the present objects.
+
+        A cache gets the kind if it lacks it.
+
+        Raises:
+            RuntimeError: the informer has stopped.
+            ValueError: as for a new one, if the cache's options were changed since.
+        """
+        registration = self._register()
+        with self._lock:
+            self.registration = registration
+            is_detached = self._is_detached
+        if is_detached and registration is not None:
+            registration.remove()
+        self._attached.wake()
+
+    def _register(self) -> CacheRegistration | Registration | None:
+        if isinstance(self.origin, Informer):
+            return self.origin.add_event_handler(self.source, resync=self._resync)
+        if self._metadata_only:
+            self.origin.add_metadata(self.kind)
+        else:
+            if self._metadata_only is False:
+                self.origin.expect_whole(self.kind)
+            self.origin.add(self.kind)
+        return self.origin.add_event_handler(self.kind, self.source, resync=self._resync)
+
+    def detach(self) -> None:
+        """Stop the delivery of events; the informers keep running. Twice is harmless."""
+        with self._lock:
+            self._is_detached = True
+            registration = self.registration
+        self._attached.wake()
+        if registration is not None:
+            registration.remove()
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        """The informer, or those of the cache, one for each namespace; none without the kind."""
+        if isinstance(self.origin, Informer):
+            return (self.origin,)
+        try:
+            return self.origin.informers(self.kind)
+        except NotCachedError:
+            return ()
+
+    def stores(self) -> Sequence[Lister]:
+        """The local copies."""
+        return [informer.store for informer in self.informers]
+
+    def find(self, name: str, namespace: str) -> Object | None:
+        """The object of that name in the local copies; None if it is not there."""
+        found = (store.get(name, namespace) for store in self.stores())
+        return next((obj for obj in found if obj is not None), None)
+
+    def healths(self) -> Sequence[Health]:
+        """The health of each informer; not ready when the cache no longer keeps the kind."""
+        informers = self.informers
+        if not informers:
+            text = f"{self.kind}: the cache does not keep it any more: add it to the cache again"
+            return (Health(False, f"{text}, and the cache to the controller"),)
+        return [informer.health() for informer in informers]
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every object that was there at the attachment was handled."""
+        registration = self.registration
+        return registration is not None and registration.has_synced
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait for :attr:`has_synced`, and before that for the attachment by another thread.
+
+        Returns:
+            False when stopped, detached, or after ``timeout`` seconds.
+        """
+        deadline = None if timeout is None else self.clock.monotonic() + timeout
+        self._attached.wait(
+            lambda: self.registration is not None or self._is_detached, stop, timeout
+        )
+        registration = self.registration
+        left = None if deadline is None else max(0.0, deadline - self.clock.monotonic())
+        return registration is not None and registration.wait_for_sync(stop, left)
