@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 import appsdk_operator
-from appsdk_operator import Kind, KubernetesInformer, MutableObject, Object
-from appsdk_operator.cache import Informer
-from appsdk_operator.watchers._informers.kubernetes_informer import InformerKeywords
+from appsdk_operator import Kind, MutableObject, Object
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 DATA: dict[str, Any] = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"size": 3}}
@@ -76,9 +74,3 @@ def test_a_draft_and_a_kind_made_with_brackets_are_like_others() -> None:
     assert not hasattr(kind, "__orig_class__")
     assert kind == WIDGET
     assert hash(kind) == hash(WIDGET)
-
-
-def test_the_options_of_a_kubernetes_informer_are_those_of_an_informer() -> None:
-    of_informer = inspect.signature(Informer.__init__).parameters
-    of_kubernetes = inspect.signature(KubernetesInformer.__init__).parameters
-    assert set(InformerKeywords.__annotations__) == set(of_informer) - set(of_kubernetes)

@@ -144,7 +144,7 @@ def test_options_of_another_type_are_refused_by_name(options, text):
         InformerController(metrics=Metrics(), **options)
 
 
-@pytest.mark.parametrize("resync", ["30s", dt.timedelta(seconds=30), None])
+@pytest.mark.parametrize("resync", ["30s", dt.timedelta(seconds=30)])
 def test_a_resync_that_is_no_number_is_refused(resync):
     with pytest.raises(TypeError, match=r"resync=.*: give seconds as a number"):
         KubernetesInformer(WIDGET, no_client(), resync=resync)

@@ -11,7 +11,6 @@ from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._delivery.delivery import EventSource
 from appsdk_operator.cache._informer.health import Health
 from appsdk_operator.cache._informer.informer import Informer, Registration
-from appsdk_operator.cache._informer.store import Lister
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, StopSignal, Waiters
 
@@ -110,13 +109,9 @@ class Followed:
         except NotCachedError:
             return ()
 
-    def stores(self) -> Sequence[Lister]:
-        """The local copies."""
-        return [informer.store for informer in self.informers]
-
     def find(self, name: str, namespace: str) -> Object | None:
         """The object of that name in the local copies; None if it is not there."""
-        found = (store.get(name, namespace) for store in self.stores())
+        found = (informer.store.get(name, namespace) for informer in self.informers)
         return next((obj for obj in found if obj is not None), None)
 
     def healths(self) -> Sequence[Health]:

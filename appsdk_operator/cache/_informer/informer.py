@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.cache._delivery.delivery import Delivery, EventSource, Overflow
@@ -193,6 +193,9 @@ class Informer(Generic[SpecT, StatusT]):
     Thread-safe. :meth:`run` blocks; an InformerController or a Manager runs it in a thread.
     """
 
+    default_resync: ClassVar[float] = 0.0
+    """The seconds between resyncs without ``resync=``; default 0: never."""
+
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
@@ -207,7 +210,7 @@ class Informer(Generic[SpecT, StatusT]):
         transform: Transform[SpecT, StatusT] | None = None,
         metadata_only: bool = False,
         indexes: Mapping[str, IndexFunction[SpecT, StatusT]] | None = None,
-        resync: float = 0.0,
+        resync: float | None = None,
         page_size: int = 500,
         stream_first_sync: bool = True,
         watch_timeout: tuple[float, float] = (300.0, 600.0),
@@ -231,7 +234,7 @@ class Informer(Generic[SpecT, StatusT]):
             metadata_only: request and store only the metadata of the objects; default: no.
             indexes: index functions by name.
             resync: seconds after which handlers get every object again, unless they were added with
-                another resync; default 0: never.
+                another resync; 0: never; default: :attr:`default_resync`.
             page_size: objects per page when listing; default 500, as in client-go; 0: all at once.
             stream_first_sync: ask for the present objects as a stream where the server can
                 (KEP-3157); default: yes.
@@ -259,7 +262,7 @@ class Informer(Generic[SpecT, StatusT]):
             transform=transform,
             metadata_only=metadata_only,
             indexes=indexes,
-            resync=resync,
+            resync=self.default_resync if resync is None else resync,
             page_size=page_size,
             stream_first_sync=stream_first_sync,
             watch_timeout=watch_timeout,

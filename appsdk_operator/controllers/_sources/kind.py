@@ -245,7 +245,8 @@ class InformerSource(_FollowingSource[R]):
             handler: turns events into requests.
             predicates: an event must pass all of them.
             max_pending: how many events may wait before the informer blocks; default 10,000.
-            clock: the clock for all waits; default: the environment's.
+            clock: the clock for retries of the handler; default: the environment's.
+                Waits for the informer use the informer's clock.
             metrics: where it publishes; default: those of its Manager, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.

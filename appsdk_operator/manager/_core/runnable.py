@@ -11,7 +11,6 @@ import attrs
 
 from appsdk_operator.cache import Cache, Health, Informer
 from appsdk_operator.runtime import StopSignal, as_exception, error_text, settle
-from appsdk_operator.watchers import KubernetesInformer
 
 __all__ = [
     "LeaderElectionRunnable",
@@ -203,7 +202,7 @@ def _group_of(runnable: Runnable) -> RunnableGroup:
     if hasattr(runnable, "only_serve_when_leader"):
         only_leader = _flag(runnable, "only_serve_when_leader")
         return RunnableGroup.LEADER_ELECTION if only_leader else RunnableGroup.HTTP_SERVERS
-    if isinstance(runnable, (Cache, Informer, KubernetesInformer)):
+    if isinstance(runnable, (Cache, Informer)):
         return RunnableGroup.CACHES
     if hasattr(runnable, "needs_leader_election") and not _flag(runnable, "needs_leader_election"):
         return RunnableGroup.OTHERS

@@ -141,7 +141,7 @@ class InformerBindings:
         if self._closed.is_set():
             return ()
         of_kind = [one for one in self._bindings if one.source.kind == kind]
-        return [(one.source, store) for one in of_kind for store in one.stores()]
+        return [(one.source, informer.store) for one in of_kind for informer in one.informers]
 
     def healths(self) -> Sequence[Health]:
         """The health of each informer."""
