@@ -142,7 +142,7 @@ def test_what_is_asked_for_is_the_spec_or_all_there_is() -> None:
         ({"type": "integer", "minimum": 0.5}, lambda value: value >= 1),
         ({"type": "integer", "maximum": -0.5}, lambda value: value <= -1),
     ],
-    ids=str,
+    ids=["large", "small", "exclusive", "above", "below"],
 )
 def test_limits_of_numbers_are_kept(schema: Any, fits: Callable[[Any], bool]) -> None:
     @settings(max_examples=scaled(50), database=None)
