@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 
 from appsdk_operator.apiserver._builtin import protobuf
-from appsdk_operator.apiserver._builtin.tables.tables import row, table
 from appsdk_operator.apiserver._http.accepted_types import JSON, JSON_TYPES, YAML, accepted_types
+from appsdk_operator.apiserver._http.tables import row, table
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.status import (
