@@ -230,7 +230,10 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
         case "integer":
             return _integer(schema)
         case "number":
-            return _number(schema)
+            low = schema.get("minimum", min(-1e6, schema.get("maximum", 0.0)))
+            high = schema.get("maximum", max(1e6, schema.get("minimum", 0.0)))
+            excluded = [bool(schema.get(f"exclusive{end}")) for end in ("Minimum", "Maximum")]
+            return st.floats(low, high, exclude_min=excluded[0], exclude_max=excluded[1])
         case "boolean":
             return st.booleans()
         case _:
@@ -325,20 +328,6 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
             return st.integers(0, 10_000).map(lambda seconds: f"{seconds}s")
         case _:
             return _text(least, min(most, max(least, 12)))
-
-
-def _number(schema: Mapping[str, Any]) -> SearchStrategy[float]:
-    from hypothesis import strategies as st
-
-    low, high = schema.get("minimum"), schema.get("maximum")
-    return st.floats(
-        min(-1e6, high or 0.0) if low is None else low,
-        max(1e6, low or 0.0) if high is None else high,
-        allow_nan=False,
-        allow_infinity=False,
-        exclude_min=bool(schema.get("exclusiveMinimum")),
-        exclude_max=bool(schema.get("exclusiveMaximum")),
-    )
 
 
 def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:

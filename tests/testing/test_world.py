@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -343,6 +344,67 @@ def test_a_stop_cancels_the_coroutines_that_wait_in_the_order_of_their_calls() -
         notes = [entry for entry in world.journal.of("life") if entry.who == "the test"]
         assert [entry.text for entry in notes] == [f"cancels {name}" for name in "abcdefgh"]
         assert {entry.at for entry in notes} == {10.0}
+
+
+def test_what_a_coroutine_writes_is_part_of_its_call() -> None:
+    def make(replica: Replica) -> Any:
+        async def reconcile(request: Request) -> None:
+            patch = MergePatch({"status": {"of": request.name}})
+            replica.client.status.patch(WIDGET, request.name, patch, namespace=request.namespace)
+
+        return reconcile
+
+    with World(WIDGET, make) as world:
+        for name in "ab":
+            world.create(name, {"size": 1})
+        world.run(1.0)
+        writes = world.journal.of("write")
+        assert writes
+        assert all(write.within and write.within.key == write.key for write in writes)
+
+
+@pytest.mark.parametrize("name", ["Lock", "RLock"])
+def test_a_lock_may_be_held_during_a_request(name: str) -> None:
+    def make(replica: Replica) -> Manager:
+        lock = getattr(threading, name)()
+
+        def reconcile(request: Request) -> None:
+            with lock:
+                patch = MergePatch({"status": {"size": 1}})
+                replica.client.status.patch(
+                    WIDGET, request.name, patch, namespace=request.namespace
+                )
+
+        manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+        builder = controller_for(manager).named("own").for_(WIDGET)
+        options = ControllerOptions(max_concurrent_reconciles=3)
+        builder.with_options(options).complete(replica.recorded(reconcile))
+        return manager
+
+    # Another thread goes on during a request.
+    with World(WIDGET, make, seed=1) as world:
+        for name in "abcdef":
+            world.create(name, {"size": 1})
+        world.run(10.0)
+        assert all(obj.status["size"] == 1 for obj in world.objects())
+        assert not [call for call in world.journal.of("call") if call.error]
+
+
+def test_pools_of_threads_are_simulated() -> None:
+    def make(replica: Replica) -> Any:
+        def reconcile(_request: Request) -> None:
+            with ThreadPoolExecutor(2) as pool:
+                waits = [pool.submit(threading.Event().wait, 30.0) for _ in range(4)]
+                for wait in waits:
+                    wait.result()
+            replica.world.note("the test", "life", "has waited")
+
+        return reconcile
+
+    with World(CONFIG_MAP, make) as world:
+        world.create("a")
+        world.run(100.0)
+        assert [e.at for e in world.journal.of("life")] == [60.0]
 
 
 def test_a_queue_waits_on_the_same_clock() -> None:

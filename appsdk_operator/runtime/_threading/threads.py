@@ -254,7 +254,10 @@ class LoopThread:
             while not self._has_to_end:
                 # A task that a coroutine has started may raise SystemExit, or stop the loop.
                 self._outlive(loop.run_forever)
-            while pending := asyncio.all_tasks(loop):
+            # In the order of their creation, as they are called by their numbers.
+            while pending := sorted(
+                asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name())
+            ):
                 for task in pending:
                     task.cancel()
                 ended = asyncio.gather(*pending, return_exceptions=True)

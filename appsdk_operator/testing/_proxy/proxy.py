@@ -165,22 +165,11 @@ class FaultProxy:
 
     def cut(self) -> int:
         """Reset all connections on both sides; returns their number. New ones are forwarded."""
-
-        async def cut() -> int:
-            return await self._cut_all()
-
-        return self._call(cut)
+        return self._call(self._cut_all)
 
     def refuse(self, refused: bool = True) -> None:
         """Refuse new connections, as when no server runs; open connections stay."""
-
-        async def refuse() -> None:
-            if refused:
-                self._stop_listening()
-            elif self._listener is None:
-                self._listen(listen(_HOST, self._port))
-
-        self._call(refuse)
+        self._do(self._stop_listening if refused else self._listen_again)
 
     def stall(self, stalled: bool = True) -> None:
         """Forward no byte in either direction, while connections stay open and new ones are taken.
@@ -188,14 +177,7 @@ class FaultProxy:
         A firewall that has dropped a connection's state does this: neither side notices. When the
         stall ends, the bytes held back are forwarded.
         """
-
-        async def stall() -> None:
-            if stalled:
-                self._flowing.clear()
-            else:
-                self._flowing.set()
-
-        self._call(stall)
+        self._do(lambda: self._flowing.clear() if stalled else self._flowing.set())
 
     def delay(self, seconds: float) -> None:
         """Forward everything ``seconds`` later, in both directions; 0 ends it.
@@ -235,11 +217,11 @@ class FaultProxy:
             raise ValueError(f"cut_after({count}, times={times}): neither may be negative")
         self._set(cut_after=count, cuts_left=times)
 
-        async def reset() -> None:
+        def reset() -> None:
             for pair in self._pairs.values():
                 pair.answer_bytes = 0
 
-        self._call(reset)
+        self._do(reset)
 
     def inject(self, faults: FaultSchedule | Iterable[FaultRule]) -> None:
         """Apply these rules to requests from now on, after the rules in force.
@@ -254,24 +236,19 @@ class FaultProxy:
         """
         schedule = self._checked(faults)
         relay = self._require_relay()
-
-        async def inject() -> None:
-            relay.faults.add(schedule)
-
-        self._call(inject)
+        self._do(lambda: relay.faults.add(schedule))
 
     def clear(self) -> None:
         """End all faults."""
 
-        async def clear() -> None:
+        def clear() -> None:
             if self._relay is not None:
                 self._relay.faults.clear()
             self._faults = NetworkFaults()
             self._flowing.set()
-            if self._listener is None:
-                self._listen(listen(_HOST, self._port))
+            self._listen_again()
 
-        self._call(clear)
+        self._do(clear)
 
     # -- observations ------------------------------------------------------------------------
 
@@ -283,11 +260,7 @@ class FaultProxy:
             ValueError: the target is an address, where the proxy sees no requests.
         """
         relay = self._require_relay()
-
-        async def read() -> list[LoggedRequest]:
-            return list(relay.faults.log)
-
-        return self._call(read)
+        return self._do(lambda: list(relay.faults.log))
 
     def accesses(self) -> list[Access]:
         """What the requests so far were for, merged, as :meth:`APIServer.accesses`.
@@ -297,12 +270,7 @@ class FaultProxy:
         Raises:
             ValueError: the target is an address, where the proxy sees no requests.
         """
-        relay = self._require_relay()
-
-        async def read() -> list[Access]:
-            return relay.accesses.read()
-
-        return self._call(read)
+        return self._do(self._require_relay().accesses.read)
 
     def clear_accesses(self) -> None:
         """Forget the accesses so far.
@@ -310,12 +278,7 @@ class FaultProxy:
         Raises:
             ValueError: the target is an address, where the proxy sees no requests.
         """
-        relay = self._require_relay()
-
-        async def clear() -> None:
-            relay.accesses.clear()
-
-        self._call(clear)
+        self._do(self._require_relay().accesses.clear)
 
     @property
     def connections(self) -> int:
@@ -374,11 +337,19 @@ class FaultProxy:
                 raise RuntimeError("the proxy does not run: call start(), or use 'with'")
             return self._thread.call(work())
 
+    def _do(self, work: Callable[[], _T]) -> _T:
+        """The result of ``work`` in the loop."""
+
+        async def call() -> _T:
+            return work()
+
+        return self._call(call)
+
     def _set(self, **faults: Any) -> None:
-        async def change() -> None:
+        def change() -> None:
             self._faults = attrs.evolve(self._faults, **faults)
 
-        self._call(change)
+        self._do(change)
 
     def _prepare(self) -> socket.socket:
         """Prepare a start; returns the listener."""
@@ -411,6 +382,10 @@ class FaultProxy:
     def _listen(self, listener: socket.socket) -> None:
         self._listener = listener
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _listen_again(self) -> None:
+        if self._listener is None:
+            self._listen(listen(_HOST, self._port))
 
     def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None

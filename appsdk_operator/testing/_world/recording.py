@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import contextvars
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, final
 
 import attrs
 
@@ -21,7 +21,9 @@ from appsdk_operator.watchers import (
 
 __all__ = ["CallRecorder", "recorded"]
 
-_thread: Final = threading.local()
+_current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar(
+    "recorded_call", default=None
+)
 
 
 @final
@@ -47,8 +49,8 @@ class CallRecorder:
 
     @staticmethod
     def current() -> Entry | None:
-        """The call that this thread is in, None outside of one."""
-        return getattr(_thread, "entry", None)
+        """The call that this code is in, None outside of one."""
+        return _current.get()
 
     def record(self, entry: Entry, watcher: int, do: Callable[[], Any]) -> Any:
         """Make one call, record it, and return its result.
@@ -65,7 +67,7 @@ class CallRecorder:
             entry.within = before
             before.writes.append(entry)
         else:
-            _thread.entry = entry
+            _current.set(entry)
         try:
             if entry.what == "call":
                 self.on_begin(entry)
@@ -81,7 +83,7 @@ class CallRecorder:
                 entry.outcome = f"fails with {type(error).__name__}"
             raise
         finally:
-            _thread.entry = before
+            _current.set(before)
             entry.ended = self.journal.step()
             if entry.what == "call":
                 self.on_end(entry)

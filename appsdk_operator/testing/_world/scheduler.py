@@ -6,7 +6,8 @@ events, joins) are patched: each switches to the next thread. A thread runs unti
 threads wait, the clock moves to the earliest deadline. A seed decides the order of the threads, so
 nothing depends on the machine.
 
-Locks are not patched: no thread waits while it holds one, so none ever finds a lock held.
+The kit's own locks are not patched, but that of its Latch: no thread waits while it holds one, so
+none ever finds one held. Those of other code are: their holder may wait for an answer.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import asyncio
 import contextlib
 import queue
 import random
+import sys
 import threading
 import traceback
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, final
 
 from appsdk_operator.controllers import controller_names
@@ -30,21 +31,19 @@ from appsdk_operator.runtime import (
     entered_environment,
     environment,
 )
-from appsdk_operator.testing._world.event_loop import SimulatedEventLoop
 
 __all__ = ["Fiber", "StuckError", "ThreadScheduler"]
 
 _PATIENCE: Final = 20.0
+_MOST_WAITS_AT_END: Final = 20
 _here: Final = threading.local()
 
 _real_wait = threading.Condition.wait
 _real_start = threading.Thread.start
 _real_join = threading.Thread.join
-_real_latch_wait = Latch.wait
-_real_latch_notify = Latch.notify
 _RealRandom = random.Random
 _real_loop = asyncio.new_event_loop
-_real_all_tasks = asyncio.all_tasks
+_real_rlock = threading.RLock
 _real_claim = controller_names.claim
 _real_time = threading._time  # type: ignore[attr-defined]
 
@@ -73,27 +72,16 @@ class Fiber:
         self.gate.acquire()
         self.done: threading.Condition = threading.Condition()
 
+    def release(self) -> None:
+        """Wake it: it is a waiter of a condition, as locks of other threads are."""
+        self.schedule.wake(self)
+
     def end(self) -> None:
         """Mark it as ended, and wake the threads that join it."""
         with self.done:
             self.has_ended = True
             self.done.notify_all()
         self.is_ready = False
-
-
-@final
-class _Waiter:
-    """A waiter of a condition; :meth:`release` notifies it."""
-
-    def __init__(self, fiber: Fiber) -> None:
-        self._fiber = fiber
-        self._is_notified = False
-
-    def release(self) -> None:
-        if self._is_notified:
-            raise RuntimeError("answered already")
-        self._is_notified = True
-        self._fiber.schedule.wake(self._fiber)
 
 
 @final
@@ -138,14 +126,18 @@ class ThreadScheduler:
     def __exit__(self, *_: object) -> None:
         self._is_over, self.is_interrupted = True, False
         self._frozen.clear()
-        self._ready = [*self.fibers]
-        with contextlib.suppress(StuckError):
-            self.run_ready()
-        _here.fiber = None
-        self._environment.__exit__()
-        self.clock.runs_threads = False
-        _uninstall(self)
-        random.setstate(self._random_before)
+        try:
+            for _round in range(_MOST_WAITS_AT_END):
+                self._ready = [*self.fibers]
+                self.run_ready()
+        except StuckError:  # it blocks in something else, and ends with the next wait
+            pass
+        finally:
+            _here.fiber = None
+            self._environment.__exit__()
+            self.clock.runs_threads = False
+            _uninstall(self)
+            random.setstate(self._random_before)
 
     # -- for the driver ----------------------------------------------------------------------
 
@@ -161,17 +153,6 @@ class ThreadScheduler:
             return False
         self.clock.advance(max(0.0, due - self.clock.monotonic()))
         return True
-
-    def run(self, seconds: float) -> None:
-        """Let ``seconds`` pass, and run everything that is due in that time."""
-        end = self.clock.monotonic() + seconds
-        self.run_ready()
-        while not self.is_interrupted and self.jump(until=end):
-            self.run_ready()
-        if self.is_interrupted:
-            return
-        self.clock.advance(max(0.0, end - self.clock.monotonic()))
-        self.run_ready()
 
     @contextlib.contextmanager
     def owned_by(self, owner: object) -> Iterator[None]:
@@ -193,10 +174,6 @@ class ThreadScheduler:
     def thaw(self, owner: object) -> None:
         """Resume the threads of ``owner``; does nothing where they are not suspended."""
         self._ready += self._frozen.pop(id(owner), [])
-
-    def owner(self) -> Any:
-        """The owner of the running thread."""
-        return self._running.owner
 
     # -- for its threads ---------------------------------------------------------------------
 
@@ -235,7 +212,6 @@ class ThreadScheduler:
 
     def _switch(self, me: Fiber) -> None:
         """Switch to the next thread; return when this one is chosen again."""
-        self._check_over(me)
         following = self._next(me)
         if following is not me:
             self._running = following
@@ -244,17 +220,13 @@ class ThreadScheduler:
                 return
             if not me.gate.acquire(timeout=_PATIENCE if me is self._driver else -1):
                 raise StuckError(self._blocked())
-            self._check_over(me)
+            if self._is_over and me is not self._driver:
+                raise _BlockEndedError
         self._running = me
         while self._ended:
             thread = self._ended.pop().thread
             if thread is not None and thread is not threading.current_thread():
                 _real_join(thread)
-
-    def _check_over(self, me: Fiber) -> None:
-        """Make a thread end that has not ended by itself within the block."""
-        if self._is_over and me is not self._driver and not me.has_ended:
-            raise _BlockEndedError
 
     def _next(self, me: Fiber) -> Fiber:
         if not self._ready or (self.is_interrupted and me is not self._driver):
@@ -328,8 +300,7 @@ def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
             me.schedule.clock.wait(self, timeout)
         return me.schedule.clock.monotonic() < deadline
     condition: Any = self
-    ticket = _Waiter(me)
-    condition._waiters.append(ticket)
+    condition._waiters.append(me)
     saved = condition._release_save()
     me.is_ready = False
     try:
@@ -337,35 +308,8 @@ def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
     finally:
         condition._acquire_restore(saved)
         with contextlib.suppress(ValueError):
-            condition._waiters.remove(ticket)
+            condition._waiters.remove(me)
     return True
-
-
-def _latch_wait(self: Any, timeout: float | None = None) -> bool:
-    me: Fiber | None = getattr(_here, "fiber", None)
-    if me is None:
-        return _real_latch_wait(self, timeout)
-    if timeout is not None:
-        me.schedule.clock.wait(self, timeout)
-        return True
-    self.release()
-    try:
-        if not self._gate.acquire(blocking=False):
-            self.waiting_fiber = me
-            me.is_ready = False
-            me.schedule.pause(me)
-            self.waiting_fiber = None
-            self._gate.acquire(blocking=False)
-    finally:
-        self.acquire()
-    return True
-
-
-def _latch_notify(self: Any, n: int = 1) -> None:
-    _real_latch_notify(self, n)
-    fiber: Fiber | None = getattr(self, "waiting_fiber", None)
-    if fiber is not None:
-        fiber.schedule.wake(fiber)
 
 
 def _start(self: threading.Thread) -> None:
@@ -385,16 +329,76 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
         me.schedule.join(target, timeout)
 
 
+@final
+class _EventLoop(asyncio.BaseEventLoop):
+    """An event loop with the timers of a clock, without sockets; it is its own selector."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._selector = self
+        self._changed = threading.Condition()
+        self._is_woken = False
+
+    def time(self) -> float:
+        return self._clock.monotonic()
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Wait until a timer is due, or another thread schedules a callback."""
+        with self._changed:
+            if not self._is_woken and timeout != 0:
+                self._clock.wait(self._changed, timeout)
+            self._is_woken = False
+        return []
+
+    def _process_events(self, _: list[Any]) -> None:
+        """Does nothing: a selector without sockets finds none."""
+
+    def _write_to_self(self) -> None:
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     clock = _clock()
-    return _real_loop() if clock is None else SimulatedEventLoop(clock)
+    return _real_loop() if clock is None else _EventLoop(clock)
 
 
-def _all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> AbstractSet[asyncio.Task[Any]]:
-    loop = loop or asyncio.get_running_loop()
-    if isinstance(loop, SimulatedEventLoop):
-        return dict(loop.tasks).keys()
-    return _real_all_tasks(loop)
+@final
+class _Lock(threading.BoundedSemaphore):
+    """A lock whose holder may wait for something else."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = -1.0) -> bool:
+        return super().acquire(blocking, None if timeout is None or timeout < 0 else timeout)
+
+    def release(self, n: int = 1) -> None:
+        try:
+            super().release(n)
+        except ValueError:
+            raise RuntimeError("release unlocked lock") from None
+
+    def locked(self) -> bool:
+        return self._value == 0
+
+
+def _is_held_long(*modules: str) -> bool:
+    """Whether the caller's caller is code of an operator, or ``modules``, in a simulated thread."""
+    module = str(sys._getframe(2).f_globals.get("__name__"))
+    is_ours = module.partition(".")[0] in ("appsdk_operator", "logging", "threading")
+    return _clock() is not None and (module in modules or not is_ours)
+
+
+def _new_lock() -> Any:
+    return _Lock() if _is_held_long(Latch.__module__) else allocate_lock()
+
+
+def _new_rlock() -> Any:
+    if not _is_held_long():
+        return _real_rlock()
+    made = threading._PyRLock()  # type: ignore[attr-defined]
+    made._block = _Lock()
+    return made
 
 
 def _claim(name: str, owner: object) -> None:
@@ -426,14 +430,13 @@ _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] 
     (threading.Thread, "start", _real_start, _start),
     (threading.Thread, "join", _real_join, _join),
     (threading, "_time", _real_time, _time),
+    (threading, "Lock", threading.Lock, _new_lock),
+    (threading, "RLock", _real_rlock, _new_rlock),
     (queue, "time", _real_time, _time),
-    (Latch, "wait", _real_latch_wait, _latch_wait),
-    (Latch, "notify", _real_latch_notify, _latch_notify),
+    (queue, "SimpleQueue", queue.SimpleQueue, queue._PySimpleQueue),  # type: ignore[attr-defined]
     (random, "Random", _RealRandom, _Random),
     (asyncio, "new_event_loop", _real_loop, _new_event_loop),
     (asyncio.events, "new_event_loop", _real_loop, _new_event_loop),
-    (asyncio, "all_tasks", _real_all_tasks, _all_tasks),
-    (asyncio.tasks, "all_tasks", _real_all_tasks, _all_tasks),
     (controller_names, "claim", _real_claim, _claim),
 ]
 _installing: Final = threading.Lock()

@@ -41,8 +41,9 @@ class World(SimulatedCluster):
     seconds where two replicas renew leases. A seed always gives the same run.
 
     Use it in a ``with`` block; the thread of the block drives the simulation. Simulated are waits
-    on the kit's clock, on conditions, events and joins of ``threading``, and on ``queue.Queue``.
-    Other blocking calls are not: the operator must not use sockets or ``time.sleep``.
+    on the kit's clock, ``threading``, ``asyncio``, queues and pools of threads, and on locks that
+    are made in the block. Other blocking calls are not: an operator must not use sockets or
+    ``time.sleep``.
 
     >>> from appsdk_operator import kinds
     >>> from appsdk_operator.controllers import Result
