@@ -32,7 +32,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import ManualClock, system_clock
+from appsdk_operator.runtime import ManualClock, StopSignal, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
 from appsdk_operator.testing._world.histories import Step, play
 from appsdk_operator.watchers import OpinionatedReconciler, ReconcileRequest, SimpleReconciler
@@ -520,6 +520,33 @@ def test_watchers_of_two_replicas_are_called_on_the_one_that_leads() -> None:
         world.freeze(60.0)
         world.run(60.0)
         assert {call.who for call in world.journal.of("call")} == {"operator-1", "operator-2"}
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_who_never_had_the_lease_may_write(seed: int) -> None:
+    class Beat:
+        needs_leader_election = False
+
+        def __init__(self, replica: Replica, manager: Manager) -> None:
+            self.name, self.client = replica.name, manager.live_client
+
+        def run(self, stop: StopSignal) -> None:
+            while not stop.wait(5.0):
+                with contextlib.suppress(AlreadyExists):
+                    self.client.create(
+                        MutableObject.new(CONFIG_MAP, self.name, namespace="default", data={})
+                    )
+
+    def make(replica: Replica) -> Manager:
+        election = LeaderElection(id="own", namespace="default", identity=replica.name)
+        manager = Manager(replica.config, leader_election=election)
+        manager.add(Beat(replica, manager))
+        return manager
+
+    # Both create the Lease, and one is refused.
+    with World(WIDGET, make, replicas=2, seed=seed) as world:
+        world.run(60.0)
+        assert {obj.name for obj in world.objects(CONFIG_MAP)} == {"operator-1", "operator-2"}
 
 
 def test_leader_election_is_refused_for_what_has_its_own() -> None:

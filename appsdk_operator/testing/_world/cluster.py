@@ -360,6 +360,7 @@ class _RequestObserver:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._entry: Entry | None = None
+        self._holder: str | None = None
 
     def before(self, method: str, target: str, body: bytes) -> None:
         process, cluster = self._process, self._process.cluster
@@ -372,7 +373,7 @@ class _RequestObserver:
             return
         name = route.name or _name_in(body)
         if route.plural == "leases":
-            process.identity = "" if method == "DELETE" else _holder_in(body) or process.identity
+            self._holder = "" if method == "DELETE" else _holder_in(body) or process.identity
         if route.plural in _UNRECORDED or "dryRun=" in target:
             return
         write_fault = (
@@ -409,6 +410,8 @@ class _RequestObserver:
 
     def after(self, status: int) -> None:
         entry, cluster = self._entry, self._process.cluster
+        if self._holder is not None and 0 < status < 400:
+            self._process.identity = self._holder
         if entry is None:
             return
         entry.status, entry.ended = status, cluster.journal.step()
