@@ -96,11 +96,11 @@ class RunOptions:
         converter=_lower,
         validator=_choice("debug", "info", "warning", "error"),
     )
-    """The least level of what is logged."""
+    """The least level of what is logged. Default: info."""
     log_format: LogFormat = attrs.field(
         default="auto", converter=_lower, validator=_choice(*LOG_FORMATS)
     )
-    """Lines of text, or an object of JSON a line; auto: JSON in a pod, text elsewhere.
+    """Lines of text, or an object of JSON a line; auto (default): JSON in a pod, text elsewhere.
 
     See :func:`~appsdk_operator.runtime.setup_logging`."""
     narrate: bool = attrs.field(default=False, converter=_narrate)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._class_options import class_options
 from appsdk_operator.cli._output import Output, output_options
+from appsdk_operator.project import ManifestOptions
 
 if TYPE_CHECKING:
     from appsdk_operator.app import Permission
@@ -24,63 +26,21 @@ if TYPE_CHECKING:
 )
 @click.argument("target")
 @click.option("--helm", is_flag=True, default=None, help="Make a Helm chart, not kustomize.")
-@click.option("--image", metavar="NAME:TAG", help="Image. Default: the App's name, latest.")
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace. Default: the App's name.")
-@click.option(
-    "--replicas",
-    type=int,
-    metavar="N",
-    help="Pods. Default: 2 with leader election, otherwise 1.",
-)
-@click.option(
-    "--leader-election/--no-leader-election",
-    default=None,
-    help="Whether one replica works at a time. Default: as the App says; with several replicas, "
-    "one.",
-)
-@click.option(
-    "--objects", type=int, metavar="N", help="Objects in informers, for memory. Default: 10000."
-)
-@click.option(
-    "--object-size", type=int, metavar="BYTES", help="Size of an object as JSON. Default: 2000."
-)
-@click.option(
-    "--extra-memory",
-    type=int,
-    metavar="MIB",
-    help="Memory for what the operator's functions import and keep. Default: 64.",
-)
-@click.option("--cpu", metavar="QUANTITY", help="CPU that is requested. Default: 100m.")
-@click.option("--priority-class", metavar="NAME", help="PriorityClass. Default: none.")
-@click.option(
-    "--certificates",
-    type=click.Choice(["cert-manager", "managed", "secret"]),
-    help="Where the webhooks' certificate is from: cert-manager; managed: the operator "
-    "makes it; secret: a Secret that you fill. Default: managed if the App's options have "
-    "ManagedCertificates, else cert-manager.",
-)
-@click.option(
-    "--monitoring/--no-monitoring",
-    default=None,
-    help="Whether the overlay for production has the ServiceMonitor and the alerts, which need the "
-    "CRDs of Prometheus' operator. Default: no.",
-)
-@click.option(
-    "--monitoring-namespace",
-    metavar="NAME",
-    help="Namespace of Prometheus. Default: monitoring.",
-)
-@click.option(
-    "--runbooks",
-    metavar="URL",
-    help="Page with a section for each alert, for runbook_url. Default: docs/runbooks.md.",
-)
-@click.option("--python", metavar="VERSION", help="Python of the image. Default: 3.13.")
-@click.option(
-    "--kit",
-    metavar="SOURCE",
-    help="Where the image gets the kit from: index, a URL as pip takes it, or a wheel below this "
-    "folder. Default: index; 'init' writes it into pyproject.toml.",
+@class_options(
+    ManifestOptions,
+    by_hand=("target", "namespace", "recorded"),
+    metavars={
+        "image": "NAME:TAG",
+        "replicas": "N",
+        "objects": "N",
+        "object_size": "BYTES",
+        "extra_memory": "MIB",
+        "cpu": "QUANTITY",
+        "runbooks": "URL",
+        "python": "VERSION",
+        "kit": "SOURCE",
+    },
 )
 @click.option(
     "--rbac-record",
@@ -99,7 +59,7 @@ def command(target: str, output: Output, **options: Any) -> int:
     """
     from appsdk_operator.cli._load import load_app
     from appsdk_operator.cli._settings import settings
-    from appsdk_operator.project import ManifestOptions, helm_chart, manifests
+    from appsdk_operator.project import helm_chart, manifests
     from appsdk_operator.runtime import validation
 
     given = {name: value for name, value in options.items() if value is not None}

@@ -2,75 +2,26 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 
 from appsdk_operator.app import ENVIRONMENT, RunOptions
 from appsdk_operator.cli import _frame
+from appsdk_operator.cli._class_options import class_options
 from appsdk_operator.cli._cluster import cluster_options
 
 if TYPE_CHECKING:
     from appsdk_operator.app import App
 
 
+_SERVERS: Final = ("metrics", "probe", "debug", "webhook")
+
+
 class NotStartedError(click.ClickException):
     """The operator could not be loaded."""
 
     exit_code = 2
-
-
-_BY_HAND: Final = ("kubeconfig", "context", "namespaces")
-"""The fields of :class:`RunOptions` whose options are not made from it."""
-
-
-def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each other field of :class:`RunOptions`."""
-    types, texts = get_type_hints(RunOptions), _texts()
-    for field in reversed(attrs.fields(RunOptions)):
-        if field.name in _BY_HAND:
-            continue
-        name = field.name.replace("_", "-")
-        declared: dict[str, Any] = {"metavar": "NAME", "default": None}
-        if types[field.name] is bool:
-            declared = {"is_flag": True}
-        elif types[field.name] == bool | None:
-            name, declared = f"{name}/--no-{name}", {"default": None}
-        elif field.default:
-            choices = click.Choice(get_args(types[field.name]), case_sensitive=False)
-            declared = {"type": choices, "default": field.default}
-        elif name.endswith("-address"):
-            declared["metavar"] = "HOST:PORT"
-        add = click.option(
-            f"--{name}", envvar=ENVIRONMENT[field.name], help=texts.get(field.name), **declared
-        )
-        function = add(function)
-    return function
-
-
-def _texts() -> dict[str, str]:
-    """The first paragraph below each field of :class:`RunOptions`; none without its source."""
-    try:
-        module = ast.parse(inspect.getsource(sys.modules[RunOptions.__module__]))
-    except OSError:
-        return {}
-    [fields] = [
-        node.body
-        for node in module.body
-        if isinstance(node, ast.ClassDef) and node.name == RunOptions.__name__
-    ]
-    found = {}
-    for field, text in itertools.pairwise(fields):
-        match field, text:
-            case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(value))):
-                found[name] = " ".join(inspect.cleandoc(value).partition("\n\n")[0].split())
-    return found
 
 
 @_frame.command(
@@ -98,7 +49,12 @@ def _texts() -> dict[str, str]:
     is_flag=True,
     help="Work in all namespaces; APPSDK_NAMESPACES='*' is the same.",
 )
-@_run_options
+@class_options(
+    RunOptions,
+    by_hand=("kubeconfig", "context", "namespaces"),
+    metavars={f"{server}_address": "HOST:PORT" for server in _SERVERS},
+    environment=ENVIRONMENT,
+)
 @click.option(
     "--dev",
     is_flag=True,

@@ -97,44 +97,47 @@ class ManifestOptions:
     """What ``appsdk-operator run`` gets in the container: ``module:app``, or a file relative to
     the folder of the image, ``/app``. Default: the App's name as a module, ``bucket_operator``."""
     image: str = attrs.field(default="", validator=_image)
-    """The image; default: the App's name, with the tag ``latest``."""
+    """The image. Default: the App's name, latest."""
     namespace: str = attrs.field(default="", validator=_label)
     """The namespace of the operator itself; default: the App's name."""
     replicas: int | None = attrs.field(default=None, validator=_replicas)
-    """How many pods; default: 2 with leader election, otherwise 1."""
+    """How many pods. Default: 2 with leader election, otherwise 1."""
     leader_election: bool | None = None
-    """Whether one replica works at a time; default: as the App says, and with more than one
-    replica True."""
+    """Whether one replica works at a time. Default: as the App says; with several replicas, one."""
     objects: int = attrs.field(default=10_000, validator=_count(0))
-    """The objects that its informers hold, for the memory limit; default 10,000."""
+    """Objects in informers, for the memory limit. Default: 10000."""
     object_size: int = attrs.field(default=2_000, validator=_count(0))
-    """Their size, in bytes of JSON; default 2,000."""
+    """Size of an object as JSON. Default: 2000."""
     extra_memory: int = attrs.field(default=64, validator=_count(0))
-    """MiB for what the App's own functions import and keep; default 64."""
+    """Memory for what the App's own functions import and keep, in MiB. Default: 64."""
     cpu: str = attrs.field(default="100m", validator=_cpu)
-    """The CPU that is requested, a quantity; default ``100m``. There is no limit: it would slow the
-    operator down while the node is idle."""
+    """The CPU that is requested. Default: 100m.
+
+    There is no limit: it would slow the operator down while the node is idle."""
     priority_class: str = attrs.field(default="", validator=_text)
-    """The PriorityClass of the pods; default: none."""
+    """The PriorityClass of the pods. Default: none."""
     certificates: Literal["", "cert-manager", "managed", "secret"] = ""
     """Where the webhooks' certificate is from: ``cert-manager``; ``managed``: the operator
     makes it; ``secret``: a Secret that you fill. Default: ``managed`` if the App's
     options have ManagedCertificates, else ``cert-manager``."""
     monitoring: bool = attrs.field(default=False, validator=_flag)
-    """Whether the overlay for production has the component with Prometheus' objects, which needs
-    the CRDs of Prometheus' operator in the cluster; default False. A chart has a value for it."""
+    """Whether the overlay for production has the ServiceMonitor and the alerts, which need the CRDs
+    of Prometheus' operator. Default: no.
+
+    A chart has a value for it."""
     monitoring_namespace: str = attrs.field(default="monitoring", validator=_label)
-    """The namespace that may scrape the metrics; default ``monitoring``."""
+    """The namespace of Prometheus, which may scrape the metrics. Default: monitoring."""
     runbooks: str = attrs.field(default="", validator=_text)
-    """The address of the page with a section for each alert, for ``runbook_url``; default:
-    ``docs/runbooks.md``, the kit's own page."""
+    """The page with a section for each alert, for ``runbook_url``. Default: docs/runbooks.md, the
+    kit's own."""
     python: str = attrs.field(default="3.13", validator=_python)
-    """The version of Python in the image; default 3.13."""
+    """The version of Python in the image. Default: 3.13."""
 
     kit: str = attrs.field(default="index", validator=_kit)
-    """Where the image gets the kit from: ``index`` (default), a URL as pip takes it, such as
-    ``git+https://example.com/kit.git@v1.2``, or the path of a wheel in the folder that the image is
-    built from."""
+    """Where the image gets the kit from: index, a URL as pip takes it, or a wheel below the folder
+    that the image is built from. Default: index; 'init' writes it into pyproject.toml.
+
+    A URL is, for example, ``git+https://example.com/kit.git@v1.2``."""
 
     recorded: tuple[Permission, ...] = attrs.field(default=(), converter=_recorded)
     """What tests needed beyond what the App declares, see :func:`load_permissions`; default:
