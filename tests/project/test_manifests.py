@@ -21,8 +21,8 @@ from appsdk_operator.app import App, Permission
 from appsdk_operator.cli._commands import run as run_command
 from appsdk_operator.manager import HealthServerOptions, MetricsServerOptions, TLSOptions
 from appsdk_operator.project import Grants, ManifestOptions, helm_chart, manifests
-from appsdk_operator.project._manifests.memory import memory_limit
 from appsdk_operator.project._manifests.tree import Commented, document
+from appsdk_operator.project._manifests.values import memory_limit
 from appsdk_operator.resource import load_yaml
 from appsdk_operator.webhooks import ManagedCertificates, WebhookServer, WebhookServerOptions
 from tests.hypothesis_profiles import scaled

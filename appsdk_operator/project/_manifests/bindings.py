@@ -1,4 +1,4 @@
-"""The account of an App, its roles and their bindings."""
+"""The account of an App, its roles with their bindings, and the roles of people for its kinds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.tree import Commented, Expression, Node
 from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Values
 from appsdk_operator.project._rbac.roles import roles
-from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.resource import Kind, Versions, kinds
 
-__all__ = ["account", "added_permissions", "role_objects"]
+__all__ = ["account", "added_permissions", "role_objects", "user_roles"]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HOOKS: Final = kinds.admissionregistration.v1
@@ -154,3 +154,50 @@ def _injection(kind: Kind[Any, Any], names: Iterable[str]) -> Permission:
         is_cluster_wide=True,
         reasons=["it gives them the authority of the webhooks' certificates"],
     )
+
+
+_READ: Final = ["get", "list", "watch"]
+_WRITE: Final = ["create", "update", "patch", "delete", "deletecollection"]
+
+
+def user_roles(deployed: Deployed) -> list[dict[str, Node]]:
+    """A ClusterRole for ``view``, and one for ``edit`` and ``admin``; none without kinds."""
+    resources: dict[str, list[str]] = {}
+    for each in deployed.app.kinds:
+        kind = each.hub if isinstance(each, Versions) else each
+        resources.setdefault(kind.group, []).append(kind.plural)
+    if not resources:
+        return []
+    return [
+        _role(deployed, "view", resources, _READ, ["view"]),
+        _role(deployed, "edit", resources, _READ + _WRITE, ["edit", "admin"]),
+    ]
+
+
+def _role(
+    deployed: Deployed,
+    name: str,
+    resources: dict[str, list[str]],
+    verbs: list[str],
+    into: list[str],
+) -> dict[str, Any]:
+    aggregation = {f"{_RBAC}/aggregate-to-{each}": "true" for each in into}
+    rules: list[dict[str, Any]] = []
+    for group, plurals in resources.items():
+        rules.append({"apiGroups": [group], "resources": plurals, "verbs": verbs})
+        rules.append(
+            {
+                "apiGroups": [group],
+                "resources": [f"{plural}/status" for plural in plurals],
+                "verbs": ["get"],
+            }
+        )
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": f"{deployed.name}-{name}",
+            "labels": {**deployed.labels, **aggregation},
+        },
+        "rules": rules,
+    }

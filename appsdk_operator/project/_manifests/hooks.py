@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from appsdk_operator.project._manifests.tree import Expression, Node, replaced
-from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Values
+from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Values, manifest
 from appsdk_operator.webhooks import webhook_configurations
 
 __all__ = ["certificate_objects", "configurations", "crds"]
@@ -62,28 +62,17 @@ def certificate_objects(deployed: Deployed, values: Values) -> list[dict[str, No
             return Expression(f"{deployed.service}.{values.namespace.text}.{suffix}")
         return f"{deployed.service}.{values.namespace}.{suffix}"
 
-    metadata = {
-        "name": deployed.service,
-        "namespace": values.namespace,
-        "labels": deployed.labels,
+    specs: dict[str, Node] = {
+        "Issuer": {"selfSigned": {}},
+        "Certificate": {
+            "secretName": deployed.secret,
+            "dnsNames": [dns_name("svc"), dns_name("svc.cluster.local")],
+            "issuerRef": {"kind": "Issuer", "name": deployed.service},
+            "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+            "usages": ["digital signature", "server auth"],
+        },
     }
+    api, name = "cert-manager.io/v1", deployed.service
     return [
-        {
-            "apiVersion": "cert-manager.io/v1",
-            "kind": "Issuer",
-            "metadata": metadata,
-            "spec": {"selfSigned": {}},
-        },
-        {
-            "apiVersion": "cert-manager.io/v1",
-            "kind": "Certificate",
-            "metadata": metadata,
-            "spec": {
-                "secretName": deployed.secret,
-                "dnsNames": [dns_name("svc"), dns_name("svc.cluster.local")],
-                "issuerRef": {"kind": "Issuer", "name": deployed.service},
-                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
-                "usages": ["digital signature", "server auth"],
-            },
-        },
+        manifest(api, kind, deployed, values, name=name, spec=spec) for kind, spec in specs.items()
     ]

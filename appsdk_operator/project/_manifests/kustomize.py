@@ -10,7 +10,6 @@ from appsdk_operator.project._manifests import (
     hooks,
     monitoring,
     network,
-    user_roles,
     workload,
 )
 from appsdk_operator.project._manifests.tree import Commented, Node, document
@@ -44,7 +43,7 @@ def base_objects(
         "service_account.yaml": [bindings.account(deployed, values)],
         "role.yaml": [each for each in granted if not each["kind"].endswith("Binding")],
         "role_binding.yaml": [each for each in granted if each["kind"].endswith("Binding")],
-        "user_roles.yaml": user_roles.user_roles(deployed),
+        "user_roles.yaml": bindings.user_roles(deployed),
         "deployment.yaml": [workload.deployment(deployed, values)],
         "disruption_budget.yaml": [workload.disruption_budget(deployed, values)] if budget else [],
         "metrics_service.yaml": [network.metrics_service(deployed, values)],

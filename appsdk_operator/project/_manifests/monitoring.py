@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from appsdk_operator.project._manifests.alerts import RUNBOOKS, Part, alert_rules
 from appsdk_operator.project._manifests.tree import Node
-from appsdk_operator.project._manifests.values import Deployed, Values
+from appsdk_operator.project._manifests.values import Deployed, Values, manifest
 
 __all__ = ["prometheus_rule", "service_monitor"]
 
@@ -23,30 +23,24 @@ def service_monitor(deployed: Deployed, values: Values) -> dict[str, Node]:
     if server is not None and server.filter_provider is not None:
         endpoint["bearerTokenFile"] = _TOKEN
     labels = {**deployed.labels, "app.kubernetes.io/component": "metrics"}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "ServiceMonitor",
-        "metadata": {
-            "name": deployed.name,
-            "namespace": values.namespace,
-            "labels": deployed.labels,
-        },
-        "spec": {"selector": {"matchLabels": labels}, "endpoints": [endpoint]},
-    }
+    return manifest(
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+        deployed,
+        values,
+        spec={"selector": {"matchLabels": labels}, "endpoints": [endpoint]},
+    )
 
 
 def prometheus_rule(deployed: Deployed, values: Values) -> dict[str, Node]:
     """The alerts: what no operator should do for long."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": deployed.name,
-            "namespace": values.namespace,
-            "labels": deployed.labels,
-        },
-        "spec": {"groups": [{"name": deployed.name, "rules": _rules(deployed)}]},
-    }
+    return manifest(
+        "monitoring.coreos.com/v1",
+        "PrometheusRule",
+        deployed,
+        values,
+        spec={"groups": [{"name": deployed.name, "rules": _rules(deployed)}]},
+    )
 
 
 def _rules(deployed: Deployed) -> list[dict[str, Node]]:

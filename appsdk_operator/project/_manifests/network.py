@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appsdk_operator.project._manifests.tree import Commented, Node
-from appsdk_operator.project._manifests.values import Deployed, Values
+from appsdk_operator.project._manifests.values import Deployed, Values, manifest
 
 __all__ = ["metrics_service", "network_policy", "webhook_service"]
 
@@ -22,15 +22,11 @@ def webhook_service(deployed: Deployed, values: Values) -> dict[str, Node]:
 def _service(
     deployed: Deployed, values: Values, name: str, labels: dict[str, str], port: str, number: int
 ) -> dict[str, Node]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": values.namespace, "labels": labels},
-        "spec": {
-            "selector": deployed.labels,
-            "ports": [{"name": port, "port": number, "targetPort": port, "protocol": "TCP"}],
-        },
+    spec: dict[str, Node] = {
+        "selector": deployed.labels,
+        "ports": [{"name": port, "port": number, "targetPort": port, "protocol": "TCP"}],
     }
+    return manifest("v1", "Service", deployed, values, name=name, labels=labels, spec=spec)
 
 
 def network_policy(deployed: Deployed, values: Values) -> dict[str, Node]:
@@ -53,17 +49,14 @@ def network_policy(deployed: Deployed, values: Values) -> dict[str, Node]:
                 ("API servers; no selector is for them.",),
             )
         )
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {
-            "name": deployed.name,
-            "namespace": values.namespace,
-            "labels": deployed.labels,
-        },
-        "spec": {
+    return manifest(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        deployed,
+        values,
+        spec={
             "podSelector": {"matchLabels": deployed.labels},
             "policyTypes": ["Ingress"],
             "ingress": ingress,
         },
-    }
+    )

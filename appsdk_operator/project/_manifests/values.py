@@ -10,7 +10,6 @@ from typing import Any, Final
 import attrs
 
 from appsdk_operator.app import App
-from appsdk_operator.project._manifests.memory import memory_limit
 from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.tree import (
     OMITTED,
@@ -33,6 +32,8 @@ __all__ = [
     "for_kustomize",
     "image_of",
     "image_parts",
+    "manifest",
+    "memory_limit",
     "resources_comment",
 ]
 
@@ -297,3 +298,47 @@ def image_parts(image: str) -> tuple[str, str, str]:
     folder, slash, last = named.rpartition("/")
     name, _, tag = last.partition(":")
     return f"{folder}{slash}{name}", tag, digest
+
+
+def manifest(
+    api_version: str,
+    kind: str,
+    deployed: Deployed,
+    values: Values,
+    *,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    spec: Node,
+) -> dict[str, Node]:
+    """An object in the operator's namespace, by default with its name and its labels."""
+    metadata = {
+        "name": name or deployed.name,
+        "namespace": values.namespace,
+        "labels": labels or deployed.labels,
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+_PROCESS: Final = 33.4e6
+"""Bytes of a process with an informer and a watcher, without objects: docs/performance.md."""
+_PER_OBJECT: Final = 550
+"""Bytes that an object takes beyond its JSON: a line through the table of docs/performance.md."""
+_ROOM: Final = 0.9
+"""The share of the limit that is used, as in that table."""
+_STEP: Final = 32
+_MIB: Final = 1 << 20
+
+
+def memory_limit(objects: int, object_size: int, extra: int = 0) -> int:
+    """The memory limit of a container, in MiB, in steps of 32.
+
+    Args:
+        objects: the objects that its informers hold.
+        object_size: their size, in bytes of JSON.
+        extra: MiB for what the operator's own functions import and keep.
+
+    >>> memory_limit(35_000, 2_000)
+    160
+    """
+    needed = (_PROCESS + objects * (object_size + _PER_OBJECT)) / _ROOM + extra * _MIB
+    return math.ceil(needed / _MIB / _STEP) * _STEP

@@ -7,7 +7,7 @@ from typing import Any, Final
 from appsdk_operator.app import ENVIRONMENT
 from appsdk_operator.manager import HealthServerOptions
 from appsdk_operator.project._manifests.tree import Commented, Node
-from appsdk_operator.project._manifests.values import PORTS, Deployed, Values
+from appsdk_operator.project._manifests.values import PORTS, Deployed, Values, manifest
 
 __all__ = ["deployment", "disruption_budget", "namespace"]
 
@@ -29,15 +29,12 @@ def namespace(deployed: Deployed, values: Values) -> dict[str, Node]:
 
 def deployment(deployed: Deployed, values: Values) -> dict[str, Node]:
     """The Deployment."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            "name": deployed.name,
-            "namespace": values.namespace,
-            "labels": deployed.labels,
-        },
-        "spec": {
+    return manifest(
+        "apps/v1",
+        "Deployment",
+        deployed,
+        values,
+        spec={
             "replicas": values.replicas,
             "selector": {"matchLabels": deployed.labels},
             "strategy": _strategy(deployed),
@@ -46,7 +43,7 @@ def deployment(deployed: Deployed, values: Values) -> dict[str, Node]:
                 "spec": _pod(deployed, values),
             },
         },
-    }
+    )
 
 
 def _strategy(deployed: Deployed) -> Node:
@@ -174,13 +171,10 @@ def _probe(path: str, health: HealthServerOptions, *, period: int) -> dict[str, 
 
 def disruption_budget(deployed: Deployed, values: Values) -> dict[str, Node]:
     """The budget that keeps all but one pod while nodes are drained."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {
-            "name": deployed.name,
-            "namespace": values.namespace,
-            "labels": deployed.labels,
-        },
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": deployed.labels}},
-    }
+    return manifest(
+        "policy/v1",
+        "PodDisruptionBudget",
+        deployed,
+        values,
+        spec={"maxUnavailable": 1, "selector": {"matchLabels": deployed.labels}},
+    )
