@@ -52,6 +52,7 @@ from appsdk_operator.watchers import (
     ResourceWatcher,
     RetryDequeuePolicy,
     RetryPolicy,
+    check_calls,
     default_finalizer,
 )
 
@@ -91,14 +92,10 @@ class WatcherOptions:
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
-        self.controller("options").close()
+        check_calls(self.workers, self.retry_policy, self.retry_dequeue_policy, self.error_handler)
 
     def controller(self, name: str) -> InformerController:
-        """A controller of this name.
-
-        Raises:
-            TypeError, ValueError: an option that cannot be used.
-        """
+        """A controller of this name."""
         return InformerController(
             name=name,
             workers=self.workers,

@@ -60,6 +60,9 @@ from appsdk_operator.watchers._watcher import (
 
 """For other rooms: not part of the public surface."""
 
+from appsdk_operator.watchers._checks import (
+    check_calls as check_calls,
+)
 from appsdk_operator.watchers._finalizers.names import (
     OperatorFinalizer as OperatorFinalizer,
     finalizer_names as finalizer_names,

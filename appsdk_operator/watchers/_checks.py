@@ -7,12 +7,13 @@ from types import FunctionType
 
 from appsdk_operator.controllers import check_ignored_result
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime.validation import check_callable
+from appsdk_operator.runtime.validation import check_callable, check_count
 from appsdk_operator.watchers._informers.owned import RunnableInformer
 
 __all__ = [
     "check_argument_order",
     "check_cache",
+    "check_calls",
     "check_informer",
     "check_returned",
     "check_watcher",
@@ -30,6 +31,24 @@ def check_argument_order(method: str, what: str, given: object, kind: object) ->
         raise TypeError(
             f"{method}({given}, {what}): the two are swapped, write {method}({what}, {given})"
         )
+
+
+def check_calls(
+    workers: object, retry_policy: object, retry_dequeue_policy: object, error_handler: object
+) -> None:
+    """Check how watchers are called, and when again.
+
+    Raises:
+        TypeError, ValueError: an option that cannot be used; the text says what to do.
+    """
+    check_count("workers", workers, 1)
+    check_callable("retry_policy", retry_policy, "error", "attempt")
+    check_callable(
+        "retry_dequeue_policy",
+        retry_dequeue_policy,
+        *("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
+    )
+    check_callable("error_handler", error_handler, "error", "call")
 
 
 def checked_kind(kind: str | Kind) -> str:

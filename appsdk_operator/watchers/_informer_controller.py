@@ -42,10 +42,11 @@ from appsdk_operator.runtime import (
     safe_text,
     thread_clock,
 )
-from appsdk_operator.runtime.validation import check_callable, check_count, check_flag, check_number
+from appsdk_operator.runtime.validation import check_count, check_flag, check_number
 from appsdk_operator.watchers._checks import (
     check_argument_order,
     check_cache,
+    check_calls,
     check_informer,
     check_watcher,
     checked_kind,
@@ -152,18 +153,11 @@ class InformerController:
         """
         if not name:
             raise ValueError("name='': give the controller a name, it labels logs and metrics")
-        check_count("workers", workers)
         check_count("max_pending", max_pending)
         check_number("stop_timeout", stop_timeout)
         if stop_timeout < 0:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
-        check_callable("retry_policy", retry_policy, "error", "attempt")
-        check_callable(
-            "retry_dequeue_policy",
-            retry_dequeue_policy,
-            *("new_action", "new_object", "retry_action", "retry_object", "retry_error"),
-        )
-        check_callable("error_handler", error_handler, "error", "call")
+        check_calls(workers, retry_policy, retry_dequeue_policy, error_handler)
         check_flag("resyncs_repeat", resyncs_repeat)
         self.name = name
         self.needs_leader_election: bool = True

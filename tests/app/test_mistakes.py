@@ -47,6 +47,23 @@ def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_foll
     client.close()
 
 
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ({"workers": 0}, "workers=0: use 1 or more"),
+        ({"retry_policy": 5}, "retry_policy=5 is not a function of (error, attempt)"),
+        ({"retry_dequeue_policy": 5}, "retry_dequeue_policy=5 is not a function of (new_action"),
+        ({"error_handler": lambda: None}, "is not a function of (error, call)"),
+        ({"resync": -1}, "resync=-1: use 0 for never, or seconds"),
+    ],
+)
+def test_how_watchers_are_called_is_checked_when_the_app_is_made(
+    option: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(problem)):
+        App("bucket-operator", **option)
+
+
 @pytest.fixture
 def config() -> Iterator[ClientConfig]:
     app = App("owner")
