@@ -103,6 +103,9 @@ from appsdk_operator.webhooks._install.configurations import (
     CONFIGURATION_KINDS as CONFIGURATION_KINDS,
     RuleSource as RuleSource,
 )
+from appsdk_operator.webhooks._install.install import (
+    despite_conflicts as despite_conflicts,
+)
 from appsdk_operator.webhooks._install.local_clusters import (
     LOCAL_CONTEXTS as LOCAL_CONTEXTS,
     allowed_context as allowed_context,

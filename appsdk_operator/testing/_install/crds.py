@@ -10,8 +10,8 @@ from appsdk_operator.client import AlreadyExists, Client, InternalError, NotFoun
 from appsdk_operator.resource import Kind, MutableObject, Object, Scope
 from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Clock, StopSignal, system_clock
-from appsdk_operator.testing._install.conflicts import despite_conflicts
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
+from appsdk_operator.webhooks import despite_conflicts
 
 __all__ = ["install_crds"]
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from appsdk_operator.client import AlreadyExists, Client, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object
 from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
-from appsdk_operator.testing._install.conflicts import despite_conflicts
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 from appsdk_operator.webhooks import (
     CONFIGURATION_KINDS,
@@ -19,6 +18,7 @@ from appsdk_operator.webhooks import (
     Probe,
     WebhookHost,
     WebhookServer,
+    despite_conflicts,
     remove_configurations,
     webhook_configurations,
     write_until_obeyed,

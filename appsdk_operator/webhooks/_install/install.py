@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from appsdk_operator.client import ClientLike, Conflict, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object
@@ -16,6 +16,7 @@ from appsdk_operator.webhooks._install.probe import write_until_obeyed
 __all__ = [
     "FIELD_MANAGER",
     "conversion_owner",
+    "despite_conflicts",
     "install_configurations",
     "install_conversion",
     "remove_configurations",
@@ -28,6 +29,7 @@ FIELD_MANAGER: Final = "appsdk-operator-webhooks"
 _CRD: Final = apiextensions.v1.CustomResourceDefinition
 _FORMER: Final = "appsdk-operator.io/former-conversion"
 _ATTEMPTS: Final = 10
+_T = TypeVar("_T")
 
 
 def install_configurations(
@@ -96,6 +98,22 @@ def _checked(configurations: Any) -> list[MutableObject]:
     return found
 
 
+def despite_conflicts(write: Callable[[], _T]) -> _T:
+    """The result of ``write``, which reads the object anew for each of its ten attempts.
+
+    A server's own controllers write conditions of new definitions, and some inject a ``caBundle``.
+
+    Raises:
+        Conflict: of the last attempt.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return write()
+        except Conflict:
+            continue
+    return write()
+
+
 def conversion_owner(client: ClientLike, kind: Kind) -> str:
     """Who installed a conversion by :func:`install_conversion`; empty: nobody.
 
@@ -162,12 +180,7 @@ def _former(crd: Any) -> dict[str, Any]:
 
 
 def _change(client: ClientLike, kind: Kind, change: Callable[[MutableObject], None]) -> Object:
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _try(client, kind, change)
-        except Conflict:
-            continue  # somebody else changed it meanwhile
-    return _try(client, kind, change)
+    return despite_conflicts(lambda: _try(client, kind, change))
 
 
 def _try(client: ClientLike, kind: Kind, change: Callable[[MutableObject], None]) -> Object:
