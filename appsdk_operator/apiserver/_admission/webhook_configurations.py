@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._admission.match_conditions import match_condition_errors
-from appsdk_operator.apiserver._schema import metadata
+from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._storage.resources import Strategy
 from appsdk_operator.apiserver._values.names import (
     label_problems,
     subdomain_problems,
-    value_problems,
 )
-from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
 
 __all__ = ["STRATEGIES"]
@@ -72,32 +71,24 @@ def _validate_webhook(webhook: dict[str, Any], at: str, *, mutating: bool) -> It
     yield from _validate_name(webhook.get("name") or "", f"{at}.name")
     for index, rule in enumerate(_objects(webhook.get("rules"))):
         yield from _validate_rule(rule, f"{at}.rules[{index}]")
-    yield from _one_of(webhook, at, "failurePolicy", ("Fail", "Ignore"))
-    yield from _one_of(webhook, at, "matchPolicy", ("Equivalent", "Exact"))
+    yield from checks.choice(webhook, "failurePolicy", ("Fail", "Ignore"), at)
+    yield from checks.choice(webhook, "matchPolicy", ("Equivalent", "Exact"), at)
     if webhook.get("sideEffects") is None:
         detail = "must specify one of None, NoneOnDryRun"
         yield FieldError.required(f"{at}.sideEffects", detail)
     else:
-        yield from _one_of(webhook, at, "sideEffects", ("None", "NoneOnDryRun"))
+        yield from checks.choice(webhook, "sideEffects", ("None", "NoneOnDryRun"), at)
     seconds = webhook.get("timeoutSeconds")
     if isinstance(seconds, int) and not 1 <= seconds <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
         yield FieldError.invalid(f"{at}.timeoutSeconds", seconds, detail)
     for name in ("namespaceSelector", "objectSelector"):
-        yield from _validate_selector(webhook.get(name) or {}, f"{at}.{name}")
+        yield from checks.selector(webhook.get(name), f"{at}.{name}")
     if mutating:
-        yield from _one_of(webhook, at, "reinvocationPolicy", ("IfNeeded", "Never"))
+        yield from checks.choice(webhook, "reinvocationPolicy", ("IfNeeded", "Never"), at)
     yield from client_config_errors(webhook.get("clientConfig") or {}, f"{at}.clientConfig")
     conditions = webhook.get("matchConditions") or []
     yield from match_condition_errors(conditions, f"{at}.matchConditions")
-
-
-def _one_of(
-    obj: Mapping[str, Any], at: str, name: str, supported: tuple[str, ...]
-) -> Iterator[FieldError]:
-    value = obj.get(name)
-    if value is not None and value not in supported:
-        yield FieldError.not_supported(f"{at}.{name}", value, supported)
 
 
 def _validate_name(name: str, field: str) -> Iterator[FieldError]:
@@ -124,7 +115,7 @@ def _validate_rule(rule: dict[str, Any], at: str) -> Iterator[FieldError]:
     detail = "if '*' is present, must not specify other API versions"
     yield from _listed(rule, at, "apiVersions", detail, named=True)
     yield from _validate_resources(rule.get("resources") or [], f"{at}.resources")
-    yield from _one_of(rule, at, "scope", _SCOPES)
+    yield from checks.choice(rule, "scope", _SCOPES, at)
 
 
 def _listed(
@@ -134,7 +125,7 @@ def _listed(
     if not values:
         yield FieldError.required(f"{at}.{name}")
     if len(values) > 1 and "*" in values:
-        yield FieldError.invalid(f"{at}.{name}", _as_json(values), alone)
+        yield FieldError.invalid(f"{at}.{name}", values, alone)
     if named:
         yield from _named(values, f"{at}.{name}")
 
@@ -167,36 +158,10 @@ def _validate_resources(resources: list[str], at: str) -> Iterator[FieldError]:
             parts.add(part)
     if len(resources) > 1 and "*/*" in resources:
         detail = "if '*/*' is present, must not specify other resources"
-        yield FieldError.invalid(at, _as_json(resources), detail)
+        yield FieldError.invalid(at, resources, detail)
     if "*" in resources and any(name != "*" and "/" not in name for name in resources):
         detail = "if '*' is present, must not specify other resources without subresources"
-        yield FieldError.invalid(at, _as_json(resources), detail)
-
-
-def _validate_selector(selector: dict[str, Any], at: str) -> Iterator[FieldError]:
-    labels = selector.get("matchLabels") or {}
-    for key in sorted(labels):
-        yield from metadata.validate_key(f"{at}.matchLabels", key)
-        for problem in value_problems(labels[key]):
-            yield FieldError.invalid(f"{at}.matchLabels", labels[key], problem)
-    for index, expression in enumerate(_objects(selector.get("matchExpressions"))):
-        yield from _validate_expression(expression, f"{at}.matchExpressions[{index}]")
-
-
-def _validate_expression(expression: dict[str, Any], at: str) -> Iterator[FieldError]:
-    operator, values = expression.get("operator") or "", expression.get("values") or []
-    if operator in ("In", "NotIn") and not values:
-        detail = "must be specified when `operator` is 'In' or 'NotIn'"
-        yield FieldError.required(f"{at}.values", detail)
-    elif operator in ("Exists", "DoesNotExist") and values:
-        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        yield FieldError.forbidden(f"{at}.values", detail)
-    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-        yield FieldError.invalid(f"{at}.operator", operator, "not a valid selector operator")
-    yield from metadata.validate_key(f"{at}.key", expression.get("key") or "")
-    for index, value in enumerate(values):
-        for problem in value_problems(value):
-            yield FieldError.invalid(f"{at}.values[{index}]", value, problem)
+        yield FieldError.invalid(at, resources, detail)
 
 
 def _validate_review_versions(versions: list[str], at: str) -> Iterator[FieldError]:
@@ -214,11 +179,7 @@ def _validate_review_versions(versions: list[str], at: str) -> Iterator[FieldErr
         seen.add(version)
     if seen.isdisjoint(_REVIEW_VERSIONS):
         detail = f"must include at least one of {known}"
-        yield FieldError.invalid(at, _as_json(versions), detail)
-
-
-def _as_json(values: Iterable[str]) -> Verbatim:
-    return Verbatim("[" + ",".join(f'"{value}"' for value in values) + "]")
+        yield FieldError.invalid(at, versions, detail)
 
 
 def _strategy(*, mutating: bool) -> Strategy:
@@ -234,7 +195,7 @@ def _strategy(*, mutating: bool) -> Strategy:
         prepare_create=lambda obj: _fill_in(obj, mutating=mutating),
         prepare_update=lambda new, _old: _fill_in(new, mutating=mutating),
         compile_ahead=compile_ahead,
-        validate=lambda new, _old: list(_validate(new, mutating=mutating)),
+        validate=lambda new, _old: _validate(new, mutating=mutating),
     )
 
 

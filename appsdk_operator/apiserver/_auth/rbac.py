@@ -1,4 +1,4 @@
-"""The RBAC authorizer: decides by the roles and bindings in the storage."""
+"""RBAC: an authorizer by the roles and bindings in the storage, and the aggregation of roles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import attrs
 from appsdk_operator.apiserver._auth.authorization import Decision, RequestAttributes
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP
 from appsdk_operator.apiserver._auth.rbac_rules import Rule
-from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
+from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
 from appsdk_operator.apiserver._values.users import User, service_account_of
 from appsdk_operator.resource import LabelSelector, SelectorError
 
-__all__ = ["RBACAuthorizer", "Role", "RoleNotFoundError"]
+__all__ = ["RBACAuthorizer", "Role", "RoleAggregator", "RoleNotFoundError"]
 
 _T = TypeVar("_T")
 
@@ -232,3 +232,36 @@ def _binding(obj: dict[str, Any]) -> _Binding:
         str(reference.get("name")),
         subjects,
     )
+
+
+@final
+class RoleAggregator:
+    """Writes the aggregated rules into the cluster roles that aggregate them."""
+
+    def __init__(self, storage: Storage, rbac: RBACAuthorizer) -> None:
+        """Aggregate the rules of the stored roles."""
+        self._storage = storage
+        self._rbac = rbac
+        self._roles = storage.collection(f"clusterroles.{RBAC_GROUP}")
+        self._busy = False
+        self._aggregate()
+
+    def on_event(self, collection: Collection, _event: Event) -> None:
+        """Aggregate again when a cluster role has changed."""
+        if collection is self._roles and not self._busy:
+            self._aggregate()
+
+    def _aggregate(self) -> None:
+        # These writes change no labels, so they trigger no further aggregation.
+        self._busy = True
+        try:
+            for role in self._rbac.aggregating_roles():
+                rules = [rule.as_object() for rule in self._rbac.aggregated_rules(role)] or None
+                obj = self._roles.records[role.name].decode()
+                if (obj.get("rules") or None) != rules and "deletionTimestamp" not in obj[
+                    "metadata"
+                ]:
+                    obj["rules"] = rules
+                    self._storage.put(self._roles, role.name, obj)
+        finally:
+            self._busy = False

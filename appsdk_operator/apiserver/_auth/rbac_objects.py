@@ -15,7 +15,6 @@ from appsdk_operator.apiserver._auth.rbac_rules import EVERYTHING, Rule, rule_te
 from appsdk_operator.apiserver._storage.resources import NameStyle, Strategy
 from appsdk_operator.apiserver._values.status import (
     FieldError,
-    Verbatim,
     forbidden,
     not_found,
 )
@@ -52,12 +51,11 @@ def _default_binding(obj: dict[str, Any]) -> None:
 # -- validation ------------------------------------------------------------------------------
 
 
-def _validate_role(new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
+def _validate_role(new: dict[str, Any], _old: dict[str, Any] | None) -> Iterator[FieldError]:
     cluster = new.get("kind") == "ClusterRole"
-    errors = list(_rule_errors(new.get("rules") or (), namespaced=not cluster))
+    yield from _rule_errors(new.get("rules") or (), namespaced=not cluster)
     if cluster and new.get("aggregationRule") is not None:
-        errors += _aggregation_errors(new["aggregationRule"])
-    return errors
+        yield from _aggregation_errors(new["aggregationRule"])
 
 
 def _rule_errors(rules: Any, *, namespaced: bool) -> Iterator[FieldError]:
@@ -67,17 +65,16 @@ def _rule_errors(rules: Any, *, namespaced: bool) -> Iterator[FieldError]:
             yield FieldError.required(f"{field}.verbs", "verbs must contain at least one value")
         urls = rule.get("nonResourceURLs")
         if urls:
-            listed = Verbatim(json.dumps(urls, separators=(",", ":"), ensure_ascii=False))
             if namespaced:
                 yield FieldError.invalid(
                     f"{field}.nonResourceURLs",
-                    listed,
+                    urls,
                     "namespaced rules cannot apply to non-resource URLs",
                 )
             if any(rule.get(name) for name in ("apiGroups", "resources", "resourceNames")):
                 yield FieldError.invalid(
                     f"{field}.nonResourceURLs",
-                    listed,
+                    urls,
                     "rules cannot apply to both regular resources and non-resource URLs",
                 )
             continue
@@ -113,28 +110,23 @@ def _aggregation_errors(rule: Any) -> Iterator[FieldError]:
             yield FieldError.invalid(field, None, "invalid label selector.")
 
 
-def _validate_binding(new: dict[str, Any], old: dict[str, Any] | None) -> list[FieldError]:
+def _validate_binding(new: dict[str, Any], old: dict[str, Any] | None) -> Iterator[FieldError]:
     reference = new["roleRef"]
     namespaced = new.get("kind") == "RoleBinding"
-    errors: list[FieldError] = []
     if reference.get("apiGroup") != RBAC_GROUP:
-        errors.append(
-            FieldError.not_supported("roleRef.apiGroup", reference["apiGroup"], (RBAC_GROUP,))
-        )
+        yield FieldError.not_supported("roleRef.apiGroup", reference["apiGroup"], (RBAC_GROUP,))
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     if reference.get("kind") not in kinds:
-        errors.append(FieldError.not_supported("roleRef.kind", reference.get("kind", ""), kinds))
+        yield FieldError.not_supported("roleRef.kind", reference.get("kind", ""), kinds)
     if not reference.get("name"):
-        errors.append(FieldError.required("roleRef.name"))
+        yield FieldError.required("roleRef.name")
     for index, subject in enumerate(new.get("subjects") or ()):
-        errors += _subject_errors(subject, f"subjects[{index}]", namespaced=namespaced)
+        yield from _subject_errors(subject, f"subjects[{index}]", namespaced=namespaced)
     if old is not None and old.get("roleRef") != reference:
         names = ("apiGroup", "kind", "name")
         values = {name[0].upper() + name[1:]: reference.get(name, "") for name in names}
         values = {"APIGroup" if key == "ApiGroup" else key: text for key, text in values.items()}
-        listed = Verbatim(json.dumps(values, separators=(",", ":"), ensure_ascii=False))
-        errors.append(FieldError.invalid("roleRef", listed, "cannot change roleRef"))
-    return errors
+        yield FieldError.invalid("roleRef", values, "cannot change roleRef")
 
 
 def _subject_errors(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
@@ -19,8 +18,8 @@ from appsdk_operator.apiserver._registry.write_requests import WriteResult
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._values.status import (
     FieldError,
-    Verbatim,
     bad_request,
+    check_namespace,
     invalid,
 )
 from appsdk_operator.apiserver._values.users import MASTERS, User
@@ -50,12 +49,10 @@ class Reviews:
         metadata = obj.setdefault("metadata", {})
         spec = obj.get("spec")
         spec = obj["spec"] = spec if isinstance(spec, dict) else {}
-        if namespace and metadata.setdefault("namespace", namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
-        if not namespace:
+        if namespace:
+            check_namespace(metadata, namespace)
+            metadata["namespace"] = namespace
+        else:
             metadata.pop("namespace", None)
         match obj["kind"]:
             case "TokenReview":
@@ -160,10 +157,8 @@ def _metadata_problems(metadata: Mapping[str, Any]) -> list[FieldError]:
     left = {key: value for key, value in metadata.items() if key != "namespace" and value}
     if not left.keys() - {"managedFields"}:
         return []
-    shown = Verbatim(json.dumps(left, separators=(",", ":"), ensure_ascii=False))
-    return [FieldError.invalid("metadata", shown, "must be empty")]
+    return [FieldError.invalid("metadata", left, "must be empty")]
 
 
-def _shown_path(path: Mapping[str, Any]) -> Verbatim:
-    value = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
-    return Verbatim(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+def _shown_path(path: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}

@@ -23,6 +23,7 @@ from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
     bad_request,
+    check_namespace,
     conflict,
     invalid,
     not_found,
@@ -66,11 +67,7 @@ class ServiceAccountTokens:
         """
         metadata = _section(review, "metadata", "v1.ObjectMeta")
         spec = _section(review, "spec", "v1.TokenRequestSpec")
-        if metadata.get("namespace", namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+        check_namespace(metadata, namespace)
         if metadata.get("name", name) != name:
             problem = FieldError.invalid(
                 "metadata.name",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
@@ -92,12 +92,12 @@ def _fill_in(spec: dict[str, Any]) -> None:
 
 def _validate(
     new: dict[str, Any], old: dict[str, Any] | None, schemas: CompiledSchemas
-) -> list[FieldError]:
+) -> Iterator[FieldError]:
     if old is None or new.get("spec") != old.get("spec"):
         return definition_problems(new, old, schemas)
     if new.get("status") != old.get("status"):
         return status_problems(new)
-    return list(approval_problems(new, old))
+    return approval_problems(new, old)
 
 
 def _compile_ahead(
@@ -108,7 +108,7 @@ def _compile_ahead(
         _prepare_create(new)
     else:
         _prepare_update(new, old)
-    if not _validate(new, old, schemas):
+    if not list(_validate(new, old, schemas)):
         for version in _versions(new["spec"]):
             schemas.structural(*_schema_and_scale(version))
 

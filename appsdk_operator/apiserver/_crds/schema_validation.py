@@ -37,7 +37,7 @@ _KEYS: Final = "x-kubernetes-list-map-keys"
 _Schema = Mapping[str, Any]
 
 
-def schema_problems(schema: _Schema, path: str, *, status: bool) -> list[FieldError]:
+def schema_problems(schema: _Schema, path: str, *, status: bool) -> Iterator[FieldError]:
     """The validation errors of a version's schema.
 
     Args:
@@ -45,37 +45,35 @@ def schema_problems(schema: _Schema, path: str, *, status: bool) -> list[FieldEr
         path: its field path.
         status: whether the version has a status subresource.
     """
-    errors: list[FieldError] = []
     if status and schema.get("type") and schema["type"] != "object":
         detail = (
             'only "object" is allowed as the type at the root of the schema if the status '
             "subresource is enabled"
         )
-        errors.append(FieldError.invalid(f"{path}.type", schema["type"], detail))
+        yield FieldError.invalid(f"{path}.type", schema["type"], detail)
     if schema.get("nullable"):
         detail = "nullable cannot be true at the root"
-        errors.append(FieldError.forbidden(f"{path}.nullable", detail))
+        yield FieldError.forbidden(f"{path}.nullable", detail)
     checks_rules = False
     if not has_unsupported_fields(schema):
         found = structural_problems(schema, path)
         if not found:
             found = list(_default_problems(schema, path, root=True))
         checks_rules = not found
-        errors += found
+        yield from found
     walk = _SchemaValidator()
     place = (
         _SchemaPosition(path, cardinality=1) if checks_rules else _SchemaPosition(path, rules=False)
     )
     walk.visit(schema, place)
-    errors += [*walk.errors, *walk.rule_errors]
+    yield from [*walk.errors, *walk.rule_errors]
     if walk.total > _TOTAL:
         detail = "contributed to estimated rule cost total exceeding cost limit for entire "
-        errors += [
+        yield from (
             FieldError.forbidden(at, f"{detail}OpenAPIv3 schema") for at in walk.most_expensive
-        ]
+        )
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        errors.append(FieldError.forbidden(path, _too_costly(name, walk.total, _TOTAL)))
-    return errors
+        yield FieldError.forbidden(path, _too_costly(name, walk.total, _TOTAL))
 
 
 def _too_costly(name: str, cost: int, limit: int) -> str:

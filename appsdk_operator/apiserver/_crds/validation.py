@@ -11,6 +11,7 @@ from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolv
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.names import label_problems, subdomain_problems
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
 
 __all__ = [
     "APPROVAL",
@@ -57,35 +58,33 @@ def approval_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 def definition_problems(
     new: dict[str, Any], old: dict[str, Any] | None, schemas: CompiledSchemas
-) -> list[FieldError]:
+) -> Iterator[FieldError]:
     """The validation errors of a definition, given the old one."""
     spec: dict[str, Any] = new.get("spec") or {}
-    errors: list[FieldError] = []
     if old is None:
         wanted = f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}"
         name = new["metadata"].get("name", "")
         if name and name != wanted:
             detail = 'must be spec.names.plural+"."+spec.group'
-            errors.append(FieldError.invalid("metadata.name", name, detail))
-    errors += _Checker(spec, schemas).problems()
+            yield FieldError.invalid("metadata.name", name, detail)
+    yield from _Checker(spec, schemas).problems()
     if old is not None:
-        errors += _change_problems(spec, old)
-    errors += status_problems(new)
-    errors += _stored_problems(new)
-    errors += approval_problems(new, old)
+        yield from _change_problems(spec, old)
+    yield from status_problems(new)
+    yield from _stored_problems(new)
+    yield from approval_problems(new, old)
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
             "spec.versions[*].schema instead"
         )
-        errors.append(FieldError.invalid("spec.preserveUnknownFields", value=True, detail=detail))
-    return errors
+        yield FieldError.invalid("spec.preserveUnknownFields", value=True, detail=detail)
 
 
-def status_problems(new: Mapping[str, Any]) -> list[FieldError]:
+def status_problems(new: Mapping[str, Any]) -> Iterator[FieldError]:
     """The validation errors of the names in the status of a definition."""
     names = (new.get("status") or {}).get("acceptedNames") or {}
-    return list(_name_problems(names, "status.acceptedNames"))
+    yield from _name_problems(names, "status.acceptedNames")
 
 
 def _change_problems(spec: _Spec, old: dict[str, Any]) -> Iterator[FieldError]:
@@ -390,56 +389,12 @@ def _conversion_problems(conversion: Mapping[str, Any] | None) -> Iterator[Field
         if accepted:
             yield FieldError.forbidden(f"{path}.conversionReviewVersions", detail)
         return
-    yield from _client_problems(config, f"{path}.webhookClientConfig")
-    yield from _review_problems(accepted, f"{path}.conversionReviewVersions")
-
-
-def _client_problems(config: Mapping[str, Any] | None, path: str) -> Iterator[FieldError]:
+    at = f"{path}.webhookClientConfig"
     if config is None:
-        yield FieldError.required(path, "required when strategy is set to Webhook")
-        return
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        yield FieldError.required(path, "exactly one of url or service is required")
-    elif url is not None:
-        yield from _url_problems(url, f"{path}.url")
-    elif service is not None:
-        yield from _service_problems(service, f"{path}.service")
-
-
-def _url_problems(url: str, path: str) -> Iterator[FieldError]:
-    form = "; desired format: https://host[/path]"
-    parts = urlsplit(url)
-    if parts.scheme != "https":
-        shown = parts.scheme
-        detail = f"'https' is the only allowed URL scheme{form}"
-        yield FieldError.invalid(path, shown, detail)
-    if not parts.netloc:
-        yield FieldError.invalid(path, "", f"host must be specified{form}")
-    if "@" in parts.netloc:
-        user = parts.netloc.rpartition("@")[0]
-        detail = "user information is not permitted in the URL"
-        yield FieldError.invalid(path, user, detail)
-    if parts.fragment:
-        detail = "fragments are not permitted in the URL"
-        yield FieldError.invalid(path, parts.fragment, detail)
-    if parts.query:
-        detail = "query parameters are not permitted in the URL"
-        yield FieldError.invalid(path, parts.query, detail)
-
-
-def _service_problems(service: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    for name in ("name", "namespace"):
-        if not service.get(name):
-            yield FieldError.required(f"{path}.{name}")
-    port = service.get("port", 443)
-    if not 1 <= port <= 65535:
-        detail = "port is not valid: must be between 1 and 65535, inclusive"
-        yield FieldError.invalid(f"{path}.port", port, detail)
-    where = service.get("path")
-    if where is not None and not where.startswith("/"):
-        yield FieldError.invalid(f"{path}.path", where, "must start with a '/'")
-        yield FieldError.invalid(f"{path}.path", where, "segment[0] may not be empty")
+        yield FieldError.required(at, "required when strategy is set to Webhook")
+    else:
+        yield from client_config_errors(config, at)
+    yield from _review_problems(accepted, f"{path}.conversionReviewVersions")
 
 
 def _review_problems(versions: list[str], path: str) -> Iterator[FieldError]:

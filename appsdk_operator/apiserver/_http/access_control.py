@@ -26,8 +26,7 @@ from appsdk_operator.apiserver._auth.authorization import (
 )
 from appsdk_operator.apiserver._auth.bootstrap_roles import RBAC_GROUP, bootstrap_objects
 from appsdk_operator.apiserver._auth.impersonation import Impersonation, impersonated_user
-from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer
-from appsdk_operator.apiserver._auth.rbac_aggregation import RoleAggregator
+from appsdk_operator.apiserver._auth.rbac import RBACAuthorizer, RoleAggregator
 from appsdk_operator.apiserver._auth.rbac_objects import EscalationCheck
 from appsdk_operator.apiserver._auth.reviews import Reviews
 from appsdk_operator.apiserver._core import Core

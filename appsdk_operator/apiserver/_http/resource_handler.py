@@ -8,7 +8,6 @@ from typing import Any, Final, NoReturn, final
 import attrs
 import msgspec
 
-from appsdk_operator.apiserver._builtin import protobuf
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._http import stale_reads
 from appsdk_operator.apiserver._http.access_control import AccessControl
@@ -17,26 +16,27 @@ from appsdk_operator.apiserver._http.routing_errors import PageNotFoundError, un
 from appsdk_operator.apiserver._registry import (
     apply,
     bodies,
-    origins,
     patching,
     subresource_bodies,
     subresources,
 )
 from appsdk_operator.apiserver._registry.apply import APPLY_PATCH
-from appsdk_operator.apiserver._registry.delete_options import delete_options
 from appsdk_operator.apiserver._registry.pod_connections import (
     CONNECTIONS,
     check_connection,
     connection_options,
 )
-from appsdk_operator.apiserver._registry.scale_admission import ScaleAdmission
-from appsdk_operator.apiserver._registry.scale_owners import ScaleOwners
+from appsdk_operator.apiserver._registry.request_options import (
+    delete_options,
+    wants_state,
+    write_origin,
+)
+from appsdk_operator.apiserver._registry.scale import ScaleAdmission, ScaleOwners
 from appsdk_operator.apiserver._registry.subresource_bodies import (
     SCALE,
     TOKEN_REQUEST,
     BodyKind,
 )
-from appsdk_operator.apiserver._registry.watch_options import wants_state
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Change, Origin
 from appsdk_operator.apiserver._registry.writes import (
     DeleteOptions,
@@ -52,6 +52,7 @@ from appsdk_operator.apiserver._values.status import (
     StatusError,
     bad_request,
     method_not_allowed,
+    name_missing,
     not_found,
     unsupported_media_type,
 )
@@ -306,12 +307,7 @@ class ResourceHandler:
 
     @staticmethod
     def _delete_options(request: ResourceRequest) -> DeleteOptions:
-        body = request.body
-        if protobuf.is_encoded(body):
-            body = bodies.as_json(body, protobuf.MEDIA_TYPE)
-        options = delete_options(request.query, body)
-        origin = origins.delete_origin(request.user, request.query, body, request.warnings)
-        return attrs.evolve(options, origin=origin)
+        return delete_options(request.user, request.query, request.body, request.warnings)
 
     async def _admit(
         self, request: ResourceRequest, obj: dict[str, Any], operation: str = "CREATE"
@@ -480,7 +476,7 @@ def _written(
 
 
 def _origin(request: ResourceRequest) -> Origin:
-    return origins.write_origin(request.user, request.query, request.warnings)
+    return write_origin(request.user, request.query, request.warnings)
 
 
 def _list_options(query: Mapping[str, str]) -> lists.ListOptions:
@@ -512,10 +508,7 @@ def _check_named(request: ResourceRequest) -> None:
 def _check_name_given(obj: dict[str, Any], name: str) -> None:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: name must be "
-            "provided"
-        )
+        raise name_missing(name)
 
 
 def _no_such_method(served: ServedVersion) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -256,29 +256,23 @@ def manager_name(given: str, user_agent: str) -> str:
     return name or "unknown"
 
 
-def manager_problems(name: str) -> list[FieldError]:
+def manager_problems(name: str) -> Iterator[FieldError]:
     """The errors of the ``fieldManager`` of a request."""
-    problems: list[FieldError] = []
     if len(name.encode()) > _MAX_NAME:
-        problems.append(
-            FieldError(
-                "FieldValueTooLong",
-                "fieldManager",
-                f"Too long: may not be more than {_MAX_NAME} bytes",
-            )
+        yield FieldError(
+            "FieldValueTooLong",
+            "fieldManager",
+            f"Too long: may not be more than {_MAX_NAME} bytes",
         )
     position = 0
     for char in name:
         if not char.isprintable():
-            problems.append(
-                FieldError.invalid(
-                    "fieldManager",
-                    Verbatim(f'"{_escaped(name)}"'),
-                    f"invalid character U+{ord(char):04X} (at position {position})",
-                )
+            yield FieldError.invalid(
+                "fieldManager",
+                Verbatim(f'"{_escaped(name)}"'),
+                f"invalid character U+{ord(char):04X} (at position {position})",
             )
         position += len(char.encode())
-    return problems
 
 
 def _escaped(text: str) -> str:

@@ -16,7 +16,12 @@ from appsdk_operator.apiserver._registry.write_requests import (
 )
 from appsdk_operator.apiserver._registry.writes import Writer
 from appsdk_operator.apiserver._values import go_json
-from appsdk_operator.apiserver._values.status import StatusError, bad_request, conflict
+from appsdk_operator.apiserver._values.status import (
+    StatusError,
+    bad_request,
+    conflict,
+    name_missing,
+)
 from appsdk_operator.resource import load_first
 
 __all__ = ["APPLY_PATCH", "apply", "configuration"]
@@ -164,9 +169,6 @@ def _check_created(obj: dict[str, Any], target: Target) -> dict[str, Any]:
             "object was found",
         )
     if not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({target.name} based on URL) was undeterminable: name must "
-            "be provided"
-        )
+        raise name_missing(target.name)
     metadata.pop("resourceVersion", None)
     return obj

@@ -247,7 +247,7 @@ def write_options(
         StatusError: 422, a value is not valid.
     """
     manager = query.get("fieldManager", "")
-    problems = entries.manager_problems(manager)
+    problems = list(entries.manager_problems(manager))
     if applies and not manager:
         problems = [FieldError.required("fieldManager", "is required for apply patch")]
     elif kind == "PatchOptions" and not applies and "force" in query:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
-from appsdk_operator.apiserver._registry.delete_options import options_of
+from appsdk_operator.apiserver._registry.request_options import options_of
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._storage.resources import ServedVersion

@@ -10,7 +10,12 @@ from appsdk_operator.apiserver._registry.write_requests import Target, WriteOpti
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
-from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
+from appsdk_operator.apiserver._values.status import (
+    FieldError,
+    check_name,
+    check_namespace,
+    invalid,
+)
 
 __all__ = ["check_metadata", "prune_and_default", "validate"]
 
@@ -30,19 +35,11 @@ def check_metadata(target: Target, obj: dict[str, Any]) -> list[str]:
     except DecodeError as error:
         raise decoding.cannot_be_handled(target.served, resource.kind, str(error)) from None
     obj["metadata"] = metadata
-    if target.name and metadata.get("name", target.name) != target.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({target.name})"
-        )
+    if target.name:
+        check_name(metadata, target.name)
     if resource.namespaced:
-        namespace = metadata.get("namespace") or target.namespace
-        if namespace != target.namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on "
-                "the request"
-            )
-        metadata["namespace"] = namespace
+        check_namespace(metadata, target.namespace)
+        metadata["namespace"] = target.namespace
     else:
         metadata.pop("namespace", None)
     return [f"metadata.{path}" for path in unknown]

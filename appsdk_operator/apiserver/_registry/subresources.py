@@ -24,9 +24,12 @@ from appsdk_operator.apiserver._values.status import (
     FieldError,
     StatusError,
     bad_request,
+    check_name,
+    check_namespace,
     conflict,
     internal_error,
     invalid,
+    name_missing,
 )
 from appsdk_operator.resource import LabelSelector, SelectorError
 
@@ -127,16 +130,9 @@ def apply_scale(
         raise invalid("", "", "", [FieldError.invalid("patch", shown, why)])
     metadata = scale.get("metadata") or {}
     if not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: name must be "
-            "provided"
-        )
-    if metadata["name"] != name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({name})"
-        )
-    _check_namespace(metadata, old["metadata"].get("namespace"))
+        raise name_missing(name)
+    check_name(metadata, name)
+    check_namespace(metadata, old["metadata"].get("namespace"))
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0 and not resource.strategy.custom:
         what = "must be greater than or equal to 0"
@@ -170,13 +166,6 @@ def deletion_status(resource: Resource, obj: dict[str, Any]) -> bytes:
     )
 
 
-def _check_namespace(metadata: Mapping[str, Any], namespace: str | None) -> None:
-    if metadata.get("namespace") and metadata["namespace"] != namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
 ACTIONS: Final = {"binding": BINDING, "eviction": EVICTION}
 """The body kinds of subresources that only take POST."""
 
@@ -188,7 +177,7 @@ def with_namespace(obj: dict[str, Any], target: Target) -> dict[str, Any]:
         StatusError: 400, it names another namespace.
     """
     metadata = obj.get("metadata") or {}
-    _check_namespace(metadata, target.namespace)
+    check_namespace(metadata, target.namespace)
     return {**obj, "metadata": {**metadata, "namespace": target.namespace}}
 
 

@@ -13,9 +13,9 @@ from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._schema.metadata_decoding import decode_metadata
 from appsdk_operator.apiserver._schema.pruning import EMBEDDED
 from appsdk_operator.apiserver._values import names as _names
-from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_json
+from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.names import NameStyle
-from appsdk_operator.apiserver._values.status import FieldError, Verbatim
+from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = [
     "Visitor",
@@ -95,7 +95,7 @@ def _duplicates(identities: list[bytes]) -> Iterator[int]:
 def _check_set(value: Any, path: str, errors: list[FieldError]) -> None:
     if isinstance(value, list) and len(value) > 1:
         errors += [
-            FieldError.duplicate(f"{path}[{index}]", _shown(value[index]))
+            FieldError.duplicate(f"{path}[{index}]", value[index])
             for index in _duplicates([_canonical(item) for item in value])
         ]
 
@@ -106,17 +106,13 @@ def _check_map(value: Any, names: tuple[str, ...], path: str, errors: list[Field
     for index, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             detail = "must be an object for an array of list-type map"
-            errors.append(FieldError.invalid(f"{path}[{index}]", _shown(item), detail))
+            errors.append(FieldError.invalid(f"{path}[{index}]", item, detail))
             return
     keys = [{name: item[name] for name in names if name in item} if item else {} for item in value]
     errors += [
-        FieldError.duplicate(f"{path}[{index}]", _shown(keys[index]))
+        FieldError.duplicate(f"{path}[{index}]", keys[index])
         for index in _duplicates([_canonical(key) for key in keys])
     ]
-
-
-def _shown(value: Any) -> Any:
-    return Verbatim(go_json(value)) if isinstance(value, (dict, list)) else value
 
 
 # -- embedded objects ----------------------------------------------------------------------
@@ -185,16 +181,15 @@ def metadata_coercion(
 def _coerce(value: dict[str, Any], path: str, dropped: list[str]) -> None:
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
-            shown = _shown(value[name])
-            raise DecodeError(str(FieldError.invalid(f"{path}.{name}", shown, _NO_TEXT)))
+            raise DecodeError(str(FieldError.invalid(f"{path}.{name}", value[name], _NO_TEXT)))
     if "metadata" not in value:
         return
     metadata = value["metadata"]
     try:
         decoded, unknown = decode_metadata(metadata)
     except DecodeError as error:
-        shown = _shown(metadata)
-        raise DecodeError(str(FieldError.invalid(f"{path}.metadata", shown, str(error)))) from None
+        problem = FieldError.invalid(f"{path}.metadata", metadata, str(error))
+        raise DecodeError(str(problem)) from None
     dropped += [f"{path}.metadata.{name}" for name in unknown]
     value["metadata"] = {name: item for name, item in decoded.items() if item != []}
 

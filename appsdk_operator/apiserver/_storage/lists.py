@@ -19,6 +19,7 @@ import msgspec
 from appsdk_operator.apiserver._storage import conversion
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import HistoryGoneError, Record, Storage
+from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import (
     FieldError,
@@ -253,11 +254,11 @@ def _decode_token(text: str) -> tuple[int, str]:
         bad = len(text)
     if bad is not None:
         raise _bad_token(f"illegal base64 data at input byte {bad}")
-    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="replace")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     try:
-        content: Any = json.loads(raw)
-    except ValueError as error:
-        raise _bad_token(_go_json_error(raw, error)) from None
+        content: Any = json.loads(raw.decode(errors="replace"))
+    except ValueError:
+        raise _bad_token(go_json.syntax_error(raw)) from None
     version = content.get("v", "") if isinstance(content, dict) else ""
     if version != _ENCODED:
         raise _bad_token(f"server does not recognize this encoded version {version}")
@@ -271,10 +272,3 @@ def _decode_token(text: str) -> tuple[int, str]:
 
 def _bad_token(why: str) -> StatusError:
     return bad_request(f"invalid continue token: continue key is not valid: {why}")
-
-
-def _go_json_error(text: str, error: ValueError) -> str:
-    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
-    if at >= len(text):
-        return "unexpected end of JSON input"
-    return f"invalid character '{text[at]}' looking for beginning of value"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, final
 
 import attrs
@@ -43,8 +43,8 @@ def _delete_now(_obj: dict[str, Any]) -> bool:
     return False
 
 
-def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> list[FieldError]:
-    return []
+def _no_problems(_new: dict[str, Any], _old: dict[str, Any] | None) -> Iterable[FieldError]:
+    return ()
 
 
 FieldValue: TypeAlias = Callable[[Mapping[str, Any]], str]
@@ -126,7 +126,7 @@ class Strategy:
     compile_ahead: Callable[[dict[str, Any], dict[str, Any] | None], None] | None = None
     """Compile what validation needs of the new object, given the old one, and keep it for later.
     Called in a thread, with a copy, for big objects only; None if nothing takes long."""
-    validate: Callable[[dict[str, Any], dict[str, Any] | None], list[FieldError]] = _no_problems
+    validate: Callable[[dict[str, Any], dict[str, Any] | None], Iterable[FieldError]] = _no_problems
     """The validation errors of the new object; the old one is None on create."""
     immutable: Mapping[str, str] = attrs.field(factory=dict)
     """The paths of fields that cannot change, each with its path in errors."""

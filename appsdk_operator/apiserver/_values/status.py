@@ -19,12 +19,15 @@ __all__ = [
     "Verbatim",
     "already_exists",
     "bad_request",
+    "check_name",
+    "check_namespace",
     "conflict",
     "expired",
     "forbidden",
     "internal_error",
     "invalid",
     "method_not_allowed",
+    "name_missing",
     "not_acceptable",
     "not_found",
     "reason_of",
@@ -221,6 +224,38 @@ def forbidden(
 def bad_request(message: str) -> StatusError:
     """400: the request cannot be understood."""
     return StatusError(400, message)
+
+
+def check_namespace(metadata: Mapping[str, Any], namespace: str | None) -> None:
+    """Refuse an object that names another namespace than its request.
+
+    Raises:
+        StatusError: 400, it does.
+    """
+    if metadata.get("namespace") and metadata["namespace"] != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def check_name(metadata: Mapping[str, Any], name: str) -> None:
+    """Refuse an object that names itself otherwise than its request does.
+
+    Raises:
+        StatusError: 400, it does.
+    """
+    if metadata.get("name", name) != name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({name})"
+        )
+
+
+def name_missing(name: str) -> StatusError:
+    """400: an object does not say its name."""
+    return bad_request(
+        f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    )
 
 
 def method_not_allowed(message: str = "", details: Mapping[str, Any] | None = None) -> StatusError:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from appsdk_operator.apiserver._builtin import autoscaler_versions
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["autoscaler"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 _SOURCES: Final = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -24,14 +22,11 @@ _LONGEST_WINDOW: Final = 3600
 _LONGEST_PERIOD: Final = 1800
 
 
-def autoscaler(new: _Object, _old: _Object | None) -> list[FieldError]:
+def autoscaler(new: Object, _old: Object | None) -> Errors:
     """A HorizontalPodAutoscaler."""
     if new.get("apiVersion") == "autoscaling/v1":
         new = autoscaler_versions.without_defaults(dict(new))
-    return list(_spec(new.get("spec") or {}))
-
-
-def _spec(spec: _Object) -> Errors:
+    spec = new.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     if least is not None and least < 1:
         detail = "must be greater than or equal to 1"
@@ -57,11 +52,10 @@ def _spec(spec: _Object) -> Errors:
             yield from _rules(rules, f"spec.behavior.{name}")
 
 
-def _target(reference: _Object, at: str) -> Errors:
+def _target(reference: Object, at: str) -> Errors:
     for name in ("kind", "name"):
         text = reference.get(name, "")
-        if not text:
-            yield FieldError.required(f"{at}.{name}")
+        yield from checks.needed(text, f"{at}.{name}")
         for char in "/%":
             if char in text:
                 yield FieldError.invalid(f"{at}.{name}", text, f"may not contain '{char}'")
@@ -71,7 +65,7 @@ def _target(reference: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{at}.apiVersion", version, detail)
 
 
-def _metric(metric: _Object, at: str) -> Errors:
+def _metric(metric: Object, at: str) -> Errors:
     kind = metric.get("type", "")
     if not kind:
         yield FieldError.required(f"{at}.type", "must specify a metric source type")
@@ -85,7 +79,7 @@ def _metric(metric: _Object, at: str) -> Errors:
         yield FieldError.required(f"{at}.{_SOURCES[kind]}", detail)
 
 
-def _source(source: _Object, name: str, at: str) -> Errors:
+def _source(source: Object, name: str, at: str) -> Errors:
     if name in ("resource", "containerResource"):
         if not source.get("name"):
             yield FieldError.required(f"{at}.name", "must specify a resource name")
@@ -112,7 +106,7 @@ def _source(source: _Object, name: str, at: str) -> Errors:
         yield FieldError.required(f"{at}.averageValue", detail)
 
 
-def _amounts(target: _Object, at: str) -> Errors:
+def _amounts(target: Object, at: str) -> Errors:
     kind = target.get("type", "")
     if not kind:
         yield FieldError.required(f"{at}.type", "must specify a metric target type")
@@ -127,7 +121,7 @@ def _amounts(target: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{at}.averageUtilization", target["averageUtilization"], detail)
 
 
-def _rules(rules: _Object, at: str) -> Errors:
+def _rules(rules: Object, at: str) -> Errors:
     window = rules.get("stabilizationWindowSeconds", 0)
     if window < 0:
         detail = "must be greater than or equal to zero"

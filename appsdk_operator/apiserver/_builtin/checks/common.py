@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._values.go_text import parse_integer
@@ -19,16 +19,21 @@ from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
 __all__ = [
+    "Errors",
+    "Object",
     "address",
     "amount_of",
     "choice",
     "config_key",
     "domain_path",
+    "expression",
+    "given",
     "internal",
     "is_invalid_selector",
     "key",
     "label",
     "labels",
+    "needed",
     "network",
     "not_found",
     "not_negative",
@@ -47,7 +52,7 @@ __all__ = [
 ]
 
 Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
+Object = Mapping[str, Any]
 
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _PERCENT: Final = re.compile(r"[0-9]+%")
@@ -90,7 +95,7 @@ def key(value: str, path: str) -> Errors:
     return (FieldError.invalid(path, value, problem) for problem in key_problems(value))
 
 
-def labels(values: _Object | None, path: str) -> Errors:
+def labels(values: Object | None, path: str) -> Errors:
     """Labels of an object or a selector."""
     for name, value in (values or {}).items():
         yield from key(name, path)
@@ -110,15 +115,30 @@ def one_of(value: Any, allowed: Iterable[str], path: str) -> Errors:
         yield FieldError.not_supported(path, value, choices)
 
 
-def choice(holder: _Object, name: str, allowed: Iterable[str], at: str) -> Errors:
+def choice(holder: Object, name: str, allowed: Iterable[str], at: str) -> Errors:
     """A field that is absent or has one of the allowed values."""
-    if name in holder and holder[name] not in (choices := list(allowed)):
-        yield FieldError.not_supported(f"{at}.{name}", holder[name], choices)
+    value = holder.get(name)
+    if value is not None and value not in (choices := list(allowed)):
+        yield FieldError.not_supported(f"{at}.{name}", value, choices)
 
 
-def required(holder: _Object, names: Iterable[str], at: str) -> Errors:
+def required(holder: Object, names: Iterable[str], at: str) -> Errors:
     """Fields that are not empty."""
     return (FieldError.required(f"{at}.{name}") for name in names if not holder.get(name))
+
+
+def needed(value: Any, path: str, check: Callable[[Any, str], Errors] | None = None) -> Errors:
+    """A value that is not empty, and passes a check."""
+    if not value:
+        yield FieldError.required(path)
+    elif check is not None:
+        yield from check(value, path)
+
+
+def given(value: Any, path: str, check: Callable[[Any, str], Errors]) -> Errors:
+    """A value that passes a check; empty is allowed."""
+    if value:
+        yield from check(value, path)
 
 
 def port_number(value: int, path: str) -> Errors:
@@ -190,7 +210,7 @@ def network(value: str, path: str) -> Errors:
         )
 
 
-def profile(holder: _Object, name: str, shown: str, at: str) -> Errors:
+def profile(holder: Object, name: str, shown: str, at: str) -> Errors:
     """A security profile of a pod or a container."""
     given, at = holder.get(name), f"{at}.{name}"
     if given is None:
@@ -269,39 +289,44 @@ def unchanged(new: Any, old: Any, path: str) -> Errors:
 # -- selectors -------------------------------------------------------------------------------
 
 
-def selector(value: _Object | None, path: str) -> Errors:
+def selector(value: Object | None, path: str) -> Errors:
     """A label selector."""
     value = value or {}
     yield from labels(value.get("matchLabels"), f"{path}.matchLabels")
     for index, requirement in enumerate(value.get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator"), requirement.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                yield FieldError.required(
-                    f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                yield FieldError.forbidden(
-                    f"{at}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
-        else:
-            detail = "not a valid selector operator"
-            yield FieldError.invalid(f"{at}.operator", operator or "", detail)
-        yield from key(requirement.get("key", ""), f"{at}.key")
-        for number, text in enumerate(values):
+        yield from expression(requirement, at)
+        for number, text in enumerate(requirement.get("values") or ()):
             for problem in value_problems(text):
                 yield FieldError.invalid(f"{at}.values[{number}]", text, problem)
 
 
-def is_invalid_selector(value: _Object | None) -> bool:
+def expression(requirement: Object, at: str, *, orders: bool = False) -> Errors:
+    """Operator, number of values and key of a requirement; ``orders`` allows ``Gt`` and ``Lt``."""
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator in ("In", "NotIn"):
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        if not values:
+            yield FieldError.required(f"{at}.values", detail)
+    elif operator in ("Exists", "DoesNotExist"):
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        if values:
+            yield FieldError.forbidden(f"{at}.values", detail)
+    elif orders and operator in ("Gt", "Lt"):
+        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        if len(values) != 1:
+            yield FieldError.required(f"{at}.values", detail)
+    else:
+        yield FieldError.invalid(f"{at}.operator", operator, "not a valid selector operator")
+    yield from key(requirement.get("key", ""), f"{at}.key")
+
+
+def is_invalid_selector(value: Object | None) -> bool:
     """Whether a selector is not valid."""
     return value is not None and any(True for _ in selector(value, ""))
 
 
-def selects(value: _Object | None, found: _Object | None) -> bool:
+def selects(value: Object | None, found: Object | None) -> bool:
     """Whether a valid selector matches labels; a missing one matches nothing."""
     if value is None:
         return False

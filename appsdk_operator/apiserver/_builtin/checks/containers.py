@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.resources import resources
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["containers", "environment_field", "init_containers", "resource_field"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -41,9 +40,9 @@ _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKey
 _ONLY_SIDECARS: Final = "may not be set for init containers without restartPolicy=Always"
 
 
-def containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+def containers(spec: Object, path: str, volumes: Mapping[str, Object]) -> Errors:
     """The containers of a pod."""
-    found: Sequence[_Object] = spec.get("containers") or ()
+    found: Sequence[Object] = spec.get("containers") or ()
     if not found:
         yield FieldError.required(path)
         return
@@ -61,7 +60,7 @@ def containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) -> Erro
     yield from _host_ports(found, path)
 
 
-def init_containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+def init_containers(spec: Object, path: str, volumes: Mapping[str, Object]) -> Errors:
     """The init containers of a pod."""
     names = {container.get("name", "") for container in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
@@ -83,12 +82,9 @@ def init_containers(spec: _Object, path: str, volumes: Mapping[str, _Object]) ->
                 yield FieldError.forbidden(f"{at}.{part}", _ONLY_SIDECARS)
 
 
-def _common(container: _Object, at: str, volumes: Mapping[str, _Object]) -> Errors:
+def _common(container: Object, at: str, volumes: Mapping[str, Object]) -> Errors:
     name, image = container.get("name", ""), container.get("image", "")
-    if not name:
-        yield FieldError.required(f"{at}.name")
-    else:
-        yield from checks.label(name, f"{at}.name")
+    yield from checks.needed(name, f"{at}.name", checks.label)
     if not image:
         yield FieldError.required(f"{at}.image")
     elif image.strip() != image:
@@ -116,12 +112,12 @@ def _common(container: _Object, at: str, volumes: Mapping[str, _Object]) -> Erro
     yield from _security(container.get("securityContext") or {}, f"{at}.securityContext")
 
 
-def _restarts(container: _Object, at: str) -> Errors:
+def _restarts(container: Object, at: str) -> Errors:
     allowed = ("Always", "Never", "OnFailure")
     yield from checks.one_of(container.get("restartPolicy"), allowed, f"{at}.restartPolicy")
 
 
-def _ports(ports: Sequence[_Object], path: str) -> Errors:
+def _ports(ports: Sequence[Object], path: str) -> Errors:
     names: set[str] = set()
     for index, port in enumerate(ports):
         at = f"{path}[{index}]"
@@ -133,16 +129,14 @@ def _ports(ports: Sequence[_Object], path: str) -> Errors:
                 yield FieldError.duplicate(f"{at}.name", name)
             elif not problems:
                 names.add(name)
-        if not port.get("containerPort"):
-            yield FieldError.required(f"{at}.containerPort")
-        else:
-            yield from checks.port_number(port["containerPort"], f"{at}.containerPort")
-        if port.get("hostPort"):
-            yield from checks.port_number(port["hostPort"], f"{at}.hostPort")
+        yield from checks.needed(
+            port.get("containerPort"), f"{at}.containerPort", checks.port_number
+        )
+        yield from checks.given(port.get("hostPort"), f"{at}.hostPort", checks.port_number)
         yield from checks.one_of(port.get("protocol"), _PROTOCOLS, f"{at}.protocol")
 
 
-def _host_ports(found: Sequence[_Object], path: str) -> Errors:
+def _host_ports(found: Sequence[Object], path: str) -> Errors:
     seen: set[str] = set()
     for index, container in enumerate(found):
         for number, port in enumerate(container.get("ports") or ()):
@@ -154,7 +148,7 @@ def _host_ports(found: Sequence[_Object], path: str) -> Errors:
             seen.add(shown)
 
 
-def _variable(variable: _Object, at: str) -> Errors:
+def _variable(variable: Object, at: str) -> Errors:
     name, source = variable.get("name", ""), variable.get("valueFrom")
     if not name:
         yield FieldError.required(f"{at}.name")
@@ -175,10 +169,7 @@ def _variable(variable: _Object, at: str) -> Errors:
     for part in ("configMapKeyRef", "secretKeyRef"):
         if part in source:
             yield from checks.subdomain(source[part].get("name", ""), f"{at}.{part}.name")
-            if not source[part].get("key"):
-                yield FieldError.required(f"{at}.{part}.key")
-            else:
-                yield from checks.config_key(source[part]["key"], f"{at}.{part}.key")
+            yield from checks.needed(source[part].get("key"), f"{at}.{part}.key", checks.config_key)
     given = [name for name in _SOURCES if name in source]
     if not given:
         names = f"{', '.join(f'`{name}`' for name in _SOURCES[:-1])} or `{_SOURCES[-1]}`"
@@ -192,7 +183,7 @@ def _variable(variable: _Object, at: str) -> Errors:
 _SUBSCRIPT: Final = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
 
 
-def environment_field(reference: _Object, at: str, *, whole: bool = False) -> Errors:
+def environment_field(reference: Object, at: str, *, whole: bool = False) -> Errors:
     """A field reference; ``whole`` allows all labels or all annotations."""
     wanted = reference.get("fieldPath", "")
     if not reference.get("apiVersion"):
@@ -206,7 +197,7 @@ def environment_field(reference: _Object, at: str, *, whole: bool = False) -> Er
         yield FieldError.invalid(f"{at}.fieldPath", wanted, detail)
 
 
-def resource_field(reference: _Object, at: str) -> Errors:
+def resource_field(reference: Object, at: str) -> Errors:
     """A reference to a resource of a container."""
     wanted = reference.get("resource", "")
     if not wanted:
@@ -215,7 +206,7 @@ def resource_field(reference: _Object, at: str) -> Errors:
         yield FieldError.not_supported(f"{at}.resource", wanted, _RESOURCES)
 
 
-def _variables_from(sources: Sequence[_Object], path: str) -> Errors:
+def _variables_from(sources: Sequence[Object], path: str) -> Errors:
     for index, source in enumerate(sources):
         given = [name for name in ("configMapRef", "secretRef") if name in source]
         for name in given:
@@ -230,7 +221,7 @@ def _variables_from(sources: Sequence[_Object], path: str) -> Errors:
             yield FieldError.invalid(path, "", detail)
 
 
-def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+def _mounts(container: Object, path: str, volumes: Mapping[str, Object]) -> Errors:
     devices = {
         device.get("name", ""): device.get("devicePath", "")
         for device in container.get("volumeDevices") or ()
@@ -238,12 +229,10 @@ def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Er
     places: set[str] = set()
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         at, name, place = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            yield FieldError.required(f"{at}.name")
+        yield from checks.needed(name, f"{at}.name")
         if name not in volumes:
             yield checks.not_found(f"{at}.name", name)
-        if not place:
-            yield FieldError.required(f"{at}.mountPath")
+        yield from checks.needed(place, f"{at}.mountPath")
         if place in places:
             yield FieldError.invalid(f"{at}.mountPath", place, "must be unique")
         places.add(place)
@@ -252,8 +241,7 @@ def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Er
         if place in devices.values():
             detail = "must not already exist as a path in volumeDevices"
             yield FieldError.invalid(f"{at}.mountPath", place, detail)
-        if mount.get("subPath"):
-            yield from checks.relative_path(mount["subPath"], f"{path}.subPath")
+        yield from checks.given(mount.get("subPath"), f"{path}.subPath", checks.relative_path)
         if mount.get("subPathExpr"):
             if mount.get("subPath"):
                 detail = "subPathExpr and subPath are mutually exclusive"
@@ -262,7 +250,7 @@ def _mounts(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Er
         yield from _propagation(container, mount, path)
 
 
-def _propagation(container: _Object, mount: _Object, at: str) -> Errors:
+def _propagation(container: Object, mount: Object, at: str) -> Errors:
     allowed: tuple[str, ...] = ("Bidirectional", "HostToContainer", "None")
     yield from checks.choice(mount, "mountPropagation", allowed, at)
     given = mount.get("mountPropagation")
@@ -281,7 +269,7 @@ def _propagation(container: _Object, mount: _Object, at: str) -> Errors:
         yield FieldError.forbidden(path, f"{detail} mountPropagation is None or not specified")
 
 
-def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> Errors:
+def _devices(container: Object, path: str, volumes: Mapping[str, Object]) -> Errors:
     mounts = {
         mount.get("name", ""): mount.get("mountPath", "")
         for mount in container.get("volumeMounts") or ()
@@ -290,8 +278,7 @@ def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> E
     places: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
         at, name, place = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        if not name:
-            yield FieldError.required(f"{at}.name")
+        yield from checks.needed(name, f"{at}.name")
         if name in names:
             yield FieldError.invalid(f"{at}.name", name, "must be unique")
         if name not in volumes:
@@ -299,8 +286,7 @@ def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> E
         elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for "
             yield FieldError.invalid(f"{at}.name", name, f"{detail}block mode")
-        if not place:
-            yield FieldError.required(f"{at}.devicePath")
+        yield from checks.needed(place, f"{at}.devicePath")
         if place in places:
             yield FieldError.invalid(f"{at}.devicePath", place, "must be unique")
         if ".." in place.split("/"):
@@ -317,7 +303,7 @@ def _devices(container: _Object, path: str, volumes: Mapping[str, _Object]) -> E
             names.add(name)
 
 
-def _probes(container: _Object, at: str) -> Errors:
+def _probes(container: Object, at: str) -> Errors:
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is None:
@@ -349,13 +335,13 @@ def _probes(container: _Object, at: str) -> Errors:
             yield FieldError.invalid(f"{path}.successThreshold", probe["successThreshold"], detail)
 
 
-def _hooks(hooks: _Object | None, at: str) -> Errors:
+def _hooks(hooks: Object | None, at: str) -> Errors:
     for name in ("postStart", "preStop"):
         if hooks and name in hooks:
             yield from _handler(hooks[name], f"{at}.{name}")
 
 
-def _handler(holder: _Object, path: str) -> Errors:
+def _handler(holder: Object, path: str) -> Errors:
     given = [name for name in _HANDLERS if name in holder]
     if not given:
         yield FieldError.required(path, "must specify a handler type")
@@ -365,11 +351,9 @@ def _handler(holder: _Object, path: str) -> Errors:
         yield FieldError.forbidden(f"{path}.{name}", detail)
     handler, at = holder[given[0]], f"{path}.{given[0]}"
     if given[0] == "exec":
-        if not handler.get("command"):
-            yield FieldError.required(f"{at}.command")
+        yield from checks.needed(handler.get("command"), f"{at}.command")
     elif given[0] == "httpGet":
-        if not handler.get("path"):
-            yield FieldError.required(f"{at}.path")
+        yield from checks.needed(handler.get("path"), f"{at}.path")
         yield from checks.port_or_name(handler.get("port"), f"{at}.port")
         yield from checks.one_of(handler.get("scheme"), ("HTTP", "HTTPS"), f"{at}.scheme")
         for header in handler.get("httpHeaders") or ():
@@ -401,7 +385,7 @@ _GO_SECURITY: Final = (
 )
 
 
-def _security(context: _Object, at: str) -> Errors:
+def _security(context: Object, at: str) -> Errors:
     for name in ("runAsUser", "runAsGroup"):
         if not 0 <= context.get(name, 0) < 2**31:
             detail = "must be between 0 and 2147483647, inclusive"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.resources import STANDARD, quantity, resource_name
 from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
+from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = [
@@ -25,12 +26,10 @@ __all__ = [
     "secret",
 ]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 _DATA_LIMIT: Final = 1024 * 1024
 
 
-def _immutable(new: _Object, old: _Object | None, *names: str) -> Errors:
+def _immutable(new: Object, old: Object | None, *names: str) -> Errors:
     if old is None or not old.get("immutable"):
         return
     detail = "field is immutable when `immutable` is set"
@@ -41,23 +40,22 @@ def _immutable(new: _Object, old: _Object | None, *names: str) -> Errors:
             yield FieldError.forbidden(name, detail)
 
 
-def config_map(new: _Object, old: _Object | None) -> list[FieldError]:
+def config_map(new: Object, old: Object | None) -> Errors:
     """A ConfigMap."""
-    errors = list(_immutable(new, old, "data", "binaryData"))
+    yield from _immutable(new, old, "data", "binaryData")
     data, binary = new.get("data") or {}, new.get("binaryData") or {}
     size = 0
     for name, value in data.items():
-        errors += checks.config_key(name, f"data[{name}]")
+        yield from checks.config_key(name, f"data[{name}]")
         if name in binary:
             detail = "duplicate of key present in binaryData"
-            errors.append(FieldError.invalid(f"data[{name}]", name, detail))
+            yield FieldError.invalid(f"data[{name}]", name, detail)
         size += len(value.encode())
     for name, value in binary.items():
-        errors += checks.config_key(name, f"binaryData[{name}]")
+        yield from checks.config_key(name, f"binaryData[{name}]")
         size += _decoded_size(value)
     if size > _DATA_LIMIT:
-        errors.append(_too_long("[]", _DATA_LIMIT))
-    return errors
+        yield _too_long("[]", _DATA_LIMIT)
 
 
 def _decoded_size(encoded: str) -> int:
@@ -77,67 +75,61 @@ _REQUIRED_DATA: Final = {
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 
 
-def secret(new: _Object, old: _Object | None) -> list[FieldError]:
+def secret(new: Object, old: Object | None) -> Errors:
     """A Secret."""
-    errors: list[FieldError] = []
     kind, data = new.get("type", ""), new.get("data") or {}
     if old is not None:
-        errors += _immutable(new, old, "data")
+        yield from _immutable(new, old, "data")
     for name in data:
-        errors += checks.config_key(name, f"data[{name}]")
+        yield from checks.config_key(name, f"data[{name}]")
     if sum(map(_decoded_size, data.values())) > _DATA_LIMIT:
-        errors.append(_too_long("data", _DATA_LIMIT))
+        yield _too_long("data", _DATA_LIMIT)
     if kind == "kubernetes.io/service-account-token":
-        if not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
-            errors.append(FieldError.required(f"metadata.annotations[{_ACCOUNT}]"))
+        yield from checks.needed(
+            (new["metadata"].get("annotations") or {}).get(_ACCOUNT),
+            f"metadata.annotations[{_ACCOUNT}]",
+        )
     elif kind == "kubernetes.io/basic-auth":
         names = ("username", "password")
         if not any(name in data for name in names):
-            errors += [FieldError.required(f"data[{name}]") for name in names]
+            yield from (FieldError.required(f"data[{name}]") for name in names)
     else:
         for name in _REQUIRED_DATA.get(kind, ()):
             if name not in data:
-                errors.append(FieldError.required(f"data[{name}]"))
+                yield FieldError.required(f"data[{name}]")
             elif name.startswith(".docker"):
-                errors += _json_text(data[name], f"data[{name}]")
-    return errors
+                yield from _json_text(data[name], f"data[{name}]")
 
 
 def _json_text(encoded: str, path: str) -> Errors:
-    text = base64.b64decode(encoded).decode(errors="replace")
+    body = base64.b64decode(encoded)
     try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        detail = "unexpected end of JSON input"
-        if rest := text[error.pos :].strip():
-            detail = f"invalid character '{rest[0]}' looking for beginning of value"
+        json.loads(body.decode(errors="replace"))
+    except json.JSONDecodeError:
+        detail = go_json.syntax_error(body)
         yield FieldError.invalid(path, "<secret contents redacted>", detail)
 
 
-def namespace(new: _Object, _old: _Object | None) -> list[FieldError]:
+def namespace(new: Object, _old: Object | None) -> Errors:
     """A Namespace."""
-    errors: list[FieldError] = []
     for name in (new.get("spec") or {}).get("finalizers") or ():
         problems = list(checks.key(name, "spec.finalizers"))
         if not problems and "/" not in name and name not in ("kubernetes", "orphan"):
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             problems = [FieldError.invalid("spec.finalizers", name, detail)]
-        errors += problems
-    return errors
+        yield from problems
 
 
-def node(new: _Object, old: _Object | None) -> list[FieldError]:
+def node(new: Object, old: Object | None) -> Errors:
     """A Node."""
     spec, status = new.get("spec") or {}, new.get("status") or {}
-    errors: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(spec.get("taints") or ()):
         at, effect = f"metadata.taints[{index}]", taint.get("effect", "")
-        errors += checks.key(taint.get("key", ""), f"{at}.key")
-        if not effect:
-            errors.append(FieldError.required(f"{at}.effect"))
+        yield from checks.key(taint.get("key", ""), f"{at}.key")
+        yield from checks.needed(effect, f"{at}.effect")
         allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-        errors += checks.one_of(effect, allowed, f"{at}.effect")
+        yield from checks.one_of(effect, allowed, f"{at}.effect")
         identity = (taint.get("key", ""), effect)
         if identity in seen:
             shown = checks.internal(
@@ -145,13 +137,13 @@ def node(new: _Object, old: _Object | None) -> list[FieldError]:
             )
             error = FieldError.duplicate(at, shown)
             detail = ": taints must be unique by key and effect pair"
-            errors.append(FieldError(error.reason, at, error.message + detail))
+            yield FieldError(error.reason, at, error.message + detail)
         seen.add(identity)
     for index, text in enumerate(spec.get("podCIDRs") or ()):
-        errors += checks.network(text, f"spec.podCIDRs[{index}]")
+        yield from checks.network(text, f"spec.podCIDRs[{index}]")
     for part in ("capacity", "allocatable"):
         for name, value in (status.get(part) or {}).items():
-            errors += quantity(name, value, f"status.{part}.{name}")
+            yield from quantity(name, value, f"status.{part}.{name}")
     if old is not None:
         before = old.get("spec") or {}
         if spec.get("externalID") != before.get("externalID"):
@@ -159,46 +151,40 @@ def node(new: _Object, old: _Object | None) -> list[FieldError]:
                 "node updates may only change labels, taints, or capacity (or configSource, if "
                 "the DynamicKubeletConfig feature gate is enabled)"
             )
-            errors.append(FieldError.forbidden("[]", detail))
+            yield FieldError.forbidden("[]", detail)
         if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
             detail = 'node updates may not change podCIDR except from "" to valid'
-            errors.append(FieldError.forbidden("spec.podCIDRs", detail))
+            yield FieldError.forbidden("spec.podCIDRs", detail)
         if before.get("providerID") and spec.get("providerID") != before["providerID"]:
             detail = 'node updates may not change providerID except from "" to valid'
-            errors.append(FieldError.forbidden("spec.providerID", detail))
-    return errors
+            yield FieldError.forbidden("spec.providerID", detail)
 
 
-def lease(new: _Object, _old: _Object | None) -> list[FieldError]:
+def lease(new: Object, _old: Object | None) -> Errors:
     """A Lease."""
     spec = new.get("spec") or {}
-    errors: list[FieldError] = []
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
-        errors.append(
-            FieldError.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-        )
-    errors += checks.not_negative(spec.get("leaseTransitions"), "spec.leaseTransitions")
-    return errors
+        yield FieldError.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    yield from checks.not_negative(spec.get("leaseTransitions"), "spec.leaseTransitions")
 
 
-def priority_class(new: _Object, old: _Object | None) -> list[FieldError]:
+def priority_class(new: Object, old: Object | None) -> Errors:
     """A PriorityClass."""
     name, value = new["metadata"].get("name", ""), new.get("value", 0)
-    errors: list[FieldError] = []
     if old is not None:
         if value != old.get("value", 0):
-            errors.append(FieldError.forbidden("value", "may not be changed in an update."))
-        return errors
+            yield FieldError.forbidden("value", "may not be changed in an update.")
+        return
     if name.startswith("system-"):
         if why := _unknown_class(name, value, bool(new.get("globalDefault"))):
             reserved = "priority class names with 'system-' prefix are reserved for system use only"
-            errors.append(FieldError.forbidden("metadata.name", f"{reserved}. error: {why}"))
+            yield FieldError.forbidden("metadata.name", f"{reserved}. error: {why}")
     elif value > 1_000_000_000:
         detail = "maximum allowed value of a user defined priority is 1000000000"
-        errors.append(FieldError.forbidden("value", detail))
+        yield FieldError.forbidden("value", detail)
     allowed = ("PreemptLowerPriority", "Never")
-    return [*errors, *checks.one_of(new.get("preemptionPolicy"), allowed, "preemptionPolicy")]
+    yield from checks.one_of(new.get("preemptionPolicy"), allowed, "preemptionPolicy")
 
 
 def _unknown_class(name: str, value: int, is_default: bool) -> str:
@@ -217,18 +203,17 @@ def _unknown_class(name: str, value: int, is_default: bool) -> str:
 _LONGEST_NOTE: Final = 1024
 
 
-def event(new: _Object, old: _Object | None) -> list[FieldError]:
+def event(new: Object, old: Object | None) -> Errors:
     """An Event of either group; the newer one asks more."""
     newer = "regarding" in new or new.get("apiVersion", "").startswith("events.k8s.io")
-    errors = list(_event(new, newer=newer))
+    yield from _event(new, newer=newer)
     if newer and (old is None or old.get("series") != new.get("series")):
-        errors += _series(new)
+        yield from _series(new)
     if newer and old is None:
-        errors += _newer_event(new)
-    return errors
+        yield from _newer_event(new)
 
 
-def _event(new: _Object, *, newer: bool) -> Errors:
+def _event(new: Object, *, newer: bool) -> Errors:
     involved = new.get("regarding" if newer else "involvedObject") or {}
     where, place = involved.get("namespace", ""), new["metadata"].get("namespace", "")
     # Events of cluster-scoped objects are in the namespace "default".
@@ -241,12 +226,10 @@ def _event(new: _Object, *, newer: bool) -> Errors:
     if not new.get("eventTime"):
         return
     reporter = "reportingController" if newer else "reportingComponent"
-    if not new.get(reporter):
-        yield FieldError.required(reporter)
+    yield from checks.needed(new.get(reporter), reporter)
     yield from checks.key(new.get(reporter, ""), reporter)
     for name in ("reportingInstance", "action", "reason"):
-        if not new.get(name):
-            yield FieldError.required(name)
+        yield from checks.needed(new.get(name), name)
         yield from _at_most(128, new.get(name, ""), name)
     yield from _at_most(_LONGEST_NOTE, new.get("note" if newer else "message", ""), "message")
 
@@ -256,7 +239,7 @@ def _at_most(limit: int, text: str, path: str) -> Errors:
         yield FieldError.invalid(path, "", f"can have at most {limit} characters")
 
 
-def _series(new: _Object) -> Errors:
+def _series(new: Object) -> Errors:
     series = new.get("series")
     if series is not None and series.get("count", 0) < 2:
         yield FieldError.invalid("series.count", "", "should be at least 2")
@@ -264,9 +247,8 @@ def _series(new: _Object) -> Errors:
         yield FieldError.required("series.lastObservedTime")
 
 
-def _newer_event(new: _Object) -> Errors:
-    if not new.get("eventTime"):
-        yield FieldError.required("eventTime")
+def _newer_event(new: Object) -> Errors:
+    yield from checks.needed(new.get("eventTime"), "eventTime")
     if new.get("type") not in ("Normal", "Warning"):
         yield FieldError.invalid("type", "", f"has invalid value: {new.get('type', '')}")
     for name, shown in (
@@ -292,74 +274,70 @@ _SCOPES: Final = (
 )
 
 
-def quota(new: _Object, old: _Object | None) -> list[FieldError]:
+def quota(new: Object, old: Object | None) -> Errors:
     """A ResourceQuota."""
     spec = new.get("spec") or {}
-    errors: list[FieldError] = []
     hard = spec.get("hard") or {}
     for name, value in hard.items():
         at = f"spec.hard[{name}]"
-        errors += resource_name(name, at)
+        yield from resource_name(name, at)
         if "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
             detail = "must be a standard resource for quota"
-            errors.append(FieldError.invalid(at, name, detail))
-        errors += quantity(name, value, at)
+            yield FieldError.invalid(at, name, detail)
+        yield from quantity(name, value, at)
     scopes = spec.get("scopes") or []
     for scope in scopes:
         if scope not in _SCOPES:
-            errors.append(FieldError.invalid("spec.scopes", scopes, "unsupported scope"))
+            yield FieldError.invalid("spec.scopes", scopes, "unsupported scope")
         elif scope == "BestEffort" and set(hard) - {"pods"}:
             detail = "unsupported scope applied to resource"
-            errors += [
+            yield from (
                 FieldError.invalid("spec.scopes", scopes, detail) for name in hard if name != "pods"
-            ]
+            )
     for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
         if pair <= set(scopes):
-            errors.append(FieldError.invalid("spec.scopes", scopes, "conflicting scopes"))
+            yield FieldError.invalid("spec.scopes", scopes, "conflicting scopes")
     if old is not None and set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
-        errors.append(FieldError.invalid("spec.scopes", scopes, "field is immutable"))
+        yield FieldError.invalid("spec.scopes", scopes, "field is immutable")
     for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
         operator, values = requirement.get("operator", ""), requirement.get("values")
         at = "spec.scopeSelector.matchExpressions"
         if requirement.get("scopeName") not in _SCOPES:
             name = requirement.get("scopeName", "")
-            errors.append(FieldError.invalid(f"{at}.scopeName", name, "unsupported scope"))
+            yield FieldError.invalid(f"{at}.scopeName", name, "unsupported scope")
         if operator in ("In", "NotIn") and not values:
             detail = (
                 "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
             )
-            errors.append(FieldError.required(f"{at}.values", detail))
+            yield FieldError.required(f"{at}.values", detail)
         elif operator in ("Exists", "DoesNotExist") and values:
             detail = (
                 "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
             )
-            errors.append(FieldError.invalid(f"{at}.values", values, detail))
+            yield FieldError.invalid(f"{at}.values", values, detail)
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             detail = "not a valid selector operator"
-            errors.append(FieldError.invalid(f"{at}.operator", operator, detail))
-    return errors
+            yield FieldError.invalid(f"{at}.operator", operator, detail)
 
 
 _LIMITED: Final = ("Container", "PersistentVolumeClaim", "Pod")
 
 
-def limit_range(new: _Object, _old: _Object | None) -> list[FieldError]:
+def limit_range(new: Object, _old: Object | None) -> Errors:
     """A LimitRange."""
-    errors: list[FieldError] = []
     seen: set[str] = set()
     for index, item in enumerate((new.get("spec") or {}).get("limits") or ()):
         at, kind = f"spec.limits[{index}]", item.get("type", "")
         if kind not in _LIMITED and "/" not in kind:
             detail = "must be a standard limit type or fully qualified"
-            errors.append(FieldError.invalid(f"{at}.type", kind, detail))
+            yield FieldError.invalid(f"{at}.type", kind, detail)
         if kind in seen:
-            errors.append(FieldError.duplicate(f"{at}.type", kind))
+            yield FieldError.duplicate(f"{at}.type", kind)
         seen.add(kind)
-        errors += _limits(item, at, kind)
-    return errors
+        yield from _limits(item, at, kind)
 
 
-def _limits(item: _Object, at: str, kind: str) -> Errors:
+def _limits(item: Object, at: str, kind: str) -> Errors:
     for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
         if kind == "Pod" and part.startswith("default") and item.get(part):
             detail = "may not be specified when `type` is 'Pod'"
@@ -385,7 +363,7 @@ def _limits(item: _Object, at: str, kind: str) -> Errors:
         yield from _bounds(item, at, name)
 
 
-def _bounds(item: _Object, at: str, name: str) -> Errors:
+def _bounds(item: Object, at: str, name: str) -> Errors:
     least, most, request, default, ratio = (
         (item.get(part) or {}).get(name)
         for part in ("min", "max", "defaultRequest", "default", "maxLimitRequestRatio")
@@ -416,10 +394,9 @@ def _bounds(item: _Object, at: str, name: str) -> Errors:
         yield FieldError.invalid(f"{at}.maxLimitRequestRatio[{name}]", ratio, detail)
 
 
-def disruption_budget(new: _Object, _old: _Object | None) -> list[FieldError]:
+def disruption_budget(new: Object, _old: Object | None) -> Errors:
     """A PodDisruptionBudget."""
     spec = new.get("spec") or {}
-    errors: list[FieldError] = []
     if "minAvailable" in spec and "maxUnavailable" in spec:
         shown = checks.internal(
             MinAvailable=spec["minAvailable"],
@@ -428,10 +405,10 @@ def disruption_budget(new: _Object, _old: _Object | None) -> list[FieldError]:
             UnhealthyPodEvictionPolicy=spec.get("unhealthyPodEvictionPolicy"),
         )
         detail = "minAvailable and maxUnavailable cannot be both set"
-        errors.append(FieldError.invalid("spec", shown, detail))
+        yield FieldError.invalid("spec", shown, detail)
     for name in ("minAvailable", "maxUnavailable"):
-        errors += checks.number_or_percentage(spec.get(name), f"spec.{name}", up_to_all=True)
+        yield from checks.number_or_percentage(spec.get(name), f"spec.{name}", up_to_all=True)
     allowed = ("AlwaysAllow", "IfHealthyBudget")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    errors += checks.one_of(policy, allowed, "spec.unhealthyPodEvictionPolicy")
-    return [*errors, *checks.selector(spec.get("selector"), "spec.selector")]
+    yield from checks.one_of(policy, allowed, "spec.unhealthyPodEvictionPolicy")
+    yield from checks.selector(spec.get("selector"), "spec.selector")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.pods import template
 from appsdk_operator.apiserver._values.go_text import go_quote, parse_integer
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
@@ -14,8 +15,6 @@ from appsdk_operator.apiserver._values.times import parse_duration
 
 __all__ = ["cron_job", "job"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 
 _MAX_PARALLEL: Final = 100_000
 _MOST_RULES: Final = 20
@@ -23,34 +22,33 @@ _MOST_EXIT_CODES: Final = 255
 _OWN: Final = "batch.kubernetes.io/controller-uid"
 
 
-def job(new: _Object, old: _Object | None) -> list[FieldError]:
+def job(new: Object, old: Object | None) -> Errors:
     """A Job."""
     spec = new.get("spec") or {}
-    errors = list(_counts(spec, "spec"))
-    errors += _job_spec(spec, "spec")
+    yield from _counts(spec, "spec")
+    yield from _job_spec(spec, "spec")
     wanted, made = spec.get("selector"), spec.get("template") or {}
     labels = (made.get("metadata") or {}).get("labels")
     if wanted is None:
-        errors.append(FieldError.required("spec.selector"))
+        yield FieldError.required("spec.selector")
     else:
-        errors += checks.selector(wanted, "spec.selector")
+        yield from checks.selector(wanted, "spec.selector")
     if not spec.get("manualSelector") and old is None:
-        errors += _generated(new, wanted)
+        yield from _generated(new, wanted)
     if not checks.selects(wanted, labels):
         detail = "`selector` does not match template `labels`"
-        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, detail))
+        yield FieldError.invalid("spec.template.metadata.labels", labels, detail)
     if old is not None:
-        errors += _job_update(new, old)
-    return errors
+        yield from _job_update(new, old)
 
 
-def _generated(new: _Object, wanted: _Object | None) -> Errors:
+def _generated(new: Object, wanted: Object | None) -> Errors:
     uid = new["metadata"].get("uid")
     if (wanted or {}).get("matchLabels") != {_OWN: uid} and wanted is not None:
         yield FieldError.invalid("spec.selector", wanted, "`selector` not auto-generated")
 
 
-def _job_update(new: _Object, old: _Object) -> Errors:
+def _job_update(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec.get("completions") != before.get("completions") and not (
         spec.get("completionMode") == "Indexed"
@@ -67,7 +65,7 @@ def _job_update(new: _Object, old: _Object) -> Errors:
     yield from checks.unchanged(made, other, "spec.template")
 
 
-def _without_scheduling(template: _Object) -> _Object:
+def _without_scheduling(template: Object) -> Object:
     """A pod template without what changes while the Job is suspended and was never started."""
     metadata, spec = (dict(template.get(part) or {}) for part in ("metadata", "spec"))
     for name in ("annotations", "labels"):
@@ -80,7 +78,7 @@ def _without_scheduling(template: _Object) -> _Object:
     return {"metadata": metadata, "spec": spec, "affinity": affinity}
 
 
-def _counts(spec: _Object, at: str) -> Errors:
+def _counts(spec: Object, at: str) -> Errors:
     for name in (
         "parallelism",
         "completions",
@@ -93,7 +91,7 @@ def _counts(spec: _Object, at: str) -> Errors:
         yield from checks.not_negative(spec.get(name), f"{at}.{name}")
 
 
-def _job_spec(spec: _Object, at: str) -> Errors:
+def _job_spec(spec: Object, at: str) -> Errors:
     mode = spec.get("completionMode")
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         detail = "when maxFailedIndexes is specified"
@@ -132,7 +130,7 @@ def _job_spec(spec: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{path}.restartPolicy", policy, detail)
 
 
-def _indexed(spec: _Object, at: str) -> Errors:
+def _indexed(spec: Object, at: str) -> Errors:
     if "completions" not in spec:
         yield FieldError.required(f"{at}.completions", "when completion mode is Indexed")
     if spec.get("parallelism", 0) > _MAX_PARALLEL:
@@ -143,7 +141,7 @@ def _indexed(spec: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{at}.maxFailedIndexes", spec["maxFailedIndexes"], detail)
 
 
-def _failures(spec: _Object, path: str) -> Errors:
+def _failures(spec: Object, path: str) -> Errors:
     rules = spec["podFailurePolicy"].get("rules") or ()
     yield from _at_most(_MOST_RULES, rules, f"{path}.rules")
     pod = (spec.get("template") or {}).get("spec") or {}
@@ -156,7 +154,7 @@ def _failures(spec: _Object, path: str) -> Errors:
         yield from _failure_rule(spec, rule, f"{path}.rules[{index}]", containers)
 
 
-def _failure_rule(spec: _Object, rule: _Object, at: str, containers: set[Any]) -> Errors:
+def _failure_rule(spec: Object, rule: Object, at: str, containers: set[Any]) -> Errors:
     action, allowed = rule.get("action"), ("Count", "FailIndex", "FailJob", "Ignore")
     if not action:
         yield FieldError.required(f"{at}.action", f"valid values: {_listed(allowed)}")
@@ -182,7 +180,7 @@ def _failure_rule(spec: _Object, rule: _Object, at: str, containers: set[Any]) -
     yield FieldError("FieldValueInvalid", at, f"Invalid value: {text}")
 
 
-def _exit_codes(codes: _Object, at: str, containers: set[Any]) -> Errors:
+def _exit_codes(codes: Object, at: str, containers: set[Any]) -> Errors:
     operator, values = codes.get("operator"), codes.get("values")
     allowed = ("In", "NotIn")
     if not operator:
@@ -234,22 +232,18 @@ _DESCRIPTORS: Final = (
 )
 
 
-def cron_job(new: _Object, old: _Object | None) -> list[FieldError]:
+def cron_job(new: Object, old: Object | None) -> Errors:
     """A CronJob."""
     spec, name = new.get("spec") or {}, new["metadata"].get("name", "")
-    errors = list(_cron_spec(spec))
+    yield from _cron_spec(spec)
     if old is None and len(name) > _NAME_LIMIT:
         detail = f"must be no more than {_NAME_LIMIT} characters"
-        errors.append(FieldError.invalid("metadata.name", name, detail))
-    return errors
+        yield FieldError.invalid("metadata.name", name, detail)
 
 
-def _cron_spec(spec: _Object) -> Errors:
+def _cron_spec(spec: Object) -> Errors:
     schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
-    if not schedule:
-        yield FieldError.required("spec.schedule")
-    else:
-        yield from _schedule(schedule, "spec.schedule")
+    yield from checks.needed(schedule, "spec.schedule", _schedule)
     if zone is not None:
         yield from _zone(zone, "spec.timeZone")
     yield from checks.not_negative(

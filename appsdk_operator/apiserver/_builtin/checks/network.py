@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["endpoint_slice", "endpoints", "ingress", "ingress_class", "network_policy", "service"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _DAY: Final = 86_400
 _BALANCED: Final = "may only be used when `type` is 'LoadBalancer'"
 
 
-def service(new: _Object, old: _Object | None) -> list[FieldError]:
+def service(new: Object, old: Object | None) -> Errors:
     """A Service."""
     spec = new.get("spec") or {}
-    errors: list[FieldError] = []
     if old is not None:
-        errors += _service_update(spec, old.get("spec") or {})
-    return [*errors, *_service(spec)]
+        yield from _service_update(spec, old.get("spec") or {})
+    yield from _service(spec)
 
 
-def _service_update(spec: _Object, before: _Object) -> Errors:
+def _service_update(spec: Object, before: Object) -> Errors:
     with_address = ("ClusterIP", "NodePort", "LoadBalancer")
     if spec.get("type") not in with_address or before.get("type") not in with_address:
         return
@@ -40,17 +37,14 @@ def _service_update(spec: _Object, before: _Object) -> Errors:
             yield FieldError.invalid(f"spec.{name}[0]", new, "may not change once set")
 
 
-def _service(spec: _Object) -> Errors:
+def _service(spec: Object) -> Errors:
     kind, ports = spec.get("type", ""), spec.get("ports") or ()
     address = spec.get("clusterIP", "")
     if not ports and address != "None" and kind != "ExternalName":
         yield FieldError.required("spec.ports")
     if kind == "ExternalName":
         name = spec.get("externalName", "").removesuffix(".")
-        if not name:
-            yield FieldError.required("spec.externalName")
-        else:
-            yield from checks.subdomain(name, "spec.externalName")
+        yield from checks.needed(name, "spec.externalName", checks.subdomain)
     elif address == "None" and kind in ("NodePort", "LoadBalancer"):
         detail = f"may not be set to 'None' for {kind} services"
         yield FieldError.invalid("spec.clusterIPs[0]", "None", detail)
@@ -78,7 +72,7 @@ def _service(spec: _Object) -> Errors:
     yield from _traffic(spec, kind)
 
 
-def _service_port(port: _Object, at: str, names: set[str], *, required: bool) -> Errors:
+def _service_port(port: Object, at: str, names: set[str], *, required: bool) -> Errors:
     name = port.get("name", "")
     if required and not name:
         yield FieldError.required(f"{at}.name")
@@ -111,7 +105,7 @@ def _distinct_ports(ports: Any) -> Errors:
         seen.add(identity)
 
 
-def _affinity(spec: _Object) -> Errors:
+def _affinity(spec: Object) -> Errors:
     affinity = spec.get("sessionAffinity", "")
     if affinity not in ("ClientIP", "None"):
         path = "spec.sessionAffinity"
@@ -125,7 +119,7 @@ def _affinity(spec: _Object) -> Errors:
             yield FieldError.invalid(path, seconds, detail)
 
 
-def _balancing(spec: _Object, kind: str) -> Errors:
+def _balancing(spec: Object, kind: str) -> Errors:
     for index, port in enumerate(spec.get("ports") or ()):
         if port.get("nodePort") and kind in ("ClusterIP", "ExternalName"):
             detail = f"may not be used when `type` is '{kind}'"
@@ -143,7 +137,7 @@ def _balancing(spec: _Object, kind: str) -> Errors:
         yield from checks.key(spec["loadBalancerClass"], "spec.loadBalancerClass")
 
 
-def _traffic(spec: _Object, kind: str) -> Errors:
+def _traffic(spec: Object, kind: str) -> Errors:
     policy = spec.get("externalTrafficPolicy")
     external = kind in ("NodePort", "LoadBalancer") or (
         kind == "ClusterIP" and bool(spec.get("externalIPs"))
@@ -172,12 +166,9 @@ def _traffic(spec: _Object, kind: str) -> Errors:
 _WILDCARD: Final = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
-def ingress(new: _Object, _old: _Object | None) -> list[FieldError]:
+def ingress(new: Object, _old: Object | None) -> Errors:
     """An Ingress."""
-    return list(_ingress(new.get("spec") or {}))
-
-
-def _ingress(spec: _Object) -> Errors:
+    spec = new.get("spec") or {}
     rules = spec.get("rules") or ()
     if not rules and "defaultBackend" not in spec:
         detail = "either `defaultBackend` or `rules` must be specified"
@@ -186,20 +177,17 @@ def _ingress(spec: _Object) -> Errors:
         yield from _backend(spec["defaultBackend"], "spec.defaultBackend")
     for index, rule in enumerate(rules):
         at = f"spec.rules[{index}]"
-        if rule.get("host"):
-            yield from _host(rule["host"], f"{at}.host")
+        yield from checks.given(rule.get("host"), f"{at}.host", _host)
         http = rule.get("http")
         if http is not None:
-            if not http.get("paths"):
-                yield FieldError.required(f"{at}.http.paths")
+            yield from checks.needed(http.get("paths"), f"{at}.http.paths")
             for number, path in enumerate(http.get("paths") or ()):
                 yield from _path(path, f"{at}.http.paths[{number}]")
     for index, tls in enumerate(spec.get("tls") or ()):
         at = f"spec.tls[{index}]"
         for number, host in enumerate(tls.get("hosts") or ()):
             yield from _host(host, f"{at}.hosts[{number}]", addresses=True)
-        if tls.get("secretName"):
-            yield from checks.subdomain(tls["secretName"], f"{at}.secretName")
+        yield from checks.given(tls.get("secretName"), f"{at}.secretName", checks.subdomain)
     if spec.get("ingressClassName") is not None:
         yield from checks.subdomain(spec["ingressClassName"], "spec.ingressClassName")
 
@@ -225,7 +213,7 @@ def _host(host: str, path: str, *, addresses: bool = False) -> Errors:
         yield FieldError.invalid(path, host, detail)
 
 
-def _path(path: _Object, at: str) -> Errors:
+def _path(path: Object, at: str) -> Errors:
     kind, text = path.get("pathType"), path.get("path", "")
     if kind is None:
         yield FieldError.required(f"{at}.pathType", "pathType must be specified")
@@ -248,21 +236,17 @@ def _path(path: _Object, at: str) -> Errors:
     yield from _backend(path.get("backend") or {}, f"{at}.backend")
 
 
-def _backend(backend: _Object, at: str) -> Errors:
+def _backend(backend: Object, at: str) -> Errors:
     target, resource = backend.get("service"), backend.get("resource")
     if target is not None and resource is not None:
         yield FieldError.invalid(at, "", "cannot set both resource and service backends")
     elif resource is not None:
         for name in ("kind", "name"):
-            if not resource.get(name):
-                yield FieldError.required(f"{at}.resource.{name}")
+            yield from checks.needed(resource.get(name), f"{at}.resource.{name}")
     elif target is None:
         yield FieldError.invalid(at, "", "resource or service backend is required")
     else:
-        if not target.get("name"):
-            yield FieldError.required(f"{at}.service.name")
-        else:
-            yield from checks.label(target["name"], f"{at}.service.name")
+        yield from checks.needed(target.get("name"), f"{at}.service.name", checks.label)
         port = target.get("port") or {}
         if port.get("name") and port.get("number"):
             yield FieldError.invalid(at, "", "cannot set both port name & port number")
@@ -274,16 +258,12 @@ def _backend(backend: _Object, at: str) -> Errors:
             yield FieldError.required(at, "port name or number is required")
 
 
-def ingress_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+def ingress_class(new: Object, _old: Object | None) -> Errors:
     """An IngressClass."""
-    return list(_ingress_class(new.get("spec") or {}))
-
-
-def _ingress_class(spec: _Object) -> Errors:
+    spec = new.get("spec") or {}
     controller = spec.get("controller", "")
     yield from checks.required(spec, ("controller",), "spec")
-    if controller:
-        yield from checks.domain_path(controller, "spec.controller")
+    yield from checks.given(controller, "spec.controller", checks.domain_path)
     parameters, at = spec.get("parameters"), "spec.parameters"
     if parameters is None:
         return
@@ -309,12 +289,9 @@ def _ingress_class(spec: _Object) -> Errors:
 # -- network policies ------------------------------------------------------------------------
 
 
-def network_policy(new: _Object, _old: _Object | None) -> list[FieldError]:
+def network_policy(new: Object, _old: Object | None) -> Errors:
     """A NetworkPolicy."""
-    return list(_policy(new.get("spec") or {}))
-
-
-def _policy(spec: _Object) -> Errors:
+    spec = new.get("spec") or {}
     yield from checks.selector(spec.get("podSelector"), "spec.podSelector")
     for direction, side in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
@@ -334,7 +311,7 @@ def _policy(spec: _Object) -> Errors:
             yield FieldError.not_supported(f"spec.policyTypes[{index}]", name, allowed)
 
 
-def _policy_port(port: _Object, at: str) -> Errors:
+def _policy_port(port: Object, at: str) -> Errors:
     yield from checks.one_of(port.get("protocol"), ("TCP", "UDP", "SCTP"), f"{at}.protocol")
     number, end = port.get("port"), port.get("endPort")
     if number is not None:
@@ -352,7 +329,7 @@ def _policy_port(port: _Object, at: str) -> Errors:
         yield FieldError.invalid(f"{at}.endPort", number, detail)
 
 
-def _peer(peer: _Object, at: str) -> Errors:
+def _peer(peer: Object, at: str) -> Errors:
     given = [name for name in ("podSelector", "namespaceSelector") if name in peer]
     for name in given:
         yield from checks.selector(peer[name], f"{at}.{name}")
@@ -387,19 +364,16 @@ def _is_within(text: str, cidr: str) -> bool:
 # -- endpoint slices -------------------------------------------------------------------------
 
 
-def endpoints(new: _Object, old: _Object | None) -> list[FieldError]:
+def endpoints(new: Object, old: Object | None) -> Errors:
     """Endpoints; subsets that were stored before may stay."""
     subsets = new.get("subsets") or []
     if old is not None and subsets == (old.get("subsets") or []):
-        return []
-    return [
-        error
-        for index, subset in enumerate(subsets)
-        for error in _subset(subset, f"subsets[{index}]")
-    ]
+        return
+    for index, subset in enumerate(subsets):
+        yield from _subset(subset, f"subsets[{index}]")
 
 
-def _subset(subset: _Object, at: str) -> Errors:
+def _subset(subset: Object, at: str) -> Errors:
     if not subset.get("addresses") and not subset.get("notReadyAddresses"):
         yield FieldError.required(at, "must specify `addresses` or `notReadyAddresses`")
     for name in ("addresses", "notReadyAddresses"):
@@ -418,12 +392,11 @@ def _subset(subset: _Object, at: str) -> Errors:
             yield from checks.key(port["appProtocol"], f"{path}.appProtocol")
 
 
-def _subset_address(address: _Object, at: str) -> Errors:
+def _subset_address(address: Object, at: str) -> Errors:
     text = address.get("ip", "")
     wrong = list(checks.address(text, f"{at}.ip"))
     yield from wrong
-    if address.get("hostname"):
-        yield from checks.label(address["hostname"], f"{at}.hostname")
+    yield from checks.given(address.get("hostname"), f"{at}.hostname", checks.label)
     if address.get("nodeName") is not None:
         yield from checks.subdomain(address["nodeName"], f"{at}.nodeName")
     if wrong:
@@ -433,15 +406,10 @@ def _subset_address(address: _Object, at: str) -> Errors:
         yield from checks.address(text, f"{at}.ip", reachable=True)
 
 
-def endpoint_slice(new: _Object, _old: _Object | None) -> list[FieldError]:
+def endpoint_slice(new: Object, _old: Object | None) -> Errors:
     """An EndpointSlice."""
-    return list(_slice(new))
-
-
-def _slice(new: _Object) -> Errors:
     kind = new.get("addressType", "")
-    if not kind:
-        yield FieldError.required("addressType")
+    yield from checks.needed(kind, "addressType")
     yield from checks.one_of(kind, ("FQDN", "IPv4", "IPv6"), "addressType")
     for index, endpoint in enumerate(new.get("endpoints") or ()):
         at, addresses = f"endpoints[{index}]", endpoint.get("addresses") or ()
@@ -456,8 +424,7 @@ def _slice(new: _Object) -> Errors:
     names: set[str] = set()
     for index, port in enumerate(new.get("ports") or ()):
         at, name = f"ports[{index}]", port.get("name", "")
-        if name:
-            yield from checks.label(name, f"{at}.name")
+        yield from checks.given(name, f"{at}.name", checks.label)
         if name in names:
             yield FieldError.duplicate(f"{at}.name", name)
         names.add(name)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks import scheduling
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.containers import containers, init_containers
 from appsdk_operator.apiserver._builtin.checks.resources import quantity
 from appsdk_operator.apiserver._builtin.checks.volumes import volumes
@@ -16,8 +17,6 @@ from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["pod", "pod_spec", "template"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 
 _RANGE: Final = "must be between 0 and 2147483647, inclusive"
 _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
@@ -31,20 +30,18 @@ _MUTABLE: Final = (
 )
 
 
-def pod(new: _Object, old: _Object | None) -> list[FieldError]:
+def pod(new: Object, old: Object | None) -> Errors:
     """A pod."""
     spec = new.get("spec") or {}
-    errors = list(pod_spec(spec, "spec"))
+    yield from pod_spec(spec, "spec")
     if old is None:
         if spec.get("ephemeralContainers"):
-            errors.append(
-                FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create")
-            )
-        return errors
-    return [*errors, *_pod_update(spec, old.get("spec") or {})]
+            yield FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create")
+        return
+    yield from _pod_update(spec, old.get("spec") or {})
 
 
-def _pod_update(spec: _Object, before: _Object) -> Errors:
+def _pod_update(spec: Object, before: Object) -> Errors:
     for name in ("containers", "initContainers"):
         if len(spec.get(name) or ()) != len(before.get(name) or ()):
             yield FieldError.forbidden(
@@ -52,8 +49,7 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
             )
             return
         for index, container in enumerate(spec.get(name) or ()):
-            if not container.get("image"):
-                yield FieldError.required(f"spec.{name}[{index}].image")
+            yield from checks.needed(container.get("image"), f"spec.{name}[{index}].image")
     deadline, was = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if deadline is None and was is not None:
         detail = "must not update from a positive integer to nil value"
@@ -91,17 +87,17 @@ def _pod_update(spec: _Object, before: _Object) -> Errors:
         yield FieldError.forbidden("spec", detail)
 
 
-def _only_adds(tolerations: Sequence[_Object], before: Sequence[_Object]) -> bool:
+def _only_adds(tolerations: Sequence[Object], before: Sequence[Object]) -> bool:
     """Whether all tolerations are still there, though perhaps for another time."""
 
-    def without_time(toleration: _Object) -> dict[str, Any]:
+    def without_time(toleration: Object) -> dict[str, Any]:
         return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
     present = [without_time(toleration) for toleration in tolerations]
     return all(without_time(toleration) in present for toleration in before)
 
 
-def template(given: _Object, path: str) -> Errors:
+def template(given: Object, path: str) -> Errors:
     """A pod template."""
     metadata = given.get("metadata") or {}
     yield from checks.labels(metadata.get("labels"), f"{path}.labels")
@@ -113,7 +109,7 @@ def template(given: _Object, path: str) -> Errors:
         yield FieldError.forbidden(f"{path}.spec.ephemeralContainers", detail)
 
 
-def pod_spec(spec: _Object, at: str) -> Errors:
+def pod_spec(spec: Object, at: str) -> Errors:
     """A pod spec."""
     mounted = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
     yield from volumes(spec.get("volumes") or (), f"{at}.volumes")
@@ -149,8 +145,7 @@ def pod_spec(spec: _Object, at: str) -> Errors:
         for number, name in enumerate(alias.get("hostnames") or ()):
             yield from checks.subdomain(name, f"{path}.hostnames[{number}]")
     for name in ("priorityClassName", "runtimeClassName"):
-        if spec.get(name):
-            yield from checks.subdomain(spec[name], f"{at}.{name}")
+        yield from checks.given(spec.get(name), f"{at}.{name}", checks.subdomain)
     allowed = ("PreemptLowerPriority", "Never")
     yield from checks.one_of(spec.get("preemptionPolicy"), allowed, f"{at}.preemptionPolicy")
     for name, value in (spec.get("overhead") or {}).items():
@@ -173,10 +168,7 @@ def _ports_of_host(found: Any, path: str) -> Errors:
 def _claims(found: Any, path: str) -> Errors:
     for index, claim in enumerate(found):
         at, name = f"{path}[{index}]", claim.get("name", "")
-        if not name:
-            yield FieldError.required(f"{at}.name")
-        else:
-            yield from checks.label(name, f"{at}.name")
+        yield from checks.needed(name, f"{at}.name", checks.label)
         names = ("resourceClaimName", "resourceClaimTemplateName")
         given = [part for part in names if claim.get(part)]
         if len(given) != 1:
@@ -192,20 +184,18 @@ def _claims(found: Any, path: str) -> Errors:
             yield FieldError.invalid(at, shown, detail)
 
 
-def _names(spec: _Object, at: str) -> Errors:
+def _names(spec: Object, at: str) -> Errors:
     for name in ("serviceAccountName", "nodeName"):
-        if spec.get(name):
-            yield from checks.subdomain(spec[name], f"{at}.{name}")
+        yield from checks.given(spec.get(name), f"{at}.{name}", checks.subdomain)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         detail = "must be between 1 and 2147483647, inclusive"
         yield FieldError.invalid(f"{at}.activeDeadlineSeconds", deadline, detail)
     for name in ("hostname", "subdomain"):
-        if spec.get(name):
-            yield from checks.label(spec[name], f"{at}.{name}")
+        yield from checks.given(spec.get(name), f"{at}.{name}", checks.label)
 
 
-def _security(spec: _Object, at: str) -> Errors:
+def _security(spec: Object, at: str) -> Errors:
     context = spec.get("securityContext") or {}
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
         if not 0 <= context.get(name, 0) < 2**31:
@@ -234,7 +224,7 @@ def _security(spec: _Object, at: str) -> Errors:
             yield FieldError.invalid(f"{at}.sysctls[{index}].name", name, detail)
 
 
-def _resolver(spec: _Object, at: str) -> Errors:
+def _resolver(spec: Object, at: str) -> Errors:
     config = spec.get("dnsConfig")
     if spec.get("dnsPolicy") == "None" and config is None:
         yield FieldError.required(at, "must provide `dnsConfig` when `dnsPolicy` is None")

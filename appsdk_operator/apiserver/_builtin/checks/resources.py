@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["STANDARD", "quantity", "resource_name", "resources"]
 
-Errors = Iterator[FieldError]
 _CONTAINER: Final = ("cpu", "ephemeral-storage", "memory")
 STANDARD: Final = frozenset(
     {

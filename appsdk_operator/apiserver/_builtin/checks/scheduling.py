@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
 __all__ = ["affinity", "node_terms", "spread", "tolerations"]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _RANGE: Final = "must be in the range 1-100"
 
 
-def tolerations(found: Sequence[_Object], path: str) -> Errors:
+def tolerations(found: Sequence[Object], path: str) -> Errors:
     """The tolerations of a pod."""
     for index, toleration in enumerate(found):
         at, name = f"{path}[{index}]", toleration.get("key", "")
@@ -45,7 +44,7 @@ def tolerations(found: Sequence[_Object], path: str) -> Errors:
         yield from checks.one_of(effect, allowed, f"{at}.effect")
 
 
-def spread(found: Sequence[_Object], path: str) -> Errors:
+def spread(found: Sequence[Object], path: str) -> Errors:
     """The topology spread constraints of a pod."""
     for index, constraint in enumerate(found):
         at = f"{path}[{index}]"
@@ -76,7 +75,7 @@ def spread(found: Sequence[_Object], path: str) -> Errors:
         yield from checks.selector(constraint.get("labelSelector"), f"{at}.labelSelector")
 
 
-def affinity(given: _Object, path: str) -> Errors:
+def affinity(given: Object, path: str) -> Errors:
     """The affinity of a pod."""
     nodes = given.get("nodeAffinity")
     if nodes is not None:
@@ -100,7 +99,7 @@ def affinity(given: _Object, path: str) -> Errors:
             yield from _pod_term(weighted.get("podAffinityTerm") or {}, f"{here}.podAffinityTerm")
 
 
-def node_terms(terms: Sequence[_Object], path: str) -> Errors:
+def node_terms(terms: Sequence[Object], path: str) -> Errors:
     """Node selector terms."""
     if not terms:
         yield FieldError.required(path, "must have at least one node selector term")
@@ -108,29 +107,12 @@ def node_terms(terms: Sequence[_Object], path: str) -> Errors:
         yield from _node_term(term, f"{path}[{index}]")
 
 
-def _node_term(term: _Object, path: str) -> Errors:
+def _node_term(term: Object, path: str) -> Errors:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        at = f"{path}.matchExpressions[{index}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield FieldError.required(f"{at}.values", detail)
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield FieldError.forbidden(f"{at}.values", detail)
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
-                detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield FieldError.required(f"{at}.values", detail)
-        else:
-            detail = "not a valid selector operator"
-            yield FieldError.invalid(f"{at}.operator", operator, detail)
-        yield from checks.key(requirement.get("key", ""), f"{at}.key")
+        yield from checks.expression(requirement, f"{path}.matchExpressions[{index}]", orders=True)
 
 
-def _pod_term(term: _Object, at: str) -> Errors:
+def _pod_term(term: Object, at: str) -> Errors:
     yield from checks.selector(term.get("labelSelector"), f"{at}.labelSelector")
     yield from checks.selector(term.get("namespaceSelector"), f"{at}.namespaceSelector")
     for name in term.get("namespaces") or ():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.containers import environment_field, resource_field
 from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
 from appsdk_operator.apiserver._values.status import FieldError
@@ -21,8 +22,6 @@ __all__ = [
     "volumes",
 ]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _HOST_TYPES: Final = (
@@ -70,7 +69,7 @@ _ORDER: Final = (
 )
 
 
-def volumes(found: Sequence[_Object], path: str) -> Errors:
+def volumes(found: Sequence[Object], path: str) -> Errors:
     """The volumes of a pod."""
     names: set[str] = set()
     for index, volume in enumerate(found):
@@ -86,7 +85,7 @@ def volumes(found: Sequence[_Object], path: str) -> Errors:
         names.add(name)
 
 
-def _source(volume: _Object, at: str) -> Errors:
+def _source(volume: Object, at: str) -> Errors:
     given = [name for name in _ORDER if name in volume]
     if not given:
         yield FieldError.required(at, "must specify a volume type")
@@ -125,25 +124,25 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _checked(name: str, source: _Object, at: str) -> Errors:
+def _checked(name: str, source: Object, at: str) -> Errors:
     yield from checks.required(source, _NEEDED.get(name, ()), at)
     check = _SOURCES.get(name)
     if check is not None:
         yield from check(source, at)
 
 
-def _empty(source: _Object, at: str) -> Errors:
+def _empty(source: Object, at: str) -> Errors:
     if checks.amount_of(source.get("sizeLimit", "0")) < 0:
         detail = "SizeLimit field must be a valid resource quantity"
         yield FieldError.forbidden(f"{at}.sizeLimit", detail)
 
 
-def _host(source: _Object, at: str) -> Errors:
+def _host(source: Object, at: str) -> Errors:
     yield from _local(source, at)
     yield from checks.one_of(source.get("type"), _HOST_TYPES, f"{at}.type")
 
 
-def _files(source: _Object, at: str) -> Errors:
+def _files(source: Object, at: str) -> Errors:
     yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
     yield from _items(source.get("items") or (), f"{at}.items")
 
@@ -154,29 +153,22 @@ def _mode(mode: int | None, path: str) -> Errors:
         yield FieldError.invalid(path, mode, detail)
 
 
-def _items(items: Sequence[_Object], path: str) -> Errors:
+def _items(items: Sequence[Object], path: str) -> Errors:
     for index, item in enumerate(items):
         at = f"{path}[{index}]"
-        if not item.get("key"):
-            yield FieldError.required(f"{at}.key")
-        if not item.get("path"):
-            yield FieldError.required(f"{at}.path")
-        else:
-            yield from checks.relative_path(item["path"], f"{at}.path")
+        yield from checks.needed(item.get("key"), f"{at}.key")
+        yield from checks.needed(item.get("path"), f"{at}.path", checks.relative_path)
         yield from _mode(item.get("mode"), f"{at}.mode")
 
 
-def _downward(source: _Object, at: str) -> Errors:
+def _downward(source: Object, at: str) -> Errors:
     yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
     for item in source.get("items") or ():
         yield from _downward_file(item, at)
 
 
-def _downward_file(item: _Object, at: str) -> Errors:
-    if not item.get("path"):
-        yield FieldError.required(f"{at}.path")
-    else:
-        yield from checks.relative_path(item["path"], f"{at}.path")
+def _downward_file(item: Object, at: str) -> Errors:
+    yield from checks.needed(item.get("path"), f"{at}.path", checks.relative_path)
     if "fieldRef" in item:
         yield from environment_field(item["fieldRef"], f"{at}.fieldRef", whole=True)
     elif "resourceFieldRef" in item:
@@ -188,12 +180,12 @@ def _downward_file(item: _Object, at: str) -> Errors:
         yield FieldError.required(at, "one of fieldRef and resourceFieldRef is required")
 
 
-def _nfs(source: _Object, at: str) -> Errors:
+def _nfs(source: Object, at: str) -> Errors:
     if not source.get("path", "").startswith("/"):
         yield FieldError.invalid(f"{at}.path", source.get("path", ""), "must be an absolute path")
 
 
-def _projected(source: _Object, at: str) -> Errors:
+def _projected(source: Object, at: str) -> Errors:
     yield from _mode(source.get("defaultMode"), f"{at}.defaultMode")
     paths: set[str] = set()
     for part in source.get("sources") or ():
@@ -205,10 +197,9 @@ def _projected(source: _Object, at: str) -> Errors:
     for index, part in enumerate(source.get("sources") or ()):
         path = f"{at}.sources[{index}]"
         for name, wanted in (("secret", "name"), ("configMap", "name")):
-            inner: _Object | None = part.get(name)
+            inner: Object | None = part.get(name)
             if inner is not None:
-                if not inner.get(wanted):
-                    yield FieldError.required(f"{path}.{name}.{wanted}")
+                yield from checks.needed(inner.get(wanted), f"{path}.{name}.{wanted}")
                 yield from _items(inner.get("items") or (), f"{path}.{name}.items")
         for item in (part.get("downwardAPI") or {}).get("items") or ():
             yield from _downward_file(item, f"{path}.downwardAPI")
@@ -220,13 +211,11 @@ def _projected(source: _Object, at: str) -> Errors:
                     token["expirationSeconds"],
                     "may not specify a duration less than 10 minutes",
                 )
-            if not token.get("path"):
-                yield FieldError.required(f"{at}.path")
+            yield from checks.needed(token.get("path"), f"{at}.path")
 
 
-def _csi(source: _Object, at: str) -> Errors:
-    if source.get("driver"):
-        yield from _driver(source["driver"], f"{at}.driver")
+def _csi(source: Object, at: str) -> Errors:
+    yield from checks.given(source.get("driver"), f"{at}.driver", _driver)
 
 
 def _driver(name: str, path: str) -> Errors:
@@ -235,7 +224,7 @@ def _driver(name: str, path: str) -> Errors:
     yield from checks.subdomain(name.lower(), path)
 
 
-def _ephemeral(source: _Object, at: str) -> Errors:
+def _ephemeral(source: Object, at: str) -> Errors:
     template = source.get("volumeClaimTemplate")
     if template is None:
         yield FieldError.required(f"{at}.volumeClaimTemplate")
@@ -243,7 +232,7 @@ def _ephemeral(source: _Object, at: str) -> Errors:
         yield from claim_spec(template.get("spec") or {}, f"{at}.volumeClaimTemplate.spec")
 
 
-def _local(source: _Object, at: str) -> Errors:
+def _local(source: Object, at: str) -> Errors:
     if ".." in source.get("path", "").split("/"):
         yield FieldError.invalid(f"{at}.path", source["path"], "must not contain '..'")
 
@@ -265,9 +254,9 @@ _SOURCES: Final = {
 # -- claims, persistent volumes and their classes --------------------------------------------
 
 
-def claim(new: _Object, old: _Object | None) -> list[FieldError]:
+def claim(new: Object, old: Object | None) -> Errors:
     """A PersistentVolumeClaim."""
-    errors = list(claim_spec(new.get("spec") or {}, "spec"))
+    yield from claim_spec(new.get("spec") or {}, "spec")
     if old is not None:
         spec, before = dict(new["spec"]), dict(old["spec"])
         bound = (new.get("status") or {}).get("phase") == "Bound"
@@ -284,7 +273,7 @@ def claim(new: _Object, old: _Object | None) -> list[FieldError]:
             ]
             if sizes[0] < sizes[1] and sizes[0] <= sizes[2]:
                 detail = "field can not be less than status.capacity"
-                errors.append(FieldError.forbidden("spec.resources.requests.storage", detail))
+                yield FieldError.forbidden("spec.resources.requests.storage", detail)
             for part in (spec, before):
                 part.pop("resources", None)
                 part.pop("volumeAttributesClassName", None)
@@ -295,11 +284,10 @@ def claim(new: _Object, old: _Object | None) -> list[FieldError]:
                 "spec is immutable after creation except resources.requests and "
                 "volumeAttributesClassName for bound claims"
             )
-            errors.append(FieldError.forbidden("spec", detail))
-    return errors
+            yield FieldError.forbidden("spec", detail)
 
 
-def claim_spec(spec: _Object, path: str) -> Errors:
+def claim_spec(spec: Object, path: str) -> Errors:
     """The spec of a claim."""
     modes = spec.get("accessModes") or ()
     if not modes:
@@ -312,8 +300,9 @@ def claim_spec(spec: _Object, path: str) -> Errors:
         yield FieldError.required(f"{path}.resources[storage]")
     elif checks.amount_of(size) <= 0:
         yield FieldError.invalid(f"{path}.resources[storage]", size, "must be greater than zero")
-    if spec.get("storageClassName"):
-        yield from checks.subdomain(spec["storageClassName"], f"{path}.storageClassName")
+    yield from checks.given(
+        spec.get("storageClassName"), f"{path}.storageClassName", checks.subdomain
+    )
     allowed = ("Block", "Filesystem")
     yield from checks.choice(spec, "volumeMode", allowed, path)
 
@@ -336,9 +325,9 @@ _SECRETS: Final = (
 )
 
 
-def persistent_volume(new: _Object, old: _Object | None) -> list[FieldError]:
+def persistent_volume(new: Object, old: Object | None) -> Errors:
     """A PersistentVolume."""
-    errors = list(_persistent(new.get("spec") or {}))
+    yield from _persistent(new.get("spec") or {})
     if old is not None:
         given, before = (
             {name: part.get("spec", {}).get(name) for name in (*_ORDER, "local")}
@@ -346,21 +335,18 @@ def persistent_volume(new: _Object, old: _Object | None) -> list[FieldError]:
         )
         if given != before:
             detail = "spec.persistentvolumesource is immutable after creation"
-            errors.append(FieldError.forbidden("spec.persistentvolumesource", detail))
+            yield FieldError.forbidden("spec.persistentvolumesource", detail)
         now, was = (part.get("spec", {}).get("nodeAffinity") for part in (new, old))
         if was is not None and now != was:
             detail = "field is immutable, except for updating from beta label to GA"
-            errors.append(FieldError.invalid("nodeAffinity", now, detail))
-    return errors
+            yield FieldError.invalid("nodeAffinity", now, detail)
 
 
-def _persistent(spec: _Object) -> Errors:
+def _persistent(spec: Object) -> Errors:
     modes, capacity = spec.get("accessModes") or (), spec.get("capacity")
-    if not modes:
-        yield FieldError.required("spec.accessModes")
+    yield from checks.needed(modes, "spec.accessModes")
     yield from _access_modes(modes, "spec.accessModes")
-    if not capacity:
-        yield FieldError.required("spec.capacity")
+    yield from checks.needed(capacity, "spec.capacity")
     if not capacity or set(capacity) != {"storage"}:
         yield FieldError.not_supported("spec.capacity", capacity or None, ("storage",))
     for name, value in (capacity or {}).items():
@@ -390,79 +376,66 @@ def _persistent(spec: _Object) -> Errors:
     if policy == "Recycle" and (spec.get("hostPath") or {}).get("path") == "/":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
         yield FieldError.forbidden("spec.persistentVolumeReclaimPolicy", detail)
-    if spec.get("storageClassName"):
-        yield from checks.subdomain(spec["storageClassName"], "spec.storageClassName")
+    yield from checks.given(spec.get("storageClassName"), "spec.storageClassName", checks.subdomain)
     allowed = ("Block", "Filesystem")
     yield from checks.choice(spec, "volumeMode", allowed, "spec")
 
 
-def _secret(reference: _Object, at: str) -> Errors:
+def _secret(reference: Object, at: str) -> Errors:
     yield from checks.required(reference, ("name", "namespace"), at)
-    if reference.get("name"):
-        yield from checks.subdomain(reference["name"], f"{at}.name")
-    if reference.get("namespace"):
-        yield from checks.label(reference["namespace"], f"{at}.namespace")
+    yield from checks.given(reference.get("name"), f"{at}.name", checks.subdomain)
+    yield from checks.given(reference.get("namespace"), f"{at}.namespace", checks.label)
 
 
-def csi_node(new: _Object, old: _Object | None) -> list[FieldError]:
+def csi_node(new: Object, old: Object | None) -> Errors:
     """A CSINode: its drivers stay what they are, but for the number of volumes."""
-    errors: list[FieldError] = []
-    drivers: Sequence[_Object] = new["spec"]["drivers"] or ()
+    drivers: Sequence[Object] = new["spec"]["drivers"] or ()
     before = {each["name"]: each for each in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
     for index, driver in enumerate(drivers):
         at, name = f"spec.drivers[{index}]", driver.get("name", "")
-        errors += checks.subdomain(name, f"{at}.name")
-        if not driver.get("nodeID"):
-            errors.append(FieldError.required(f"{at}.nodeID"))
+        yield from checks.subdomain(name, f"{at}.name")
+        yield from checks.needed(driver.get("nodeID"), f"{at}.nodeID")
         count = (driver.get("allocatable") or {}).get("count")
-        errors += checks.not_negative(count, f"{at}.allocatable.count")
+        yield from checks.not_negative(count, f"{at}.allocatable.count")
         if name in seen:
-            errors.append(FieldError.duplicate(f"{at}.name", name))
+            yield FieldError.duplicate(f"{at}.name", name)
         seen.add(name)
         for key in driver.get("topologyKeys") or ():
-            errors += checks.key(key, at)
+            yield from checks.key(key, at)
         now, was = ({**each, "allocatable": None} for each in (driver, before.get(name, driver)))
-        errors += checks.unchanged(now, was, "spec.drivers")
-    return errors
+        yield from checks.unchanged(now, was, "spec.drivers")
 
 
-def attachment(new: _Object, _old: _Object | None) -> list[FieldError]:
+def attachment(new: Object, _old: Object | None) -> Errors:
     """A VolumeAttachment."""
     spec = new.get("spec") or {}
-    errors = list(_driver(spec.get("attacher", ""), "spec.attacher"))
-    errors += checks.subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    yield from _driver(spec.get("attacher", ""), "spec.attacher")
+    yield from checks.subdomain(spec.get("nodeName", ""), "spec.nodeName")
     source = spec.get("source") or {}
     given = [name for name in ("persistentVolumeName", "inlineVolumeSpec") if source.get(name)]
     if not given:
         detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        errors.append(FieldError.required("spec.source", detail))
+        yield FieldError.required("spec.source", detail)
     elif len(given) > 1:
         detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        errors.append(FieldError.forbidden("spec.source", detail))
-    return errors
+        yield FieldError.forbidden("spec.source", detail)
 
 
-def csi_driver(new: _Object, _old: _Object | None) -> list[FieldError]:
+def csi_driver(new: Object, _old: Object | None) -> Errors:
     """A CSIDriver."""
     spec, allowed = new.get("spec") or {}, ("Persistent", "Ephemeral")
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    return [
-        *checks.choice(spec, "fsGroupPolicy", policies, "spec"),
-        *(
-            FieldError.not_supported("spec.volumeLifecycleModes", mode, allowed)
-            for mode in spec.get("volumeLifecycleModes") or ()
-            if mode not in allowed
-        ),
-    ]
+    yield from checks.choice(spec, "fsGroupPolicy", policies, "spec")
+    yield from (
+        FieldError.not_supported("spec.volumeLifecycleModes", mode, allowed)
+        for mode in spec.get("volumeLifecycleModes") or ()
+        if mode not in allowed
+    )
 
 
-def storage_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+def storage_class(new: Object, _old: Object | None) -> Errors:
     """A StorageClass."""
-    return list(_storage_class(new))
-
-
-def _storage_class(new: _Object) -> Errors:
     provisioner = new.get("provisioner", "")
     if not provisioner:
         yield FieldError.required("provisioner")
@@ -477,6 +450,5 @@ def _storage_class(new: _Object) -> Errors:
     for index, term in enumerate(new.get("allowedTopologies") or ()):
         for number, part in enumerate(term.get("matchLabelExpressions") or ()):
             at = f"allowedTopologies[{index}].matchLabelExpressions[{number}]"
-            if not part.get("values"):
-                yield FieldError.required(f"{at}.values")
+            yield from checks.needed(part.get("values"), f"{at}.values")
             yield from checks.key(part.get("key", ""), f"{at}.key")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from appsdk_operator.apiserver._builtin.checks import common as checks
+from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.pods import template
 from appsdk_operator.apiserver._builtin.checks.resources import quantity
 from appsdk_operator.apiserver._builtin.checks.scheduling import tolerations
@@ -23,8 +24,6 @@ __all__ = [
     "stateful_set",
 ]
 
-Errors = Iterator[FieldError]
-_Object = Mapping[str, Any]
 _NO_MATCH: Final = "`selector` does not match template `labels`"
 _STATEFUL_MUTABLE: Final = (
     "minReadySeconds",
@@ -37,61 +36,59 @@ _STATEFUL_MUTABLE: Final = (
 )
 
 
-def deployment(new: _Object, _old: _Object | None) -> list[FieldError]:
+def deployment(new: Object, _old: Object | None) -> Errors:
     """A Deployment."""
     spec = new.get("spec") or {}
-    errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
-    errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
-    errors += _deployment_strategy(spec.get("strategy") or {}, "spec.strategy")
+    yield from checks.not_negative(spec.get("replicas"), "spec.replicas")
+    yield from _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
+    yield from _deployment_strategy(spec.get("strategy") or {}, "spec.strategy")
     ready = spec.get("minReadySeconds", 0)
-    errors += checks.not_negative(ready, "spec.minReadySeconds")
-    errors += checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
+    yield from checks.not_negative(ready, "spec.minReadySeconds")
+    yield from checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
     deadline = spec.get("progressDeadlineSeconds")
-    errors += checks.not_negative(deadline, "spec.progressDeadlineSeconds")
+    yield from checks.not_negative(deadline, "spec.progressDeadlineSeconds")
     if deadline is not None and deadline <= ready:
         detail = "must be greater than minReadySeconds"
-        errors.append(FieldError.invalid("spec.progressDeadlineSeconds", deadline, detail))
-    return errors
+        yield FieldError.invalid("spec.progressDeadlineSeconds", deadline, detail)
 
 
-def replica_set(new: _Object, _old: _Object | None) -> list[FieldError]:
+def replica_set(new: Object, _old: Object | None) -> Errors:
     """A ReplicaSet."""
     spec = new.get("spec") or {}
-    errors = list(checks.not_negative(spec.get("replicas"), "spec.replicas"))
-    errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    yield from checks.not_negative(spec.get("replicas"), "spec.replicas")
+    yield from checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     # The real server's error names a deployment here.
-    errors += _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
-    return errors
+    yield from _selected(spec, "deployment", "ReplicaSet", "invalid label selector")
 
 
-def controller(new: _Object, _old: _Object | None) -> list[FieldError]:
+def controller(new: Object, _old: Object | None) -> Errors:
     """A ReplicationController."""
     spec = new.get("spec") or {}
-    errors = list(checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds"))
+    yield from checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     wanted = spec.get("selector")
-    if not wanted:
-        errors.append(FieldError.required("spec.selector"))
-    errors += checks.not_negative(spec.get("replicas"), "spec.replicas")
+    yield from checks.needed(wanted, "spec.selector")
+    yield from checks.not_negative(spec.get("replicas"), "spec.replicas")
     made = spec.get("template")
     if made is None:
-        return [*errors, FieldError.required("spec.template")]
+        yield FieldError.required("spec.template")
+        return
     labels = (made.get("metadata") or {}).get("labels")
     if wanted and not checks.selects({"matchLabels": wanted}, labels):
-        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
-    errors += template(made, "spec.template")
-    return [*errors, *_always(made, "ReplicationController")]
+        yield FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH)
+    yield from template(made, "spec.template")
+    yield from _always(made, "ReplicationController")
 
 
-def stateful_set(new: _Object, old: _Object | None) -> list[FieldError]:
+def stateful_set(new: Object, old: Object | None) -> Errors:
     """A StatefulSet."""
     spec = new.get("spec") or {}
     if old is None:
-        errors = [*_stateful_set(spec, created=True)]
+        yield from _stateful_set(spec, created=True)
     else:
         before = old.get("spec") or {}
         # A template that was stored before it was refused may stay.
         tolerated = any(_stateful_set(before, created=False))
-        errors = [*_stateful_set(spec, created=False, skips_template=tolerated)]
+        yield from _stateful_set(spec, created=False, skips_template=tolerated)
         kept, other = (
             {name: value for name, value in part.items() if name not in _STATEFUL_MUTABLE}
             for part in (spec, before)
@@ -102,11 +99,10 @@ def stateful_set(new: _Object, old: _Object | None) -> list[FieldError]:
                 "'template', 'updateStrategy', 'revisionHistoryLimit', "
                 "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
             )
-            errors.append(FieldError.forbidden("spec", detail))
-    return errors
+            yield FieldError.forbidden("spec", detail)
 
 
-def _stateful_set(spec: _Object, *, created: bool, skips_template: bool = False) -> Errors:
+def _stateful_set(spec: Object, *, created: bool, skips_template: bool = False) -> Errors:
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"
@@ -130,7 +126,7 @@ def _stateful_set(spec: _Object, *, created: bool, skips_template: bool = False)
     yield from _selected(spec, "statefulset", "StatefulSet", "", checked=checked)
 
 
-def _stateful_template(made: _Object, claims: Sequence[_Object]) -> _Object:
+def _stateful_template(made: Object, claims: Sequence[Object]) -> Object:
     """The template as its pods will have it: with a volume for each claim, and a name of their own.
 
     The volumes of the claims replace those of the same names.
@@ -143,52 +139,49 @@ def _stateful_template(made: _Object, claims: Sequence[_Object]) -> _Object:
     return {**made, "spec": {**kept, "volumes": volumes}}
 
 
-def daemon_set(new: _Object, _old: _Object | None) -> list[FieldError]:
+def daemon_set(new: Object, _old: Object | None) -> Errors:
     """A DaemonSet."""
     spec = new.get("spec") or {}
-    errors: list[FieldError] = []
     wanted, made = spec.get("selector"), spec.get("template") or {}
-    errors += checks.selector(wanted, "spec.selector")
+    yield from checks.selector(wanted, "spec.selector")
     labels = (made.get("metadata") or {}).get("labels")
     if not checks.is_invalid_selector(wanted) and not checks.selects(wanted, labels):
-        errors.append(FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH))
+        yield FieldError.invalid("spec.template.metadata.labels", labels, _NO_MATCH)
     if wanted is not None and not wanted:
         detail = "empty selector is invalid for daemonset"
-        errors.append(FieldError.invalid("spec.selector", {}, detail))
-    errors += template(made, "spec.template")
-    errors += _always(made, "DaemonSet")
-    errors += checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
-    errors += _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
-    errors += checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
-    return errors
+        yield FieldError.invalid("spec.selector", {}, detail)
+    yield from template(made, "spec.template")
+    yield from _always(made, "DaemonSet")
+    yield from checks.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
+    yield from _daemon_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    yield from checks.not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
 
 
-def pod_template(new: _Object, _old: _Object | None) -> list[FieldError]:
+def pod_template(new: Object, _old: Object | None) -> Errors:
     """A PodTemplate."""
-    return list(template(new.get("template") or {}, "template"))
+    yield from template(new.get("template") or {}, "template")
 
 
-def runtime_class(new: _Object, _old: _Object | None) -> list[FieldError]:
+def runtime_class(new: Object, _old: Object | None) -> Errors:
     """A RuntimeClass."""
-    errors = list(checks.label(new.get("handler", ""), "handler"))
+    yield from checks.label(new.get("handler", ""), "handler")
     for name, value in ((new.get("overhead") or {}).get("podFixed") or {}).items():
-        errors += quantity(name, value, f"overhead.podFixed.limits[{name}]")
+        yield from quantity(name, value, f"overhead.podFixed.limits[{name}]")
     scheduling = new.get("scheduling") or {}
-    errors += checks.labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    yield from checks.labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     given = scheduling.get("tolerations") or ()
     for index, toleration in enumerate(given):
         if toleration in given[:index]:
-            errors.append(FieldError.duplicate(f"scheduling.tolerations[{index}]", toleration))
+            yield FieldError.duplicate(f"scheduling.tolerations[{index}]", toleration)
     # The real server's path has the field twice.
-    errors += tolerations(given, "scheduling.tolerations.tolerations")
-    return errors
+    yield from tolerations(given, "scheduling.tolerations.tolerations")
 
 
-_OWN: Final[_Object] = {}
+_OWN: Final[Object] = {}
 
 
 def _selected(
-    spec: _Object, kind: str, owner: str, complaint: str, checked: _Object | None = _OWN
+    spec: Object, kind: str, owner: str, complaint: str, checked: Object | None = _OWN
 ) -> Errors:
     """The selector, and the template whose pods it selects.
 
@@ -223,7 +216,7 @@ def _bare(error: FieldError) -> FieldError:
     return FieldError(error.reason, error.field, error.message.removesuffix(": "))
 
 
-def _always(made: _Object, owner: str) -> Errors:
+def _always(made: Object, owner: str) -> Errors:
     spec = made.get("spec") or {}
     policy = spec.get("restartPolicy", "")
     if policy != "Always":
@@ -239,7 +232,7 @@ def _is_zero(value: Any) -> bool:
     return text in ("0", "0%", "None") or (text[-1:] != "%" and not isinstance(value, int))
 
 
-def _deployment_strategy(strategy: _Object, at: str) -> Errors:
+def _deployment_strategy(strategy: Object, at: str) -> Errors:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "Recreate":
         if rolling is not None:
@@ -261,7 +254,7 @@ def _deployment_strategy(strategy: _Object, at: str) -> Errors:
         yield FieldError.not_supported(at, shown, ("Recreate", "RollingUpdate"))
 
 
-def _stateful_strategy(strategy: _Object, at: str) -> Errors:
+def _stateful_strategy(strategy: Object, at: str) -> Errors:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "OnDelete":
         if rolling is not None:
@@ -283,7 +276,7 @@ def _stateful_strategy(strategy: _Object, at: str) -> Errors:
         yield FieldError.invalid(at, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 
-def _daemon_strategy(strategy: _Object, at: str) -> Errors:
+def _daemon_strategy(strategy: Object, at: str) -> Errors:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate") or {}
     if kind == "OnDelete":
         return

@@ -10,7 +10,6 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.apiserver._cel.libraries.named_formats import NAMED_FORMATS
 from appsdk_operator.apiserver._cel.libraries.network import NETWORK_FUNCTIONS
 from appsdk_operator.apiserver._cel.overloads import Row, is_parseable
 from appsdk_operator.apiserver._cel.values import (
@@ -26,7 +25,9 @@ from appsdk_operator.apiserver._cel.values import (
     int64,
     uint64,
 )
+from appsdk_operator.apiserver._values import names, string_formats
 from appsdk_operator.apiserver._values.go_text import parse_integer
+from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 
 __all__ = ["KUBERNETES_FUNCTIONS"]
@@ -261,6 +262,40 @@ _QUANTITIES: Final[list[Row]] = [
 # -- named formats, versions ---------------------------------------------------------------
 
 
+_Check = Callable[[str], list[str]]
+
+
+def _short(text: str) -> list[str]:
+    return list(names.name_problems(text, NameStyle.LABEL))
+
+
+def _before_suffix(check: _Check) -> _Check:
+    """The check of a name prefix, to which a suffix is generated: it may end with a dash."""
+    return lambda text: check(f"{text[:-1]}a" if len(text) > 1 and text[-1] == "-" else text)
+
+
+def _schema_format(name: str, problem: str) -> _Check:
+    return lambda text: [] if string_formats.is_valid(name, text) else [problem]
+
+
+_NAMED_FORMATS: Final[dict[str, _Check]] = {
+    "dns1123Label": _short,
+    "dns1123Subdomain": names.subdomain_problems,
+    "dns1035Label": names.label_problems,
+    "qualifiedName": lambda text: list(names.key_problems(text)),
+    "dns1123LabelPrefix": _before_suffix(_short),
+    "dns1123SubdomainPrefix": _before_suffix(names.subdomain_problems),
+    "dns1035LabelPrefix": _before_suffix(names.label_problems),
+    "labelValue": lambda text: list(names.value_problems(text)),
+    "uri": _schema_format("uri", "invalid URI for request"),
+    "uuid": _schema_format("uuid", "does not match the UUID format"),
+    "byte": _schema_format("byte", "invalid base64"),
+    "date": _schema_format("date", "invalid date"),
+    "datetime": _schema_format("datetime", "invalid datetime"),
+}
+"""The functions that list the problems of a string, by format."""
+
+
 @final
 @attrs.frozen
 class NamedFormat:
@@ -271,12 +306,12 @@ class NamedFormat:
 
     def validate(self, text: str) -> Optional:
         """The problems of a string as an optional list; none if it is valid."""
-        problems = NAMED_FORMATS[self.name](text)
+        problems = _NAMED_FORMATS[self.name](text)
         return Optional(problems) if problems else NONE
 
 
 def _named(name: str) -> Optional:
-    return Optional(NamedFormat(name)) if name in NAMED_FORMATS else NONE
+    return Optional(NamedFormat(name)) if name in _NAMED_FORMATS else NONE
 
 
 def _format_rows() -> list[Row]:
@@ -286,7 +321,7 @@ def _format_rows() -> list[Row]:
     ]
     rows += [
         (f"format.{name}", f"format.{name}()->Format", lambda name=name: NamedFormat(name))
-        for name in NAMED_FORMATS
+        for name in _NAMED_FORMATS
     ]
     return rows
 

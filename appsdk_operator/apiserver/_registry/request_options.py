@@ -1,17 +1,20 @@
-"""``DeleteOptions``: from the body, or without a body from the query."""
+"""The options of requests: of deletes, from the body or the query, of writes and of watches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
+
 from appsdk_operator.apiserver._builtin import protobuf
 from appsdk_operator.apiserver._registry import bodies
-from appsdk_operator.apiserver._registry.write_requests import DeleteOptions
+from appsdk_operator.apiserver._registry.write_requests import DeleteOptions, Origin
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
+from appsdk_operator.apiserver._values.users import User
 
-__all__ = ["delete_options", "options_of"]
+__all__ = ["delete_options", "options_of", "wants_state", "write_origin"]
 
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _TYPES: Final[dict[str, tuple[type, str]]] = {
@@ -21,15 +24,29 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
     "preconditions": (dict, "v1.Preconditions"),
     "dryRun": (list, "[]string"),
 }
+# Those that admission sees, in its order.
+_SHOWN: Final = (
+    "preconditions",
+    "orphanDependents",
+    "propagationPolicy",
+    "dryRun",
+    "gracePeriodSeconds",
+)
 
 
-def delete_options(query: Mapping[str, str], body: bytes) -> DeleteOptions:
-    """The options of a delete request.
+def delete_options(
+    user: User, query: Mapping[str, str], body: bytes, warnings: list[str]
+) -> DeleteOptions:
+    """The options of a delete request, with its origin.
+
+    With a body, the query is ignored.
 
     Raises:
         StatusError: 400 or 422.
     """
-    return options_of(_of_body(body) if body.strip() else _of_query(query))
+    given = _of_body(body) if body.strip() else _of_query(query)
+    shown = {name: given[name] for name in _SHOWN if given.get(name) is not None}
+    return attrs.evolve(options_of(given), origin=Origin(user, shown, warnings))
 
 
 def options_of(given: Mapping[str, Any]) -> DeleteOptions:
@@ -101,3 +118,54 @@ def _of_body(body: bytes) -> dict[str, Any]:
 def _check(value: Any, type_: type, place: str, go: str) -> None:
     if value is not None and type(value) is not type_:
         raise bad_request(go_json.mismatch(value, place, go))
+
+
+def wants_state(query: Mapping[str, str], *, streaming_lists: bool) -> bool:
+    """Whether a watch asks to stream the initial state (``sendInitialEvents``).
+
+    Args:
+        query: the query of the watch.
+        streaming_lists: whether the server supports it.
+
+    Raises:
+        StatusError: 422, the options contradict each other.
+    """
+    field, match = "resourceVersionMatch", query.get("resourceVersionMatch", "")
+    streaming = "sendInitialEvents" in query
+    problems: list[FieldError] = []
+    if streaming and match != "NotOlderThan":
+        what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        problems.append(FieldError.forbidden(field, what))
+    if match and not streaming:
+        what = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(FieldError.forbidden(field, what))
+    if match and query.get("continue"):
+        what = f"{field} is forbidden when continue is provided"
+        problems.append(FieldError.forbidden(field, what))
+    if match not in ("", "NotOlderThan"):
+        problems.append(FieldError.not_supported(field, match, ("NotOlderThan",)))
+    if streaming and not streaming_lists:
+        problems.append(
+            FieldError.forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for watch unless the WatchList feature gate "
+                "is enabled",
+            )
+        )
+    if problems:
+        raise invalid("ListOptions", "meta.k8s.io", "", problems)
+    return bodies.flag(query, "sendInitialEvents")
+
+
+def write_origin(user: User, query: Mapping[str, str], warnings: list[str]) -> Origin:
+    """The origin of a create, update or patch, with its options from the query.
+
+    Admission webhooks see its user and its options.
+    """
+    options: dict[str, Any] = {}
+    if query.get("dryRun"):
+        options["dryRun"] = [query["dryRun"]]
+    for name in ("fieldManager", "fieldValidation"):
+        if query.get(name):
+            options[name] = query[name]
+    return Origin(user, options, warnings)

@@ -1,4 +1,4 @@
-"""Field managers of the scale subresource.
+"""Writes to the scale subresource: their field managers, and what admission sees of them.
 
 A Scale's ``managedFields`` list the managers that own the replicas of its object. A write to the
 Scale changes them, and the change is carried over to the object.
@@ -14,11 +14,20 @@ from appsdk_operator.apiserver._managed_fields import entries, field_sets
 from appsdk_operator.apiserver._managed_fields.entries import ManagedFields
 from appsdk_operator.apiserver._managed_fields.field_managers import FieldManagers
 from appsdk_operator.apiserver._managed_fields.ownership import Owner
-from appsdk_operator.apiserver._registry.subresources import scale_paths
+from appsdk_operator.apiserver._registry.subresources import (
+    ScalePaths,
+    apply_scale,
+    scale_of,
+    scale_paths,
+)
+from appsdk_operator.apiserver._registry.write_requests import (
+    AdmissionAttributes,
+    AdmissionController,
+)
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["ScaleOwners"]
+__all__ = ["ScaleAdmission", "ScaleOwners"]
 
 _API_VERSION: Final = "autoscaling/v1"
 _REPLICAS: Final = ("f:spec", "f:replicas")
@@ -144,3 +153,35 @@ def _set_of(path: field_sets.Path) -> field_sets.FieldSet:
     fields: field_sets.FieldSet = {}
     field_sets.attach(fields, path, {})
     return fields
+
+
+@final
+@attrs.frozen
+class ScaleAdmission:
+    """Shows another admission controller the Scale of the written object."""
+
+    admission: AdmissionController
+    paths: ScalePaths
+
+    async def mutate(self, attributes: AdmissionAttributes) -> dict[str, Any]:
+        """The object with the replicas of the admitted Scale."""
+        seen = self._scale_attributes(attributes)
+        scale = await self.admission.mutate(seen)
+        if scale is seen.obj:
+            return attributes.obj
+        target = attributes.target
+        return apply_scale(attributes.obj, scale, self.paths, target.served.resource, target.name)
+
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Check the final Scale."""
+        await self.admission.validate(self._scale_attributes(attributes))
+
+    def _scale_attributes(self, attributes: AdmissionAttributes) -> AdmissionAttributes:
+        return AdmissionAttributes(
+            operation=attributes.operation,
+            target=attributes.target,
+            subresource="scale",
+            obj=scale_of(attributes.obj, self.paths, strict=False),
+            old=scale_of(attributes.old, self.paths, strict=False),
+            options=attributes.options,
+        )
