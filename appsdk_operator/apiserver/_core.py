@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
+import msgspec
+
 from appsdk_operator.apiserver._admission import webhook_configurations
 from appsdk_operator.apiserver._admission.admission import WebhookAdmission
 from appsdk_operator.apiserver._admission.compilation import CompileAhead
@@ -17,11 +19,12 @@ from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
 from appsdk_operator.apiserver._builtin.service_addresses import ServiceAddresses
 from appsdk_operator.apiserver._controllers.garbage_collector import GarbageCollector
 from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
-from appsdk_operator.apiserver._crds.compiled_schemas import CompiledSchemas
+from appsdk_operator.apiserver._crds import compiled_schemas
 from appsdk_operator.apiserver._crds.conversion_webhooks import ConversionWebhooks
 from appsdk_operator.apiserver._crds.crds import CRDController, crd_strategy
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
+from appsdk_operator.apiserver._storage.first_writes import FirstWrites
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Storage
 from appsdk_operator.apiserver._storage.watch import WatchHub
@@ -51,7 +54,7 @@ class Core:
         self.admission: WebhookAdmission = WebhookAdmission(self.storage, self.webhook_client)
         self._compile_ahead = CompileAhead(self.admission)
         self.writer.admission = self._compile_ahead
-        schemas = CompiledSchemas()
+        schemas = compiled_schemas.SHARED
         self.hub: WatchHub | None = None
         self.garbage_collector: GarbageCollector = GarbageCollector(
             self.storage, self.catalog, self.writer
@@ -79,6 +82,11 @@ class Core:
         self.event_handlers.append(conversion_webhooks.on_event)
         self._service = KubernetesService(self.create_own, self.served)
         self.storage.on_event = self._on_event
+        self.first_writes: FirstWrites = FirstWrites(self.storage, clock, self.writer.rng)
+        self.first_writes.write(b"objects of every cluster", self._create_objects)
+
+    def _create_objects(self) -> None:
+        """Create the objects that every cluster has."""
         for name in _NAMESPACES:
             labels = {"kubernetes.io/metadata.name": name}
             self.create_own("", "v1", "namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -123,12 +131,17 @@ class Core:
 
     def create_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Create CustomResourceDefinitions, which serves their resources."""
+        definitions = [_copy(crd) for crd in crds]
+        if definitions:
+            key = b"definitions:" + msgspec.json.encode(definitions)
+            self.first_writes.write(key, lambda: self._create_definitions(definitions))
+
+    def _create_definitions(self, crds: list[dict[str, Any]]) -> None:
         for crd in crds:
             name = crd.get("metadata", {}).get("name", "")
             if name in self._crds.records:
                 raise already_exists("customresourcedefinitions", "apiextensions.k8s.io", name)
-            plural = "customresourcedefinitions"
-            self.create("apiextensions.k8s.io", "v1", plural, _copy(crd))
+            self.create("apiextensions.k8s.io", "v1", "customresourcedefinitions", crd)
 
     def compile_definitions(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Compile CustomResourceDefinitions for :meth:`create_definitions`, in any thread."""
@@ -145,6 +158,10 @@ class Core:
         self._compile_ahead.start()
         self.garbage_collector.resume(loop.create_task)
         self._service.resume(host, port, loop)
+        if port:
+            self._service.create_missing()
+        else:  # the only port that many servers have
+            self.first_writes.write(f"service {host}".encode(), self._service.create_missing)
         return self.hub
 
     async def detach(self) -> None:
@@ -162,7 +179,10 @@ class Core:
         self._service.on_event(collection, event)
         self.admission.on_event(collection)
         if collection is self._crds:
-            self._crd_controller.on_event(event)
+            if self.first_writes.is_repeating:
+                self._crd_controller.on_repeated_event(event)
+            else:
+                self._crd_controller.on_event(event)
         for handle in self.event_handlers:
             handle(collection, event)
 

@@ -204,7 +204,9 @@ class Held:
 
 
 def _big_definition() -> dict[str, Any]:
-    fields = {f"field{n}": {"type": "string", "description": "x" * 50} for n in range(200)}
+    # Schemas are kept for all servers of a process, so each run needs one of its own.
+    own = str(uuid.uuid4())
+    fields = {f"field{n}": {"type": "string", "description": own} for n in range(200)}
     return widget_definition({"properties": {"spec": {"type": "object", "properties": fields}}})
 
 
@@ -286,10 +288,11 @@ def test_a_definition_is_compiled_in_the_thread_that_asks_for_it(
     held.released.set()
     monkeypatch.setattr(compiled_schemas, "schema_problems", held)
     with APIServer() as server:
-        server.apply_crds([_big_definition()])
+        definition = _big_definition()
+        server.apply_crds([definition])
         assert held.threads == [threading.current_thread()]
         with pytest.raises(StatusError, match="already exists"):
-            server.apply_crds([_big_definition()])
+            server.apply_crds([definition])
         with pytest.raises(StatusError, match="is invalid"):
             server.apply_crds([{"metadata": {"name": "things.example.com"}, "spec": {}}])
 
@@ -334,11 +337,16 @@ def of_kubernetes(core: Core) -> dict[str, Any]:
     return {name: record.decode() for name, record in found.items() if record is not None}
 
 
+def begin(service: KubernetesService, host: str, port: int, loop: Later) -> None:
+    service.resume(host, port, cast("Any", loop))
+    service.create_missing()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
 def test_a_server_that_others_cannot_reach_has_a_service_without_endpoints(
     core: Core, host: str
 ) -> None:
-    KubernetesService(core.create_own, core.served).resume(host, 4321, cast("Any", Later()))
+    begin(KubernetesService(core.create_own, core.served), host, 4321, Later())
     [(name, service)] = of_kubernetes(core).items()
     assert (name, service["spec"]["clusterIP"]) == ("service", "10.0.0.1")
     assert service["spec"]["ports"] == [
@@ -348,7 +356,7 @@ def test_a_server_that_others_cannot_reach_has_a_service_without_endpoints(
 
 @pytest.mark.parametrize(("host", "family"), [("192.0.2.7", "IPv4"), ("2001:db8::7", "IPv6")])
 def test_a_server_that_others_can_reach_has_endpoints(core: Core, host: str, family: str) -> None:
-    KubernetesService(core.create_own, core.served).resume(host, 0, cast("Any", Later()))
+    begin(KubernetesService(core.create_own, core.served), host, 0, Later())
     found = of_kubernetes(core)
     port = {"name": "https", "protocol": "TCP", "port": 6443}
     assert found["endpoints"]["subsets"] == [{"addresses": [{"ip": host}], "ports": [port]}]
@@ -363,7 +371,7 @@ def test_the_service_of_the_server_is_created_again_some_seconds_after_it_was_de
 ) -> None:
     service, loop = KubernetesService(core.create_own, core.served), Later()
     core.event_handlers.append(service.on_event)
-    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    begin(service, "192.0.2.7", 6443, loop)
     target = Target(core.served("", "v1", "services"), "default", "kubernetes")
     run_sync(core.writer.delete(target, DeleteOptions()))  # the endpoints go along
     assert of_kubernetes(core).keys() == {"slice"}
@@ -374,7 +382,7 @@ def test_the_service_of_the_server_is_created_again_some_seconds_after_it_was_de
     run_sync(core.writer.delete(target, DeleteOptions()))
     service.pause()
     assert not loop.calls
-    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    begin(service, "192.0.2.7", 6443, loop)
     assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}
 
 
@@ -383,7 +391,7 @@ def test_the_service_of_the_server_waits_for_its_address(core: Core) -> None:
     core.event_handlers.append(service.on_event)
     thief = {"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]}}
     core.create_own("", "v1", "services", thief, "default")
-    service.resume("192.0.2.7", 6443, cast("Any", loop))
+    begin(service, "192.0.2.7", 6443, loop)
     assert of_kubernetes(core).keys() == {"endpoints", "slice"}
     [(seconds, create)] = loop.calls
     assert seconds == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -36,44 +37,35 @@ def install(
     overrides: dict[str, Strategy],
 ) -> None:
     """Serve every built-in kind; ``overrides`` are strategies by ``plural.group``."""
-    known = {
-        name: strategy
-        if strategy.status_on_create
-        else attrs.evolve(
-            strategy,
-            prepare_create=strategies.with_empty_status(
-                name.partition(".")[2], strategy.prepare_create
-            ),
-        )
-        for name, strategy in _strategies(storage, addresses).items()
-    }
+
+    def make(entries: tuple[BuiltinKind, ...]) -> Resource:
+        name = entries[0].kind.qualified_name
+        strategy = overrides.get(name) or _STRATEGIES.get(name) or _PLAIN
+        if name in _BOUND:
+            strategy = _with_empty_status(name, _BOUND[name](storage, addresses))
+        return _resource(entries, storage, strategy)
+
+    catalog.add_builtin(_ENTRIES, make)
+
+
+def _by_resource() -> dict[tuple[str, str], tuple[BuiltinKind, ...]]:
+    found: dict[tuple[str, str], tuple[BuiltinKind, ...]] = {}
     for entry in kinds.builtin_kinds():
-        kind = entry.kind
-        resource = catalog.resource(kind.group, kind.plural)
-        if resource is None:
-            strategy = overrides.get(kind.qualified_name) or known.get(kind.qualified_name)
-            resource = _resource(entry, storage, strategy or Strategy())
-            catalog.add(resource)
-        served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
-        if kind.group == "events.k8s.io":
-            served.from_storage, served.to_storage = _event_from_core, _event_to_core
-        elif kind.group == "autoscaling" and kind.version == "v1":
-            served.from_storage = autoscaler_versions.to_v1
-            served.to_storage = autoscaler_versions.from_v1
-            served.normalize = autoscaler_versions.normalize_v1
-        elif kind.group == "autoscaling":
-            served.normalize = autoscaler_versions.without_annotations
-        served.selectable = FIELDS.get(kind.qualified_name, served.selectable)
-        served.warning = _DEPRECATED.get(kind.qualified_name, "")
-        resource.versions[kind.version] = served
-        resource.storage_version = resource.storage_version or kind.version
+        place = entry.kind.group, entry.kind.plural
+        found[place] = (*found.get(place, ()), entry)
+    return found
 
 
-def _resource(entry: BuiltinKind, storage: Storage, strategy: Strategy) -> Resource:
-    kind = entry.kind
+_ENTRIES: Final = _by_resource()
+_PLAIN: Final = Strategy()
+
+
+def _resource(entries: tuple[BuiltinKind, ...], storage: Storage, strategy: Strategy) -> Resource:
+    """The resource of a built-in kind in all its versions, the storage version first."""
+    entry, kind = entries[0], entries[0].kind
     # The events of both groups are stored in one collection.
     name = "events" if kind.group == "events.k8s.io" else kind.qualified_name
-    return Resource(
+    resource = Resource(
         group=kind.group,
         plural=kind.plural,
         singular=entry.singular,
@@ -85,7 +77,27 @@ def _resource(entry: BuiltinKind, storage: Storage, strategy: Strategy) -> Resou
         short_names=entry.short_names,
         categories=entry.categories,
         verbs=entry.verbs,
+        storage_version=kind.version,
     )
+    for each in entries:
+        resource.versions[each.kind.version] = _served(resource, each)
+    return resource
+
+
+def _served(resource: Resource, entry: BuiltinKind) -> ServedVersion:
+    kind = entry.kind
+    served = ServedVersion(resource, kind.version, {name: {} for name in entry.subresources})
+    if kind.group == "events.k8s.io":
+        served.from_storage, served.to_storage = _event_from_core, _event_to_core
+    elif kind.group == "autoscaling" and kind.version == "v1":
+        served.from_storage = autoscaler_versions.to_v1
+        served.to_storage = autoscaler_versions.from_v1
+        served.normalize = autoscaler_versions.normalize_v1
+    elif kind.group == "autoscaling":
+        served.normalize = autoscaler_versions.without_annotations
+    served.selectable = FIELDS.get(kind.qualified_name, served.selectable)
+    served.warning = _DEPRECATED.get(kind.qualified_name, "")
+    return served
 
 
 _DEPRECATED: Final = {
@@ -125,9 +137,83 @@ def _fixed(*paths: str) -> dict[str, str]:
     return {path: path for path in paths}
 
 
-def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Strategy]:
-    classes, priorities = DefaultClasses(storage), Priorities(storage)
-    return {
+def _with_empty_status(name: str, strategy: Strategy) -> Strategy:
+    """New objects have the empty status of their kind."""
+    if strategy.status_on_create:
+        return strategy
+    group = name.partition(".")[2]
+    prepare_create = strategies.with_empty_status(group, strategy.prepare_create)
+    return attrs.evolve(strategy, prepare_create=prepare_create)
+
+
+def _claims(storage: Storage, _addresses: ServiceAddresses) -> Strategy:
+    return Strategy(
+        admit=DefaultClasses(storage).admit_claim,
+        validate=volumes.claim,
+        prepare_delete=strategies.delete_volume,
+        returns_deleted=True,
+    )
+
+
+def _pods(storage: Storage, _addresses: ServiceAddresses) -> Strategy:
+    return Strategy(
+        admit=Priorities(storage).admit_pod,
+        check_admission=PodSecurity(storage).check,
+        validate=pod,
+        generation=True,
+        prepare_create=strategies.create_pod,
+        prepare_status=strategies.update_pod_status,
+        subresources={
+            "ephemeralcontainers": strategies.only_ephemeral_containers,
+            "resize": strategies.only_container_resources,
+        },
+        graceful=True,
+        returns_deleted=True,
+    )
+
+
+def _services(_storage: Storage, addresses: ServiceAddresses) -> Strategy:
+    return Strategy(
+        prepare_create=addresses.create,
+        prepare_update=addresses.update,
+        before_storage=addresses.check,
+        validate=network.service,
+        create_on_update=True,
+        name_style=NameStyle.LABEL,
+        returns_deleted=True,
+        deletes_too="endpoints",
+    )
+
+
+def _ingresses(storage: Storage, _addresses: ServiceAddresses) -> Strategy:
+    return Strategy(
+        admit=DefaultClasses(storage).admit_ingress, validate=network.ingress, generation=True
+    )
+
+
+def _priority_classes(storage: Storage, _addresses: ServiceAddresses) -> Strategy:
+    return Strategy(
+        validate=core.priority_class,
+        check_admission=Priorities(storage).check_class,
+        immutable=_fixed("preemptionPolicy"),
+        prepare_create=strategies.create_priority_class,
+        protected=frozenset({"system-cluster-critical", "system-node-critical"}),
+        protection="this is a system priority class and cannot be deleted",
+    )
+
+
+_BOUND: Final[dict[str, Callable[[Storage, ServiceAddresses], Strategy]]] = {
+    "persistentvolumeclaims": _claims,
+    "pods": _pods,
+    "services": _services,
+    "ingresses.networking.k8s.io": _ingresses,
+    "priorityclasses.scheduling.k8s.io": _priority_classes,
+}
+"""The strategies that depend on what a server has stored."""
+
+_STRATEGIES: Final = {
+    name: _with_empty_status(name, strategy)
+    for name, strategy in {
         "configmaps": Strategy(
             validate=core.config_map,
         ),
@@ -175,26 +261,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             prepare_delete=strategies.delete_volume,
             returns_deleted=True,
         ),
-        "persistentvolumeclaims": Strategy(
-            admit=classes.admit_claim,
-            validate=volumes.claim,
-            prepare_delete=strategies.delete_volume,
-            returns_deleted=True,
-        ),
-        "pods": Strategy(
-            admit=priorities.admit_pod,
-            check_admission=PodSecurity(storage).check,
-            validate=pod,
-            generation=True,
-            prepare_create=strategies.create_pod,
-            prepare_status=strategies.update_pod_status,
-            subresources={
-                "ephemeralcontainers": strategies.only_ephemeral_containers,
-                "resize": strategies.only_container_resources,
-            },
-            graceful=True,
-            returns_deleted=True,
-        ),
         "replicationcontrollers": Strategy(
             validate=workloads.controller,
             propagation="Orphan",
@@ -205,16 +271,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
             returns_deleted=True,
         ),
         "serviceaccounts": Strategy(returns_deleted=True),
-        "services": Strategy(
-            prepare_create=addresses.create,
-            prepare_update=addresses.update,
-            before_storage=addresses.check,
-            validate=network.service,
-            create_on_update=True,
-            name_style=NameStyle.LABEL,
-            returns_deleted=True,
-            deletes_too="endpoints",
-        ),
         "daemonsets.apps": Strategy(
             validate=workloads.daemon_set,
             immutable=_fixed("spec.selector"),
@@ -295,19 +351,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
                 "status": strategies.only_request_status,
             },
         ),
-        "ingresses.networking.k8s.io": Strategy(
-            admit=classes.admit_ingress,
-            validate=network.ingress,
-            generation=True,
-        ),
-        "priorityclasses.scheduling.k8s.io": Strategy(
-            validate=core.priority_class,
-            check_admission=priorities.check_class,
-            immutable=_fixed("preemptionPolicy"),
-            prepare_create=strategies.create_priority_class,
-            protected=frozenset({"system-cluster-critical", "system-node-critical"}),
-            protection="this is a system priority class and cannot be deleted",
-        ),
         "networkpolicies.networking.k8s.io": Strategy(
             validate=network.network_policy, generation=True
         ),
@@ -373,4 +416,6 @@ def _strategies(storage: Storage, addresses: ServiceAddresses) -> dict[str, Stra
         "csistoragecapacities.storage.k8s.io": Strategy(
             immutable=_fixed("nodeTopology", "storageClassName"),
         ),
-    }
+    }.items()
+}
+"""The strategies that all servers share."""

@@ -41,7 +41,7 @@ class KubernetesService:
         create: Callable[[str, str, str, _Object, str], None],
         served: Callable[[str, str, str], ServedVersion],
     ) -> None:
-        """Nothing is created before :meth:`resume`.
+        """Nothing is created before :meth:`create_missing`.
 
         Args:
             create: creates an object, given its group, version and plural, and its namespace.
@@ -56,10 +56,9 @@ class KubernetesService:
         self._timer: asyncio.TimerHandle | None = None
 
     def resume(self, host: str, port: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Create what is missing for a server that listens on ``host`` and ``port``; 0: on none."""
+        """Prepare for a server that listens on ``host`` and ``port``; 0: on none."""
         self._wanted = {_SERVICE: _service(port or _PORT), **_endpoints(host, port or _PORT)}
         self._loop = loop
-        self._create_missing()
 
     def pause(self) -> None:
         """Create nothing more, until :meth:`resume`."""
@@ -76,9 +75,10 @@ class KubernetesService:
 
     def _look_later(self) -> None:
         if self._loop is not None and self._timer is None:
-            self._timer = self._loop.call_later(_INTERVAL, self._create_missing)
+            self._timer = self._loop.call_later(_INTERVAL, self.create_missing)
 
-    def _create_missing(self) -> None:
+    def create_missing(self) -> None:
+        """Create what is missing, or try again in a while."""
         self._timer = None
         for kind, obj in self._wanted.items():
             if _KEY not in self._collections[kind].records:

@@ -13,10 +13,10 @@ from appsdk_operator.apiserver._crds.schema_validation import schema_problems
 from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["CompiledSchemas"]
+__all__ = ["SHARED", "CompiledSchemas"]
 
-# Those of a few definitions that are written at the same time, in all their versions.
-_SIZE: Final = 32
+# Those of the definitions that a few servers have at the same time, in all their versions.
+_SIZE: Final = 128
 _T = TypeVar("_T")
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -63,3 +63,7 @@ class CompiledSchemas:
             while len(self._known) > _SIZE:
                 del self._known[next(iter(self._known))]
         return made
+
+
+SHARED: Final = CompiledSchemas()
+"""Those of all servers of the process: compiled schemas never change."""

@@ -211,11 +211,17 @@ class CRDController:
             return
         self._set_approval_condition(obj)
         names = (obj.get("status") or {}).get("acceptedNames")
-        if names == obj["spec"]["names"] and self._condition_is_true(obj, "Established"):
+        if names == obj["spec"]["names"] and self._condition_is(obj, "Established"):
             self._serve(obj)
             self._put_status(record, obj)
         else:
             self._decide_names(record, obj)
+
+    def on_repeated_event(self, event: Event) -> None:
+        """Serve a definition whose conditions come with the next events, written already."""
+        obj = event.record.decode()
+        if self._condition_is(obj, "Established", "False", reason="Installing"):
+            self._serve(obj)
 
     def _resource(self, obj: dict[str, Any]) -> Resource | None:
         """The resource of a definition; None while it is not served."""
@@ -234,7 +240,7 @@ class CRDController:
         else:
             self._set_condition(obj, "NamesAccepted", "False", *problem)
         obj["status"]["acceptedNames"] = accepted
-        established = self._condition_is_true(obj, "Established")
+        established = self._condition_is(obj, "Established")
         if not established and problem is not None:
             message = "not all names are accepted"
             self._set_condition(obj, "Established", "False", "NotAccepted", message)
@@ -304,8 +310,8 @@ class CRDController:
                 resources |= {names.get("plural", ""), names.get("singular", "")}
                 resources |= set(names.get("shortNames") or ())
                 kinds |= {names.get("kind", ""), names.get("listKind", "")}
-        for builtin in self._catalog:
-            if builtin.group == group and not builtin.strategy.custom:
+        for builtin in self._catalog.of_group(group):
+            if not builtin.strategy.custom:
                 resources |= {builtin.plural, builtin.singular}
                 kinds.add(builtin.kind)
         return resources - {""}, kinds - {""}
@@ -326,7 +332,7 @@ class CRDController:
                 singular=names["singular"],
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
-                collection=self._storage.collection(f"{names['plural']}.{spec['group']}"),
+                collection=self._storage.new_collection(f"{names['plural']}.{spec['group']}"),
                 strategy=_CUSTOM,
                 verbs=_VERBS,
             )
@@ -399,9 +405,16 @@ class CRDController:
         self._set_condition(obj, kind, status, word, reason)
 
     @staticmethod
-    def _condition_is_true(obj: dict[str, Any], kind: str) -> bool:
+    def _condition_is(
+        obj: dict[str, Any], kind: str, status: str = "True", *, reason: str = ""
+    ) -> bool:
         conditions = (obj.get("status") or {}).get("conditions") or ()
-        return any(c.get("type") == kind and c.get("status") == "True" for c in conditions)
+        return any(
+            each.get("type") == kind
+            and each.get("status") == status
+            and (not reason or each.get("reason") == reason)
+            for each in conditions
+        )
 
     def _set_condition(self, obj: dict[str, Any], *condition: str) -> None:
         kind, state, reason, message = condition

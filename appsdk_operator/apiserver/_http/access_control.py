@@ -92,8 +92,7 @@ class AccessControl:
         if rbac:
             roles = self.authorizer = RBACAuthorizer(core.storage)
             self.escalation = EscalationCheck(roles)
-            for plural, obj in bootstrap_objects():
-                core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
+            core.first_writes.write(b"roles", lambda: _create_roles(core))
             core.event_handlers.append(RoleAggregator(core.storage, roles).on_event)
         self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
@@ -287,6 +286,11 @@ class AccessControl:
         if not decision.allowed:
             raise forbidden_error(attributes, decision)
         self.note_creation(user, target, target.name)
+
+
+def _create_roles(core: Core) -> None:
+    for plural, obj in bootstrap_objects():
+        core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
 
 
 def _by_certificate(request: HttpRequest) -> User | None:

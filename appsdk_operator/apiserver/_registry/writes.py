@@ -94,7 +94,8 @@ class Writer:
         self._catalog = catalog
         self.clock = clock
         # A generator of its own: an additional object must not change the retry delays of others.
-        self._rng = random.Random(random_of(clock).getrandbits(64))
+        self.rng: random.Random = random.Random(random_of(clock).getrandbits(64))
+        """Makes uids and names."""
         self.fields: FieldManagers = FieldManagers(catalog, clock)
         """The field managers of every resource version."""
         self.admission: AdmissionController = _ADMIT_ALL
@@ -146,7 +147,7 @@ class Writer:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._generated_name(target, metadata["generateName"])
         _metadata.prepare_create(
-            metadata, self.clock.time(), self._rng, generation=strategy.generation
+            metadata, self.clock.time(), self.rng, generation=strategy.generation
         )
         warnings = _metadata.warnings(metadata, None, custom=strategy.custom)
         if target.served.has_status and not strategy.status_on_create:
@@ -178,7 +179,7 @@ class Writer:
         """A random name that starts with ``base`` and is not taken, if one is found soon."""
         resource, name = target.served.resource, ""
         for _ in range(_GENERATED_NAMES):
-            name = _metadata.generated_name(base, self._rng)
+            name = _metadata.generated_name(base, self.rng)
             if resource.key(target.namespace, name) not in resource.collection.records:
                 break
         return name

@@ -24,6 +24,7 @@ __all__ = [
     "carry_over",
     "generated_name",
     "mark_deleting",
+    "new_uid",
     "prepare_create",
     "timestamp",
     "validate",
@@ -50,6 +51,11 @@ def generated_name(base: str, rng: random.Random) -> str:
     return base[:_GENERATED_BASE] + "".join(rng.choices(_ALPHABET, k=5))
 
 
+def new_uid(rng: random.Random) -> str:
+    """A random uid."""
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
 def wipe_system_fields(metadata: dict[str, Any]) -> None:
     """Drop the fields that clients cannot set on a new object."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -64,7 +70,7 @@ def prepare_create(
     Kinds without generations keep the one from the client, as on the real server.
     """
     wipe_system_fields(metadata)
-    metadata["uid"] = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+    metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = timestamp(now)
     if generation:
         metadata["generation"] = 1

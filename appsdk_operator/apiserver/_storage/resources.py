@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, final
 
@@ -15,6 +16,7 @@ from appsdk_operator.apiserver._storage.storage import Collection, Record
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.resource import kinds
+from appsdk_operator.resource.kinds import BuiltinKind
 
 __all__ = [
     "Catalog",
@@ -319,11 +321,21 @@ class ServedVersion:
 
 @final
 class Catalog:
-    """The served resources."""
+    """The served resources. Built-in ones are made when they are first asked for."""
 
     def __init__(self) -> None:
         """An empty catalog."""
-        self._resources: dict[tuple[str, str], Resource] = {}
+        self._resources: dict[tuple[str, str], Resource | tuple[BuiltinKind, ...]] = {}
+        self._make: Callable[[tuple[BuiltinKind, ...]], Resource] | None = None
+
+    def add_builtin(
+        self,
+        entries: Mapping[tuple[str, str], tuple[BuiltinKind, ...]],
+        make: Callable[[tuple[BuiltinKind, ...]], Resource],
+    ) -> None:
+        """Add built-in resources by group and plural; ``make`` makes one of its versions."""
+        self._resources.update(entries)
+        self._make = make
 
     def add(self, resource: Resource) -> None:
         """Add a resource; it replaces one of the same group and plural."""
@@ -335,11 +347,15 @@ class Catalog:
 
     def resource(self, group: str, plural: str) -> Resource | None:
         """The resource with this group and plural."""
-        return self._resources.get((group, plural))
+        found = self._resources.get((group, plural))
+        if isinstance(found, tuple):
+            assert self._make is not None
+            found = self._resources[group, plural] = self._make(found)
+        return found
 
     def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
         """The resource in this version, if the version is served."""
-        resource = self._resources.get((group, plural))
+        resource = self.resource(group, plural)
         if resource is None:
             return None
         found = resource.versions.get(version)
@@ -348,8 +364,8 @@ class Catalog:
     def find_kind(self, api_version: str, kind: str) -> ServedVersion | None:
         """The served version of an apiVersion and kind."""
         group, _, version = api_version.rpartition("/")
-        for resource in self._resources.values():
-            if resource.group == group and resource.kind == kind and "list" in resource.verbs:
+        for resource in self.of_group(group):
+            if resource.kind == kind and "list" in resource.verbs:
                 found = resource.versions.get(version)
                 if found is not None and found.served:
                     return found
@@ -357,24 +373,26 @@ class Catalog:
 
     def is_builtin(self, group: str) -> bool:
         """Whether the group has built-in kinds."""
-        return any(
-            resource.group == group and not resource.strategy.custom
-            for resource in self._resources.values()
-        )
+        return any(not resource.strategy.custom for resource in self.of_group(group))
 
     def of_collection(self, collection: Collection) -> Resource | None:
         """The resource that a collection belongs to."""
         plural, _, group = collection.name.partition(".")
-        resource = self._resources.get((group, plural))
+        resource = self.resource(group, plural)
         return resource if resource is not None and resource.collection is collection else None
 
+    def of_group(self, group: str) -> list[Resource]:
+        """The resources of a group."""
+        places = [place for place in self._resources if place[0] == group]
+        return list(filter(None, itertools.starmap(self.resource, places)))
+
     def __iter__(self) -> Iterator[Resource]:
-        return iter(list(self._resources.values()))
+        return filter(None, itertools.starmap(self.resource, list(self._resources)))
 
     def groups(self) -> dict[str, list[str]]:
         """The served groups with their versions, the preferred version first."""
         found: dict[str, dict[str, None]] = {}
-        for resource in self._resources.values():
+        for resource in self:
             served = [name for name, version in resource.versions.items() if version.served]
             found.setdefault(resource.group, {}).update(dict.fromkeys(served))
         return {

@@ -87,6 +87,17 @@ class Record:
         obj["metadata"]["resourceVersion"] = str(revision)
         return Record(self.key, revision, obj, self.written)
 
+    def repeated(self, uid: str, data: bytes) -> Record:
+        """The same revision of the object with this uid, whose JSON is ``data``."""
+        made = Record.__new__(Record)
+        made.key, made.revision, made.written = self.key, self.revision, self.written
+        made.api_version, made.namespace, made.name = self.api_version, self.namespace, self.name
+        made.uid, made.labels, made.data = uid, self.labels, data
+        made.deleting, made.finalizers = self.deleting, self.finalizers
+        made.owners, made.blocked = self.owners, self.blocked
+        made._variants = None  # noqa: SLF001 - it is of this class
+        return made
+
     def decode(self) -> dict[str, Any]:
         """A new copy of the object, which the caller may change."""
         decoded: dict[str, Any] = _decode(self.data)
@@ -231,13 +242,18 @@ class Storage:
         self.collections: dict[str, Collection] = {}
         self.on_event: Callable[[Collection, Event], None] = lambda _collection, _event: None
         self._history = history
+        self._compacted = revision
 
     def collection(self, name: str) -> Collection:
-        """The collection of this name, created on first use."""
+        """The collection of this name, as if it had existed from the start."""
         found = self.collections.get(name)
         if found is None:
-            found = Collection(name, self._history, self.revision)
-            self.collections[name] = found
+            found = self.collections[name] = Collection(name, self._history, self._compacted)
+        return found
+
+    def new_collection(self, name: str) -> Collection:
+        """A new collection, which has no history from before."""
+        found = self.collections[name] = Collection(name, self._history, self.revision)
         return found
 
     def drop(self, name: str) -> None:
@@ -254,11 +270,15 @@ class Storage:
         record = Record(key, self.revision + 1, obj)
         if len(record.data) > _LARGEST:
             raise StatusError(500, "etcdserver: request is too large", reason="")
+        self.repeat(collection, record)
+        return record
+
+    def repeat(self, collection: Collection, record: Record) -> None:
+        """Store a record that has the next revision already."""
         self.revision += 1
-        previous = collection.records.get(key)
+        previous = collection.records.get(record.key)
         kind = "ADDED" if previous is None else "MODIFIED"
         self._emit(collection, Event(kind, self.revision, record, previous))
-        return record
 
     def remove(self, collection: Collection, key: str) -> Record:
         """Delete an object; return its last state with the revision of the deletion."""
@@ -270,6 +290,7 @@ class Storage:
 
     def compact(self) -> None:
         """Drop all events, as etcd's compaction does: only the present revision is left."""
+        self._compacted = self.revision
         for collection in self.collections.values():
             collection.drop_events(self.revision)
 
