@@ -239,19 +239,19 @@ class RoleAggregator:
     """Writes the aggregated rules into the cluster roles that aggregate them."""
 
     def __init__(self, storage: Storage, rbac: RBACAuthorizer) -> None:
-        """Aggregate the rules of the stored roles."""
+        """Nothing is aggregated before :meth:`aggregate` or a change."""
         self._storage = storage
         self._rbac = rbac
         self._roles = storage.collection(f"clusterroles.{RBAC_GROUP}")
         self._busy = False
-        self._aggregate()
 
     def on_event(self, collection: Collection, _event: Event) -> None:
         """Aggregate again when a cluster role has changed."""
         if collection is self._roles and not self._busy:
-            self._aggregate()
+            self.aggregate()
 
-    def _aggregate(self) -> None:
+    def aggregate(self) -> None:
+        """Aggregate the rules of the stored roles."""
         # These writes change no labels, so they trigger no further aggregation.
         self._busy = True
         try:

@@ -92,8 +92,15 @@ class AccessControl:
         if rbac:
             roles = self.authorizer = RBACAuthorizer(core.storage)
             self.escalation = EscalationCheck(roles)
-            core.first_writes.write(b"roles", lambda: _create_roles(core))
-            core.event_handlers.append(RoleAggregator(core.storage, roles).on_event)
+            aggregator = RoleAggregator(core.storage, roles)
+
+            def create_roles() -> None:
+                for plural, obj in bootstrap_objects():
+                    core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
+                aggregator.aggregate()
+
+            core.first_writes.write(b"roles", create_roles)
+            core.event_handlers.append(aggregator.on_event)
         self.reviews: Reviews = Reviews(self._authenticator, self.authorizer, core.clock)
 
     # -- tokens ------------------------------------------------------------------------------
@@ -286,11 +293,6 @@ class AccessControl:
         if not decision.allowed:
             raise forbidden_error(attributes, decision)
         self.note_creation(user, target, target.name)
-
-
-def _create_roles(core: Core) -> None:
-    for plural, obj in bootstrap_objects():
-        core.create(RBAC_GROUP, "v1", plural, obj, manager="kube-apiserver")
 
 
 def _by_certificate(request: HttpRequest) -> User | None:
