@@ -254,11 +254,15 @@ class APIServer:
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` in the server's event loop, and return its result."""
+        thread = self._thread
+        if thread.is_current:
+            return function()
 
         async def run() -> _T:
             return function()
 
-        return self._await(run())
+        with thread.lifecycle:
+            return thread.call(run()) if thread.is_running else function()
 
     def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run ``coroutine`` in the server's event loop, and return its result."""
@@ -412,6 +416,17 @@ class APIServer:
             records = list(served.resource.collection.scan(""))
             await conversion.convert_records(served, records)
             return [served.decode(record) for record in records]
+
+        return self._await(read())
+
+    def json_of(self, kind: Kind) -> list[bytes]:
+        """What :meth:`objects` returns, as JSON."""
+
+        async def read() -> list[bytes]:
+            served = self._core.served(kind.group, kind.version, kind.plural)
+            records = list(served.resource.collection.scan(""))
+            await conversion.convert_records(served, records)
+            return [served.data(record) for record in records]
 
         return self._await(read())
 

@@ -41,14 +41,13 @@ class SentCredentials:
         """An empty set; :func:`redacted` knows all sets of the process."""
         self._last: str | None = None
         self._known: dict[str, tuple[str, ...]] = {}
-        with _lock:
-            _registered.add(self)
 
     def add(self, authorization: str) -> None:
         """Remember the value of an ``Authorization`` or ``Proxy-Authorization`` header."""
         if authorization == self._last:
             return
         with _lock:
+            _registered.add(self)
             self._known.pop(authorization, None)
             self._known[authorization] = _spellings(authorization)
             while len(self._known) > _MAX_SECRETS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_BITS = 1023
 """Of a whole number that is sure to fit a float."""
 
@@ -63,6 +65,8 @@ def check_callable(
     if not is_awaited:
         check_plain(name, function)
     mismatch: TypeError | None = None
+    if _takes(function, len(arguments)):
+        return
     if callable(function):
         try:
             signature = inspect.signature(function)
@@ -78,6 +82,22 @@ def check_callable(
         raise TypeError(explain(mismatch))
     text = f"{name}={function!r} is not a function of ({', '.join(arguments)})"
     raise TypeError(text if mismatch is None else f"{text}: {mismatch}")
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function or method takes that many positional arguments, for all that is simple.
+
+    A signature says it of any callable, and takes far longer to make.
+    """
+    if type(function) is MethodType:
+        function, count = function.__func__, count + 1
+    # An attribute may change its signature.
+    if type(function) is not FunctionType or function.__dict__:
+        return False
+    code, defaults = function.__code__, function.__defaults__ or ()
+    return (
+        code.co_argcount - len(defaults) <= count <= code.co_argcount and not code.co_kwonlyargcount
+    )
 
 
 def check_function(
@@ -103,12 +123,21 @@ def check_plain(name: str, function: Any, hint: str = "but its result is used at
     Raises:
         TypeError: it is async; ``hint`` says why it must not be.
     """
-    if any(
+    plain = function.__func__ if type(function) is MethodType else function
+    if type(plain) is FunctionType and not plain.__dict__:
+        is_async = bool(plain.__code__.co_flags & _ASYNC)
+    else:
+        is_async = _is_async(function)
+    if is_async:
+        raise TypeError(f"{name} is async, {hint}: make it a plain function")
+
+
+def _is_async(function: Any) -> bool:
+    return any(
         test(each)
         for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         for each in (function, getattr(function, "__call__", None))  # noqa: B004 - to inspect it
-    ):
-        raise TypeError(f"{name} is async, {hint}: make it a plain function")
+    )
 
 
 def no_awaitable(what: str, value: _T) -> _T:

@@ -5,9 +5,12 @@ The warnings come in the order of the fields in the body.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, final
+
+import msgspec
 
 from appsdk_operator.apiserver._schema import builtin_types as types
 from appsdk_operator.apiserver._schema.builtin_types import DecodeError
@@ -99,6 +102,10 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _has_duplicates(body: bytes) -> bool:
+    # What comes out of decoding and encoding has no duplicates.
+    with contextlib.suppress(msgspec.DecodeError):
+        if msgspec.json.encode(msgspec.json.decode(body)) == body:
+            return False
     twice = False
 
     def note(pairs: list[tuple[str, Any]]) -> None:

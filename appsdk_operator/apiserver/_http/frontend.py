@@ -419,6 +419,12 @@ def _send_continue(request: HttpRequest) -> None:
 async def _body(request: HttpRequest) -> bytes:
     if (request.content_length or 0) > bodies.BODY_LIMIT:
         raise bodies.too_large()
+    if request.content.is_eof():
+        # It has arrived as a whole.
+        body = request.content.read_nowait(-1)
+        if len(body) > bodies.BODY_LIMIT:
+            raise bodies.too_large()
+        return body
     _send_continue(request)
     parts: list[bytes] = []
     size = 0

@@ -242,6 +242,9 @@ def manager_name(given: str, user_agent: str) -> str:
     """The field manager of a request: as given, else the program in the User-Agent."""
     if given:
         return given
+    first = user_agent.partition("/")[0]
+    if first.isascii() and first.isprintable() and len(first) <= _MAX_NAME:
+        return first or "unknown"
     name = ""
     size = 0
     # Bytes of the header that are not UTF-8 become replacement characters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 from typing import Final
 
@@ -30,6 +31,7 @@ _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _PRECISE_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
+@functools.lru_cache(maxsize=1024)  # most objects of a moment have the same times
 def normalize_time(text: str) -> str | None:
     """A time in the canonical form of ``metav1.Time``: UTC, whole seconds; None for Go's zero time.
 
@@ -43,6 +45,7 @@ def normalize_time(text: str) -> str | None:
     return None if found == ZERO else f"{_written(found)}Z"
 
 
+@functools.lru_cache(maxsize=1024)
 def normalize_micro_time(text: str) -> str | None:
     """A time in the canonical form of ``metav1.MicroTime``: UTC, six digits of fractions.
 

@@ -102,14 +102,13 @@ class MemoryExchange:
     def make_request(self, loop: asyncio.AbstractEventLoop, task: Any) -> HttpRequest:
         """The request as aiohttp's parser would make it."""
         headers: CIMultiDict[str] = CIMultiDict(self.request_headers)
-        raw = tuple((name.encode(), value.encode()) for name, value in self.request_headers)
         message = RawRequestMessage(
             method=self.method,
             path=self.target,
             # The last version without chunks: the bytes written are the bytes read.
             version=HttpVersion10,
             headers=CIMultiDictProxy(headers),
-            raw_headers=raw,
+            raw_headers=(),  # nobody asks for them
             should_close=True,
             compression=None,
             upgrade=False,

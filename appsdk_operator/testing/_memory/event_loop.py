@@ -32,6 +32,7 @@ class ManualEventLoop:
         self._sequence = itertools.count()
         # By insertion: the order of cancellations is the same in each run.
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._most_tasks = 64
 
     @property
     def as_loop(self) -> asyncio.AbstractEventLoop:
@@ -40,6 +41,8 @@ class ManualEventLoop:
 
     def run_due(self) -> None:
         """Run all callbacks and timers that are due, and those that they schedule."""
+        if not self._ready and not self._is_due():
+            return
         before = asyncio._get_running_loop()  # the loop of the test, where that is a coroutine
         asyncio._set_running_loop(self.as_loop)
         try:
@@ -132,8 +135,10 @@ class ManualEventLoop:
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
         """A task that begins in the next round."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **options)
+        if len(self._tasks) >= self._most_tasks:
+            self._tasks = {known: None for known in self._tasks if not known.done()}
+            self._most_tasks = 64 + 2 * len(self._tasks)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -77,8 +77,12 @@ class _MemoryServerBase:
                 return
             self._open[exchange] = None
             task = exchange.task = loop.create_task(self._handle(exchange, frontend, loop))
-        task.add_done_callback(exchange.finish)
-        task.add_done_callback(lambda _: self._open.pop(exchange, None))
+
+        def finish(task: asyncio.Task[Any]) -> None:
+            exchange.finish(task)
+            self._open.pop(exchange, None)
+
+        task.add_done_callback(finish)
 
     @staticmethod
     async def _handle(

@@ -223,7 +223,9 @@ class SimulatedCluster:
     def objects(self, kind: Kind | None = None) -> list[Object]:
         """The objects of a kind; default: those that this is about."""
         kind = kind or self.kind
-        return [Object.from_dict(kind, obj) for obj in self.server.objects(kind)]
+        with self.server.changed:
+            found = self.server.api.json_of(kind)
+        return [Object.from_json(kind, raw) for raw in found]
 
     def compact(self) -> None:
         """Compact the history: watches at older versions get 410 and list again."""
