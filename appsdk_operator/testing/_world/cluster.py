@@ -6,6 +6,7 @@ What a :class:`World` and a :class:`Simulation` have in common; they differ in w
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
@@ -474,7 +475,7 @@ def _definitions(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> list[Mapping[
     names = [crd["metadata"]["name"] for crd in given]
     if (
         "." in kind.group
-        and all(kind.qualified_name != each.kind.qualified_name for each in kinds.builtin_kinds())
+        and kind.qualified_name not in _builtin_names()
         and kind.qualified_name not in names
     ):
         made = custom_resource_definition(kind)
@@ -482,3 +483,8 @@ def _definitions(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> list[Mapping[
         made.annotations.setdefault("api-approved.kubernetes.io", "unapproved, in a test")
         given.append(made.to_dict())
     return given
+
+
+@functools.cache
+def _builtin_names() -> frozenset[str]:
+    return frozenset(each.kind.qualified_name for each in kinds.builtin_kinds())
