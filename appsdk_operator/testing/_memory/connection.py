@@ -288,25 +288,39 @@ class MemoryConnection:
         exchange, host = self._exchange, self._host
         assert exchange is not None
         with host.changed:
-            if host.ends_idle_watches:
-                host.turn()
-                if not (exchange.buffer or self._has_bookmark):
-                    # As Kubernetes does, shortly before the end.
-                    self._has_bookmark = True
-                    host.send_bookmarks()
-                    host.turn()
-                if not (exchange.buffer or exchange.is_done or exchange.is_broken):
-                    host.cancel(exchange)
-                    return b""
-            elif not self._wait_for(
-                lambda: bool(exchange.buffer) or exchange.is_done or exchange.is_broken
-            ):
-                raise TimeoutError("nothing came in time")
+            if not (exchange.is_done or self._has_more(exchange)):
+                return b""
             data = bytes(exchange.buffer[:limit])
             del exchange.buffer[:limit]
             if not data and exchange.is_broken and not self.aborted:
                 raise ConnectionResetError("the connection was cut")
             return data
+
+    def _has_more(self, exchange: MemoryExchange) -> bool:
+        """Wait for more of the body, or its end; False where an idle watch ends.
+
+        Raises:
+            TimeoutError: nothing came in time.
+        """
+
+        def has_news() -> bool:
+            return bool(exchange.buffer) or exchange.is_done or exchange.is_broken
+
+        host = self._host
+        if not host.ends_idle_watches:
+            if not self._wait_for(has_news):
+                raise TimeoutError("nothing came in time")
+            return True
+        host.turn()
+        if not (exchange.buffer or self._has_bookmark):
+            # As Kubernetes does, shortly before the end.
+            self._has_bookmark = True
+            host.send_bookmarks()
+            host.turn()
+        if not has_news():
+            host.cancel(exchange)
+            return False
+        return True
 
     def _wait_for(self, is_here: Callable[[], bool]) -> bool:
         """Run the server until the condition is true; False after the time-out."""
@@ -351,7 +365,7 @@ class _Response:
         self.status = exchange.status
         self.headers = HTTPMessage()
         for name, value in exchange.headers:
-            self.headers[name] = value
+            self.headers.set_raw(name, value)
         self.length = len(exchange.buffer) if exchange.is_done else None
         self.read1 = connection.read
 
