@@ -341,12 +341,15 @@ def test_a_source_that_was_not_started_is_not_waited_for(make):
     assert source.health().text == "source things.v1.example.com: is starting"
 
 
-def test_a_kind_that_is_removed_from_the_cache_is_told_in_the_health(make):
-    running = make(page(thing("a")), Stream(then=None))
+@pytest.mark.parametrize("is_added_again", [False, True])
+def test_a_kind_that_is_removed_from_the_cache_is_told_in_the_health(make, is_added_again):
+    running = make(page(thing("a")), Stream(then=None), Hang)
     source = running.source()
     running.run()
     assert source.wait_for_sync(running.stop, None)
     running.it.remove(THING)
+    if is_added_again:
+        running.it.add(THING)
     assert "the kind was removed from the cache" in source.health().text
     assert source.wait_for_sync(running.stop, 100.0) in (True, False), "it returns at once"
 

@@ -403,12 +403,20 @@ def test_a_cache_is_added_once_for_a_kind(world):
     assert len(world.cache.informers(CONFIG_MAP)[0]._access.registrations) == 1
 
 
-def test_health_says_that_the_cache_does_not_keep_the_kind_any_more(world):
+@pytest.mark.parametrize("is_added_again", [False, True])
+def test_health_says_that_the_kind_was_removed_from_the_cache(world, is_added_again):
     world.controller.add_cache(world.cache, CONFIG_MAP)
     world.cache.remove(CONFIG_MAP)
+    if is_added_again:
+        world.cache.add(CONFIG_MAP)
+        world.start(world.cache)
+        assert world.cache.wait_for_sync(StopSignal(), 20)
     health = world.controller.health()
     assert not health.is_ready
-    assert "does not keep it any more" in health.text
+    assert "was removed from the cache" in health.text
+    world.controller.remove_cache(world.cache, CONFIG_MAP)
+    world.controller.add_cache(world.cache, CONFIG_MAP)
+    assert "was removed from the cache" not in world.controller.health().text
     world.controller.add_watcher(world.watcher(), CONFIG_MAP)
 
 

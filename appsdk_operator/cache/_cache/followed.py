@@ -114,13 +114,22 @@ class Followed:
         found = (informer.store.get(name, namespace) for informer in self.informers)
         return next((obj for obj in found if obj is not None), None)
 
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the cache has removed the kind, also if it was added again since."""
+        it = self.registration
+        is_over = isinstance(it, CacheRegistration) and it.is_over and not self._is_detached
+        return is_over or not self.informers
+
     def healths(self) -> Sequence[Health]:
-        """The health of each informer; not ready when the cache no longer keeps the kind."""
-        informers = self.informers
-        if not informers:
-            text = f"{self.kind}: the cache does not keep it any more: add it to the cache again"
-            return (Health(False, f"{text}, and the cache to the controller"),)
-        return [informer.health() for informer in informers]
+        """The health of each informer; not ready when the cache has dropped the kind."""
+        if self.is_dropped:
+            text = (
+                f"{self.kind}: it was removed from the cache, so that nothing comes any more: call "
+                "remove_cache and add_cache of the controller, which add it again"
+            )
+            return (Health(False, text),)
+        return [informer.health() for informer in self.informers]
 
     @property
     def has_synced(self) -> bool:

@@ -46,8 +46,10 @@ class CacheRegistration:
         """The kind whose events it gets."""
         self._sink = handler
         self._clock = clock
-        self._is_over = self._has_ended = self._had_synced = False
+        self._has_ended = self._had_synced = False
         self._changed = changed
+        self.is_over: bool = False
+        """Whether it was removed, by itself or with its kind."""
         self.awaits_full_objects = False
         """For the cache: whether it gets no events until an upgrade to full objects is done."""
         self._resync = resync
@@ -76,7 +78,7 @@ class CacheRegistration:
 
         After its end, or that of the cache: whether it had.
         """
-        if self._is_over:
+        if self.is_over:
             return self._had_synced
         registrations = self._registrations.values()
         return not self.awaits_full_objects and all(each.has_synced for each in registrations)
@@ -108,7 +110,7 @@ class CacheRegistration:
             # Woken by every change and every sync, and by the end of the cache.
             if not self._changed.wait(lambda: self._are_listed or self._is_ended, stop, left):
                 return False
-            if self.has_synced and not self._is_over:
+            if self.has_synced and not self.is_over:
                 return True
             if self._is_ended:
                 return False
@@ -128,7 +130,7 @@ class CacheRegistration:
 
     @property
     def _is_ended(self) -> bool:
-        return self._is_over or self._has_ended
+        return self.is_over or self._has_ended
 
     def remove(self, *, timeout: float = 30.0) -> None:
         """Stop delivering events, and wait for a call in progress; twice is harmless.
@@ -211,7 +213,7 @@ class CacheRegistration:
     def stop(self) -> None:
         """Unfollow every informer; a call in progress continues."""
         self._had_synced = self.has_synced
-        self._is_over = True
+        self.is_over = True
         self.end()
         for informer in self._registrations:
             self.unfollow(informer)

@@ -108,14 +108,14 @@ class _FollowingSource(Generic[R]):
         """
         # Read first: the informers exist before the registration does.
         registration = self._followed.registration
-        is_ready, text = False, ""
+        is_ready = False
         if not self._pipeline.claim.is_taken:
             text = "not started"
         elif self._pipeline.is_stopped:
             text = "stopped"
         elif registration is None:
             text = "is starting"
-        elif not (informers := self._followed.informers):
+        elif self._followed.is_dropped:
             text = (
                 "the kind was removed from the cache, so that nothing comes any more: remove a "
                 "kind only after the controllers that watch it have stopped"
@@ -123,7 +123,7 @@ class _FollowingSource(Generic[R]):
         elif registration.has_synced:
             is_ready, text = True, self._pipeline.text()
         else:
-            waiting = [informer for informer in informers if not informer.has_synced]
+            waiting = [one for one in self._followed.informers if not one.has_synced]
             causes = [informer.health().text for informer in waiting]
             if any(isinstance(informer.last_error, NotFound) for informer in waiting):
                 causes.append("install its CustomResourceDefinition, or correct the kind")
