@@ -108,9 +108,11 @@ def check_function(
     Raises:
         TypeError: the text says what to give; also for ``async def``, unless it ``is_awaited``.
     """
+    if function is None and not required:
+        return
     if not is_awaited:
         check_plain(name, function)
-    if callable(function) or (function is None and not required):
+    if callable(function):
         return
     raise TypeError(
         f"{name}={function!r}: give a function" + ("" if required else ", or leave it out")
