@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar, final
 
 from appsdk_operator.apiserver._auth.access_table import Access
@@ -163,12 +163,7 @@ class APIServer:
         """Start."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 

@@ -6,7 +6,6 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, final
 
 from appsdk_operator._generics import SpecT_co, StatusT_co, subscript
@@ -126,12 +125,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Lines]:

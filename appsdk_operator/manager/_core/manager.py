@@ -6,7 +6,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, Unpack, final
 
 import attrs
@@ -540,12 +539,7 @@ class Manager:
     def __enter__(self) -> Manager:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run_with_signals(self, stop: StopSignal | None) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, final
 
 import attrs
@@ -164,12 +163,7 @@ class MemoryServer(_MemoryServerBase):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def begin(self, exchange: MemoryExchange) -> None:

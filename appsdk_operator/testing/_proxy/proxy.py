@@ -7,7 +7,6 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
 
@@ -126,12 +125,7 @@ class FaultProxy:
         """Start."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 
