@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from appsdk_operator.runtime import system_clock
 from appsdk_operator.testing import APIServer, ControlPlane
 from tests.differential.conversation import Conversation, Server
 from tests.differential.normal import normalised
@@ -20,10 +22,33 @@ _AT_ONCE = 8
 Answers = list[dict[str, Any]]
 
 
+class _StandingTime:
+    """Waits as the system's clock does, and stands still otherwise."""
+
+    def __init__(self) -> None:
+        self.now = system_clock.time()
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return system_clock.monotonic()
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        system_clock.wait(condition, timeout)
+
+
 @contextlib.contextmanager
 def embedded() -> Iterator[Server]:
-    """The server inside the process."""
-    with APIServer(token="differential", rbac=True, bookmark_interval=0.5, tls=True) as server:
+    """The server inside the process, whose time stamps are of one second, after those of its start.
+
+    A machine that is busy would otherwise order the managers of an object by their times.
+    """
+    clock = _StandingTime()
+    with APIServer(
+        token="differential", rbac=True, bookmark_interval=0.5, tls=True, clock=clock
+    ) as server:
+        clock.now += 1
         yield _ready(Server("embedded", server.url, "differential", server.ca_data))
 
 
