@@ -17,7 +17,19 @@ from appsdk_operator.apiserver import FaultRule, builtin_schemas
 from appsdk_operator.resource import Kind, custom_resource_definition
 
 if TYPE_CHECKING:
+    from hypothesis import strategies as st
     from hypothesis.strategies import SearchStrategy
+else:
+
+    class _Strategies:
+        """Hypothesis' strategies, imported with the first one."""
+
+        def __getattr__(self, name: str) -> Any:
+            from hypothesis import strategies
+
+            return getattr(strategies, name)
+
+    st = _Strategies()
 
 __all__ = [
     "annotation_maps",
@@ -53,8 +65,6 @@ _OF_GO: Final = {r"\z": r"\Z", r"\p{Nd}": r"\d", r"\p{N}": r"\d", r"\p{L}": r"\w
 
 @functools.cache  # making one takes as long as drawing a hundred values
 def _matching(pattern: str, *, fullmatch: bool = True) -> SearchStrategy[str]:
-    from hypothesis import strategies as st
-
     return st.from_regex(re.compile(pattern), fullmatch=fullmatch)
 
 
@@ -65,8 +75,6 @@ def names(*, few: bool = True) -> SearchStrategy[str]:
         few: whether to draw from five names, so that objects are deleted and recreated under them;
             default True.
     """
-    from hypothesis import strategies as st
-
     # "a-b" and "a.b" differ in what is easily lost, and "a" is a prefix of both.
     some = st.sampled_from(["a", "b", "a-b", "a.b", "0"])
     if few:
@@ -76,16 +84,12 @@ def names(*, few: bool = True) -> SearchStrategy[str]:
 
 def label_maps() -> SearchStrategy[dict[str, str]]:
     """Valid labels: with empty values, prefixed keys, the longest value."""
-    from hypothesis import strategies as st
-
     values = st.one_of(_matching(_LABEL), st.just("x" * 63))
     return st.dictionaries(_matching(_PREFIXED), values, max_size=3)
 
 
 def annotation_maps() -> SearchStrategy[dict[str, str]]:
     """Valid annotations: any text, unicode included."""
-    from hypothesis import strategies as st
-
     return st.dictionaries(_matching(_PREFIXED), _text(), max_size=3)
 
 
@@ -103,8 +107,6 @@ def objects(
         crds: CustomResourceDefinitions, that of ``kind`` included.
         namespace: the namespace of namespaced objects; default ``default``.
     """
-    from hypothesis import strategies as st
-
     schema = _schema_of(kind, crds)
     metadata: dict[str, SearchStrategy[Any]] = {"name": names(few=False)}
     if kind.is_namespaced:
@@ -130,8 +132,6 @@ def objects(
 
 def faults() -> SearchStrategy[list[FaultRule]]:
     """Faults of an informer's next request, at most one: for :meth:`Simulation.poll`."""
-    from hypothesis import strategies as st
-
     return st.lists(st.sampled_from(_FAULTS), max_size=1)
 
 
@@ -142,8 +142,6 @@ def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrate
         kind: the kind.
         crds: CustomResourceDefinitions, that of ``kind`` included.
     """
-    from hypothesis import strategies as st
-
     schema = _schema_of(kind, crds)
     properties = dict(schema.get("properties", {}))
     if part_of(kind):
@@ -159,8 +157,6 @@ def specs(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrate
 
 def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStrategy[Any]:
     """Values of ``status``; see :func:`specs`."""
-    from hypothesis import strategies as st
-
     status = _schema_of(kind, crds).get("properties", {}).get("status", _ANYTHING)
     if _is_open(status):
         return st.fixed_dictionaries({"seen": st.integers(0, 3)})
@@ -202,8 +198,6 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
         schema: the schema, with its references resolved.
         deepest: the levels that are filled; default 4. Optional fields below are omitted.
     """
-    from hypothesis import strategies as st
-
     strategy = _of_type(schema, deepest)
     if schema.get("nullable") and "enum" not in schema:  # which no null is in
         strategy = st.one_of(strategy, st.none())
@@ -211,8 +205,6 @@ def values(schema: Mapping[str, Any], *, deepest: int = _DEEPEST) -> SearchStrat
 
 
 def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     for part in (schema, *schema.get("allOf", ())):
         if "enum" in part:
             # Copies, which a test may change.
@@ -245,8 +237,6 @@ def _of_type(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
 
 
 def _object(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = {
         name: values(properties.get(name, _ANYTHING), deepest=deepest - 1)
@@ -272,8 +262,6 @@ def _object(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
 
 
 def _array(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     least = int(schema.get("minItems", 0))
     most = max(least, min(3, schema.get("maxItems", 3))) if deepest > 0 else least
     items = values(schema.get("items", _ANYTHING), deepest=deepest - 1)
@@ -290,16 +278,12 @@ def _array(schema: Mapping[str, Any], deepest: int) -> SearchStrategy[Any]:
 
 
 def _text(least: int = 0, most: int = 12) -> SearchStrategy[str]:
-    from hypothesis import strategies as st
-
     # No surrogates: UTF-8 cannot encode them.
     letters = st.characters(codec="utf-8")
     return st.text(letters, min_size=least, max_size=most)
 
 
 def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
     least = int(schema.get("minLength", 0))
     most = int(schema.get("maxLength", max(least, 12)))
     pattern = schema.get("pattern")
@@ -331,8 +315,6 @@ def _string(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
 
 
 def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:
-    from hypothesis import strategies as st
-
     bits = 31 if schema.get("format") == "int32" else 63
     low, high = (schema.get("minimum", -(2**bits)), schema.get("maximum", 2**bits - 1))
     low = math.floor(low) + 1 if schema.get("exclusiveMinimum") else math.ceil(low)
@@ -347,8 +329,6 @@ def _integer(schema: Mapping[str, Any]) -> SearchStrategy[int]:
 
 def _anything() -> SearchStrategy[Any]:
     """Any JSON object."""
-    from hypothesis import strategies as st
-
     leaf = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), _text())
     return st.dictionaries(
         _matching(_LABEL).filter(bool),
