@@ -35,7 +35,12 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, StopSignal, system_clock
 from appsdk_operator.testing import BrokenPromise, Replica, World
 from appsdk_operator.testing._world.histories import Step, play
-from appsdk_operator.watchers import OpinionatedReconciler, ReconcileRequest, SimpleReconciler
+from appsdk_operator.watchers import (
+    OpinionatedReconciler,
+    OpinionatedWatcher,
+    ReconcileRequest,
+    SimpleReconciler,
+)
 from tests.hypothesis_profiles import scaled
 from tests.testing.broken import operators
 from tests.testing.broken.operators import secret_of_its_name
@@ -547,6 +552,22 @@ def test_who_never_had_the_lease_may_write(seed: int) -> None:
     with World(WIDGET, make, replicas=2, seed=seed) as world:
         world.run(60.0)
         assert {obj.name for obj in world.objects(CONFIG_MAP)} == {"operator-1", "operator-2"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_call_that_a_pause_interrupts_writes_nothing_once_the_lead_is_lost(seed: int) -> None:
+    def make(replica: Replica) -> Any:
+        def add(_: Object) -> None:
+            threading.Event().wait(1.0)
+
+        return OpinionatedWatcher(WIDGET, replica.client, add=add, delete=lambda _: None)
+
+    with World(WIDGET, make, replicas=2, leader_election=True, seed=seed) as world:
+        world.run(0.0)
+        for number in range(2):
+            world.freeze(40.0, number)
+            world.create(f"w{number}", {"size": 1})
+            world.run(600.0)
 
 
 def test_leader_election_is_refused_for_what_has_its_own() -> None:

@@ -93,15 +93,8 @@ class _OperatorCheck:
     promises: frozenset[Promise]
     most_calls: int
     counts: _ObjectCounts
-    app: App | None = None
-
-    @property
-    def _handlers(self) -> Sequence[Handler]:
-        return () if self.app is None else functions_of(self.app)
-
-    @property
-    def _timers(self) -> Sequence[Timer]:
-        return () if self.app is None else timers_of(self.app)
+    handlers: Sequence[Handler]
+    timers: Sequence[Timer]
 
     def run(self, steps: Sequence[Step]) -> None:
         """Play one history and check the promises.
@@ -128,7 +121,7 @@ class _OperatorCheck:
                 play(world, step)
                 self._ask(world, self.always)
             self.counts.note(world)
-            check_journal(world, self.promises, self._handlers)
+            check_journal(world, self.promises, self.handlers)
             world.end_faults()
             try:
                 self._rest(world, finalizers)
@@ -138,9 +131,9 @@ class _OperatorCheck:
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
-        check_journal(world, self.promises, self._handlers)
+        check_journal(world, self.promises, self.handlers)
         check_rest(world, self.promises)
-        check_app_rest(world, self.promises, self._handlers, self._timers)
+        check_app_rest(world, self.promises, self.handlers, self.timers)
         if finalizers is not None:
             finalizers.check_rest()
             world.raise_broken()
@@ -161,7 +154,7 @@ class _OperatorCheck:
             if entry.what == "write" and not entry.outcome:
                 text = f"nothing changed, but {entry.line} at {entry.at:g} s"
                 raise break_promise(world, Promise.IDEMPOTENCE, text, entry.key)
-        check_journal(world, self.promises, self._handlers)
+        check_journal(world, self.promises, self.handlers)
 
     @staticmethod
     def _ask(world: World, check: Callable[[World], object] | None) -> None:
@@ -274,7 +267,8 @@ def check_operator(
         promises=frozenset(promises),
         most_calls=most_calls,
         counts=_ObjectCounts(),
-        app=app,
+        handlers=functions_of(app) if app else (),
+        timers=timers_of(app) if app else (),
     )
     with _quiet_logs():
         if replay is not None:

@@ -18,6 +18,7 @@ from appsdk_operator.client import (
     ApiError,
     Client,
     ClientConfig,
+    ClientLike,
     ConnectionLost,
     MergePatch,
 )
@@ -274,8 +275,12 @@ class Process:
             cluster.server.config, connector=self._connect, user_agent=name, **client
         )
         """For a :class:`~appsdk_operator.manager.Manager`."""
-        self.client: Client = Client(self.config, clock=self.clock, metrics=self.metrics)
-        """For operators without a manager; its requests fail once the process is dead."""
+        own = Client(self.config, clock=self.clock, metrics=self.metrics)
+        self.client: ClientLike = own
+        """For operators without a manager; its requests fail once the process is dead, and with
+        ``leader_election=True`` its writes once the lead is lost."""
+        self.close: Callable[[], None] = own.close
+        """Ends what waits for an answer."""
         self.stop: StopSignal = StopSignal(clock=self.clock)
         """Stops the process."""
         self.is_alive: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from appsdk_operator.controllers import controller_for
@@ -24,26 +24,43 @@ __all__ = ["add_targets", "as_runnable"]
 _OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
 
 
-def as_runnable(process: Process, made: Any, kind: Kind, *, leader_election: bool) -> Any:
-    """Build something to run from what ``make`` returned.
+def as_runnable(
+    process: Process, make: Callable[[Any], Any], kind: Kind, *, leader_election: bool
+) -> Any:
+    """Build something to run from what ``make`` returns.
 
     That is the object itself where it has ``run``; an InformerController where there are watchers,
     with the reconcilers among them in add order; else a Manager with a controller for each
     reconciler. With leader election it is a Manager in any case.
 
     Args:
-        process: the process that runs it.
-        made: what ``make`` returned: one target, or several.
+        process: the process that runs it; with leader election its client writes while it leads.
+        make: makes one target, or several.
         kind: the kind that watchers and reconcilers are called for.
         leader_election: whether it runs on the leader only.
 
     Raises:
-        TypeError: ``made`` is neither a watcher, nor a reconciler, nor has it ``run``.
-        ValueError: leader election was asked for, and ``made`` has ``run``.
+        TypeError: what is made is neither a watcher, nor a reconciler, nor has it ``run``.
+        ValueError: leader election was asked for, and what is made has ``run``.
     """
+    if not leader_election:
+        return _built(process, make(process), kind, None)
+    identity = f"{process.name}-{process.process}"
+    election = LeaderElection(id="operator", namespace="default", identity=identity)
+    manager = _manager(process, leader_election=election)
+    process.client = manager.live_client
+    try:
+        return _built(process, make(process), kind, manager)
+    except BaseException:
+        manager.close()
+        raise
+
+
+def _built(process: Process, made: Any, kind: Kind, leading: Manager | None) -> Any:
+    """What runs ``made``: the manager ``leading``, if there is one."""
     targets = list(made) if isinstance(made, (list, tuple)) else [made]
     if len(targets) == 1 and hasattr(targets[0], "run"):
-        if leader_election:
+        if leading is not None:
             raise ValueError(
                 f"leader_election=True is for watchers and reconcilers, and make returned "
                 f"{targets[0]!r}, which runs by itself: leave it out here, and give its Manager "
@@ -62,12 +79,10 @@ def as_runnable(process: Process, made: Any, kind: Kind, *, leader_election: boo
         informer = KubernetesInformer(kind, process.client, clock=clock, metrics=metrics)
         controller.add_informer(informer, kind)
         add_targets(process, controller, targets, kind)
-        if not leader_election:
-            return controller
-        manager = _manager(process, leader_election=True)
-        manager.add(controller)
-        return manager
-    manager = _manager(process, leader_election=leader_election)
+        if leading is not None:
+            leading.add(controller)
+        return leading or controller
+    manager = leading or _manager(process)
     for number, target in enumerate(targets):
         controller_for(manager).named(f"reconciler-{number}").for_(kind).complete(
             process.recorded(target)
@@ -96,12 +111,5 @@ def _is_target(target: Any) -> bool:
     return is_one or callable(target)
 
 
-def _manager(process: Process, *, leader_election: bool) -> Manager:
-    election = None
-    if leader_election:
-        election = LeaderElection(
-            id="operator", namespace="default", identity=f"{process.name}-{process.process}"
-        )
-    return Manager(
-        process.config, clock=process.clock, metrics=process.metrics, leader_election=election
-    )
+def _manager(process: Process, **options: Any) -> Manager:
+    return Manager(process.config, clock=process.clock, metrics=process.metrics, **options)

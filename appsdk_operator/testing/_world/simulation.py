@@ -202,7 +202,7 @@ class Simulation(SimulatedCluster):
     def _end(self) -> None:
         self.process.stop.set()
         self.controller.close()
-        self.process.client.close()
+        self.process.close()
 
     def close(self) -> None:
         """End the operator."""

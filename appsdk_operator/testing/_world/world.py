@@ -160,7 +160,7 @@ class World(SimulatedCluster):
                 replica.is_alive = False
                 self.schedule.thaw(replica)
                 replica.stop.set()
-                replica.client.close()
+                replica.close()
             self.schedule.is_interrupted = False
             self._faults.clear()
             end = self.clock.monotonic() + _END_WITHIN
@@ -181,14 +181,15 @@ class World(SimulatedCluster):
             self.note(replica.name, "life", f"starts again as process {process}")
         with self.schedule.owned_by(replica), environment(metrics=replica.metrics):
             try:
-                made = self._make(replica)
+                runnable = as_runnable(
+                    replica, self._make, self.kind, leader_election=self._leader_election
+                )
             except Exception as error:
                 if process == 1:
                     raise
                 # It is started again, as any process that ends by itself.
                 replica.ends_with(error)
                 return replica
-            runnable = as_runnable(replica, made, self.kind, leader_election=self._leader_election)
             replica.thread = threading.Thread(
                 target=replica.run, args=(runnable,), name=f"{replica.name}-{process}"
             )
@@ -427,7 +428,7 @@ class World(SimulatedCluster):
                     f"{replica.name} ends again and again: {replica.error!r}\n{self.timeline()}"
                 ) from replica.error
             replica.is_alive = False
-            replica.client.close()
+            replica.close()
             self.replicas[number] = self._start(number, replica.process + 1)
             started = True
         return started
