@@ -347,8 +347,7 @@ class App:
             TypeError, ValueError: an argument that cannot be used.
         """
         check_kind(kind)
-        if namespace is not None:
-            check_followed_namespace(namespace)
+        check_followed_namespace("" if namespace is None else namespace)
         validation.check_text("reason", reason)
         validation.check_flag("foreign", foreign)
         declared = Use(

@@ -21,9 +21,7 @@ from appsdk_operator.watchers import (
 
 __all__ = ["CallRecorder", "recorded"]
 
-_current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar(
-    "recorded_call", default=None
-)
+_current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar("call", default=None)
 
 
 @final

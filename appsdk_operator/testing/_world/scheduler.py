@@ -127,11 +127,11 @@ class ThreadScheduler:
         self._is_over, self.is_interrupted = True, False
         self._frozen.clear()
         try:
-            for _round in range(_MOST_WAITS_AT_END):
-                self._ready = [*self.fibers]
-                self.run_ready()
-        except StuckError:  # it blocks in something else, and ends with the next wait
-            pass
+            # A thread that blocks in something else ends with its next wait.
+            with contextlib.suppress(StuckError):
+                for _round in range(_MOST_WAITS_AT_END):
+                    self._ready = [*self.fibers]
+                    self.run_ready()
         finally:
             _here.fiber = None
             self._environment.__exit__()
@@ -258,10 +258,8 @@ class ThreadScheduler:
             _here.fiber = child
             child.gate.acquire()
             try:
-                with environment:
+                with contextlib.suppress(_BlockEndedError), environment:
                     run()
-            except _BlockEndedError:
-                pass
             finally:
                 child.end()
                 self.fibers.remove(child)
