@@ -309,7 +309,7 @@ def test_a_failure_that_does_not_come_again_is_shown_as_any_other() -> None:
         assert next(calls) != 7, "the eighth call"
 
     with pytest.raises(BrokenPromise, match="the eighth call"):
-        check_operator(operators.size_in_status, WIDGET, always=fails_once, seed=1)
+        check_operator(operators.size_in_status, WIDGET, always=fails_once, longest=4, seed=1)
 
 
 def test_a_failure_of_pytest_becomes_a_timeline() -> None:
