@@ -7,6 +7,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.watchers._dispatch.failures import (
     ErrorHandler as ErrorHandler,
+    WatcherCall as WatcherCall,
 )
 from appsdk_operator.watchers._finalizers.names import (
     FinalizerSupplier as FinalizerSupplier,
@@ -30,9 +31,6 @@ from appsdk_operator.watchers._opinionated import (
 )
 from appsdk_operator.watchers._opinionated_reconciler import (
     OpinionatedReconciler as OpinionatedReconciler,
-)
-from appsdk_operator.watchers._dispatch.pending_calls import (
-    WatcherCall as WatcherCall,
 )
 from appsdk_operator.watchers._reconciler import (
     KeyReconciler as KeyReconciler,

@@ -511,7 +511,6 @@ class InformerController:
 
     def debug_snapshot(self) -> dict[str, Any]:
         """Its health, queue length and pending calls, as JSON values."""
-        now = self.clock.monotonic()
         return {
             "controller": self.name,
             "workers": self._workers,
@@ -526,7 +525,7 @@ class InformerController:
             "informers": self._bindings.snapshots(),
             "health": self.health().text,
             "pending_events": self.pending_events,
-            "pending_calls": [call.to_json(now) for call in self._dispatcher.pending_calls()],
+            "pending_calls": self._dispatcher.pending_as_json(),
         }
 
     @property

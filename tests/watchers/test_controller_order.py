@@ -299,7 +299,7 @@ def test_nothing_grows_when_objects_come_and_go(make_rig, widget):
         rig.work()
     dispatcher, delivery = rig.controller._dispatcher, rig.controller._delivery
     # The deletions failed too, and are owed; nothing else is.
-    owed = [call.action for calls in dispatcher._pending.values() for call in calls]
+    owed = [call.action for call in dispatcher.pending_calls()]
     assert owed == [ResourceAction.CREATE] + [ResourceAction.DELETE] * 500
     rig.after(1e6)
     rig.informer.delete(widget("other", 5000))
@@ -335,7 +335,7 @@ def test_what_a_policy_keeps_is_forgotten_with_the_object_too(make_rig, widget, 
     rig.informer.update(widget("x", 1), widget("x", 2))
     rig.informer.delete(widget("x", 3))
     rig.work()
-    deletes = [c.action for calls in rig.controller._dispatcher._pending.values() for c in calls]
+    deletes = [call.action for call in rig.controller._dispatcher.pending_calls()]
     assert deletes == [ResourceAction.DELETE]
 
 

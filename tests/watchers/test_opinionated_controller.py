@@ -11,17 +11,19 @@ import pytest
 from appsdk_operator.client import Client, ClientConfig, JsonPatch, MergePatch, NotFound
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, Simulation
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
     KubernetesInformer,
     OpinionatedWatcher,
+    keep_all_retries,
     opinionated_retry_dequeue_policy,
 )
 
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap")
 DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment")
+GADGET = Kind(group="example.com", version="v1", kind="Gadget")
 POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 SPEC = {"selector": {"matchLabels": {"a": "b"}}, "template": POD, "replicas": 1}
 
@@ -210,3 +212,41 @@ def test_writers_that_race_for_the_list_of_finalizers_all_keep_theirs(start, ser
             assert own == [f"f{part}.example.org/{number}" for part in range(3)], "in their order"
     for client in clients:
         client.close()
+
+
+def test_a_resync_does_not_repeat_an_add_that_another_call_has_made_up_for() -> None:
+    notes: list[str] = []
+    failures = [ConnectionError() for _ in range(3)]
+
+    def add(obj: Object) -> None:
+        notes.append("add")
+        if failures:
+            raise failures.pop()
+
+    def watchers(process: Any) -> list[Any]:
+        sync = lambda _: notes.append("sync")  # noqa: E731
+        return [OpinionatedWatcher(GADGET, process.client, add=add, sync=sync)]
+
+    with Simulation(
+        GADGET,
+        watchers,
+        retry_policy=lambda _, attempt: None if attempt else 1.0,
+        retry_dequeue_policy=keep_all_retries,
+        resync=30.0,
+    ) as simulation:
+        simulation.create("a")
+        simulation.poll()
+        while simulation.handle():
+            pass
+        simulation.patch("a", {"spec": {"n": 1}})
+        for _ in range(5):
+            simulation.poll()
+            while simulation.handle():
+                pass
+            simulation.advance(1.0)
+        assert notes == ["add"] * 4, "the last one as the retry of the update"
+        simulation.advance(60.0)
+        simulation.poll()
+        while simulation.handle():
+            pass
+    assert notes == ["add"] * 4

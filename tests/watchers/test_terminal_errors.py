@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.client import MergePatch
-from appsdk_operator.controllers import TerminalError
+from appsdk_operator.controllers import Result, TerminalError
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, Simulation, running
@@ -189,6 +189,43 @@ def test_a_resync_that_fails_so_is_the_last_one():
         an_hour(simulation)
         assert plan.calls[2] == "update 3"
         assert len(plan.calls) > 50, "the resyncs are back"
+
+
+def test_it_ends_a_call_that_was_asked_for_before(make_rig, widget):
+    rig = make_rig(retry_policy=ConstantBackoff(10.0), retry_dequeue_policy=keep_all_retries)
+    outcomes: list[Result | Exception] = [ConnectionError(), Result(requeue_after=60.0), HOPELESS]
+    calls = []
+
+    def reconcile(request):
+        calls.append(request.action.name)
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    rig.controller.add_reconciler(SimpleReconciler(reconcile), WIDGET)
+    rig.informer.add(widget("x", 1))
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    rig.work()
+    rig.after(10.0)
+    rig.after(60.0)
+    assert calls == ["CREATE", "UPDATE", "CREATE"]
+    assert rig.controller.pending_requeues == 0
+
+
+def test_it_ends_what_else_a_resync_would_repeat(make_rig, widget):
+    rig = make_rig(
+        retry_policy=lambda _, attempt: None if attempt else 1.0,
+        retry_dequeue_policy=keep_all_retries,
+    )
+    rig.watcher("w", *4 * [ConnectionError()], HOPELESS)
+    rig.informer.add(widget("x", 1, generation=1))
+    rig.informer.update(widget("x", 1, generation=1), widget("x", 2, generation=2))
+    rig.work()
+    rig.after(1.0)
+    assert rig.controller.given_up_calls == 2
+    rig.informer.resync(widget("x", 2, generation=2))
+    assert rig.work() == ["w CREATE 2 of x"]
 
 
 def test_other_watchers_and_objects_do_not_notice():

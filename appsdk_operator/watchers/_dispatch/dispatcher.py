@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import Any, TypeAlias, final
 
-from msgspec import structs
-
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.controllers import Outcome, TerminalError, compact_reason, sole_error
-from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityLog,
     CallOutcome,
@@ -27,9 +25,9 @@ from appsdk_operator.runtime import (
     get_logger,
 )
 from appsdk_operator.runtime.validation import no_awaitable
-from appsdk_operator.watchers._dispatch.failures import Failures, RetryPlan, retry_action
+from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role, RunningCall
-from appsdk_operator.watchers._dispatch.pending_calls import CallReason, PendingCall, WatcherCall
+from appsdk_operator.watchers._dispatch.pending_calls import CallReason, PendingCall, PendingCalls
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._list_map import ListMap
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
@@ -41,11 +39,7 @@ __all__ = ["Dispatcher"]
 _log = get_logger("appsdk_operator.watchers")
 
 _ObjectId: TypeAlias = tuple[str, str, str]
-_CREATE, _DELETE, _RESYNC = (
-    ResourceAction.CREATE,
-    ResourceAction.DELETE,
-    ResourceAction.RESYNC,
-)
+_CREATE, _DELETE = ResourceAction.CREATE, ResourceAction.DELETE
 
 
 @final
@@ -80,7 +74,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._registered: ListMap[str, RegisteredTarget] = ListMap()
         # By kind, namespace and name, since several informers may deliver one object.
-        self._pending: dict[_ObjectId, list[PendingCall]] = {}
+        self._pending: dict[_ObjectId, tuple[PendingCalls, ...]] = {}
         self._has_handled_event = False
         # The queue gives each key of a source to one worker, but has one for each source.
         self._object_locks = KeyedLock() if workers > 1 else None
@@ -112,12 +106,14 @@ class Dispatcher:
             self._is_adding = self._has_handled_event
             try:
                 if self._has_handled_event:
+                    now = self._clock.monotonic()
                     for source, store in present():
                         target.delivered.setdefault(source, {})
                         for found in store.list():
                             obj = found if source.view is None else found.viewed_as(source.view)
                             key = source.key_of(obj)
-                            self._schedule_first(target, key, obj, store)
+                            calls = self._calls_of(key, target)
+                            calls.add_first(source, target.read(obj), now, store)
                             keys.append(key)
                 self._registered.add_item(target.kind, target)
             finally:
@@ -136,13 +132,8 @@ class Dispatcher:
             return True
         return event.action is _CREATE and (
             self._is_adding
-            or any(
-                call.is_first and call.latest.uid == uid
-                for call in self._pending.get(_id_of(key), ())
-            )
-            or any(
-                target.delivered.get(key.source, {}).get(key, ("",))[0] == uid for target in targets
-            )
+            or any(calls.has_first(uid) for calls in self._pending_of(key))
+            or any(target.delivered.has(key, uid) for target in targets)
         )
 
     def remove(
@@ -157,7 +148,10 @@ class Dispatcher:
                     if handler is not None:
                         break
             self._registered.remove_items(kind, lambda target: target.is_removed)
-            self._drop(lambda call: call.target.is_removed)
+            for calls in self._all_calls():
+                if calls.target.is_removed:
+                    calls.forget()
+            self._drop_empty(list(self._pending))
 
     def registered(self) -> list[RegisteredTarget]:
         """The watchers and reconcilers, by kind in call order."""
@@ -170,9 +164,11 @@ class Dispatcher:
     def forget(self, source: EventSource) -> None:
         """Drop the pending calls for objects of ``source``."""
         with self._lock:
-            self._drop(lambda call: call.key.source is source)
             for _, _, target in self._registered.all_items():
                 target.delivered.pop(source, None)
+            for calls in self._all_calls():
+                calls.forget(source)
+            self._drop_empty(list(self._pending))
 
     def running_calls(self) -> list[RunningCall]:
         """The running calls, for the metrics."""
@@ -193,12 +189,7 @@ class Dispatcher:
         return self._count_pending(CallReason.REQUEUE)
 
     def _count_pending(self, reason: CallReason) -> int:
-        with self._lock:
-            return sum(
-                call.due is not None and call.reason is reason
-                for calls in self._pending.values()
-                for call in calls
-            )
+        return sum(call.due is not None and call.reason is reason for call in self.pending_calls())
 
     def given_up(self) -> int:
         """The number of failed calls that wait for a resync."""
@@ -206,8 +197,7 @@ class Dispatcher:
 
     def given_up_by_kind(self) -> dict[str, int]:
         """The number of failed calls without a retry, by kind: that wait for a resync or change."""
-        calls = self.pending_calls()
-        return Counter(call.target.kind for call in calls if call.due is None)
+        return Counter(call.source.kind for call in self.pending_calls() if call.due is None)
 
     def terminal(self) -> int:
         """The number of failed calls that wait for a change of their object."""
@@ -216,7 +206,14 @@ class Dispatcher:
     def pending_calls(self) -> list[PendingCall]:
         """All pending calls: those with a due time and those that wait for a resync or a change."""
         with self._lock:
-            return [call for calls in self._pending.values() for call in calls]
+            return [call for calls in self._all_calls() for call in calls.calls]
+
+    def pending_as_json(self) -> list[dict[str, Any]]:
+        """All pending calls for a debug page, as JSON values."""
+        now = self._clock.monotonic()
+        with self._lock:
+            found = list(self._all_calls())
+        return [shown for calls in found for shown in calls.to_json(now)]
 
     def end(self) -> None:
         """Log the failures that were counted only."""
@@ -260,8 +257,7 @@ class Dispatcher:
 
     def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
-            self._forget_object(source.key_of(event.object))
-            return None
+            return self._forget_object(source.key_of(event.object))
         if source.view is not None:
             event = event.viewed_as(source.view)
         if not self._has_handled_event:
@@ -271,9 +267,9 @@ class Dispatcher:
         # its first calls too; one that does not find it handles an event from before, whose object
         # is in the stores.
         targets = self._registered.items(source.kind)
-        calls = self._pending_for(source.key_of(event.object), event) if self._pending else ()
+        pending = self._pending_of(source.key_of(event.object)) if self._pending else ()
         # Most events lead to one call, whose duration is that of the event.
-        is_sole = not calls and len(targets) == 1
+        is_sole = not pending and len(targets) == 1
         started = 0.0 if is_sole else self._clock.monotonic()
         original = event
         for target in targets:
@@ -282,15 +278,14 @@ class Dispatcher:
                 event = target.read_event(event)
             if target.is_removed:
                 continue
-            if target.selective is not None and target.is_unconcerned_by(event):
-                if calls:
-                    self._retry_terminal(source.key_of(event.object), event, target, calls)
-            elif calls:
-                self._deliver_with_pending(source.key_of(event.object), event, target, calls)
-            elif not target.delivered or target.must_deliver(
-                source.key_of(event.object), event, None
+            is_concerned = target.selective is None or not target.is_unconcerned_by(event)
+            if pending and (calls := _of_target(target, pending)) is not None:
+                self._react(calls, source, event, is_concerned=is_concerned)
+            elif is_concerned and (
+                not target.delivered
+                or target.delivered.accept(source.key_of(event.object), event, None)
             ):
-                # The usual path: this object has no pending calls.
+                # The usual path: nothing is pending.
                 trigger = event if target.takes_events else target.request_of(event)
                 self._call(source, target, trigger, is_sole=is_sole)
         if targets and not is_sole:
@@ -298,191 +293,83 @@ class Dispatcher:
             self._metrics.event_handled(source.kind, event.action, seconds)
         return self._run_pending(source.key_of(event.object)) if self._pending else None
 
+    def _react(
+        self, calls: PendingCalls, source: EventSource, event: Event, *, is_concerned: bool
+    ) -> None:
+        """Handle an event of an object for which the target has pending calls."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if is_concerned:
+                reaction = calls.event(source.key_of(event.object), event, now)
+            else:
+                reaction = calls.pass_over(source, event)
+        for retry in reaction.retries:
+            is_dropped = self._is_dropped(retry, event)
+            with self._lock:
+                calls.supersede(retry, event, is_dropped=is_dropped)
+        for call in reaction.repeats:
+            self._start(calls, call)
+        if reaction.request is not None:
+            self._call(source, calls.target, reaction.request)
+
+    def _is_dropped(self, retry: PendingCall, event: Event) -> bool:
+        """Ask the dequeue policy whether ``event`` drops a pending retry."""
+        policy, error = self._dequeue_policy, retry.error
+        if policy is None or error is None:
+            return True
+        try:
+            answer: object = policy(event.action, event.object, retry.action, retry.seen, error)
+            return bool(no_awaitable("retry_dequeue_policy", answer))
+        except BaseException as raised:
+            self._failures.log.failed(
+                raised,
+                "retry dequeue policy",
+                "the retry dequeue policy of controller %s failed: the retry is dropped",
+                self._name,
+                extra={"controller": self._name},
+            )
+            return True
+
     def _run_pending(self, key: DeliveryKey) -> float | None:
-        """Run the due calls of an object; returns the seconds until its next one, or None."""
-        found = _id_of(key)
-        if found not in self._pending:
-            return None
-        self._run_due(found)
-        with self._lock:
-            pending = self._pending.get(found, [])
-            dues = [c.due for c in pending if c.due is not None and not _is_deferred(c, pending)]
-        return max(0.0, min(dues) - self._clock.monotonic()) if dues else None
+        """Make the due calls of an object, whichever informer led to them.
 
-    def _pending_for(self, key: DeliveryKey, event: Event) -> Sequence[PendingCall]:
-        """The pending calls of the object, updated with its state in ``event``."""
-        with self._lock:
-            calls = list(self._pending.get(_id_of(key), ()))
-            for call in calls:
-                if call.key.source is key.source:
-                    call.update_latest(event)
-        return calls
-
-    def _deliver_with_pending(
-        self,
-        key: DeliveryKey,
-        event: Event,
-        target: RegisteredTarget,
-        calls: Sequence[PendingCall],
-    ) -> None:
-        """Deliver an event of an object that has pending calls, or defer it."""
-        own = [c for c in calls if c.target is target and c.key.source is key.source]
-        first = next((call for call in own if call.is_first), None)
-        if event.action is _CREATE or first is not None:
-            # Its predecessor may have been another informer's, or itself, before it left for here.
-            own += [
-                call
-                for call in calls
-                if call.target is target and call.action is _DELETE and call not in own
-            ]
-        if not target.must_deliver(key, event, None if first is None else first.seen):
-            return
-        if event.action is not _DELETE and any(
-            call.is_terminal
-            and call.latest.uid == event.object.uid
-            and not call.is_changed_by(event)
-            for call in own
-        ):
-            return
-        if any(_is_pending_deletion(call, event.object) for call in own):
-            self._defer(key, event, target, first)
-        elif event.action is _RESYNC:
-            self._resync(key, event, target, own)
-        else:
-            self._deliver(key, event, target, own)
-
-    def _retry_terminal(
-        self,
-        key: DeliveryKey,
-        event: Event,
-        target: RegisteredTarget,
-        calls: Sequence[PendingCall],
-    ) -> None:
-        """Repeat a terminally failed call when ``event`` changes what the object asks for.
-
-        For events that the target's ``concerns`` filters out: it assumes that the call succeeded.
+        Returns:
+            Seconds until its next one, or None.
         """
-        for call in calls:
-            is_own = call.target is target and call.key.source is key.source
-            is_same = is_own and call.latest.uid == event.object.uid
-            if is_same and call.is_terminal and call.is_changed_by(event):
-                self._complete(call)
-                self._call(key.source, target, structs.replace(call.request(), attempt=0))
+        found = _id_of(key)
+        pending = self._pending.get(found, ())
+        if not pending:
+            return None
+        for calls in pending:
+            for call in calls.due(self._clock.monotonic()):
+                self._start(calls, call, is_retry=True)
+        with self._lock:
+            self._drop_empty((found,))
+            dues = [calls.next_due() for calls in self._pending.get(found, ())]
+        due = min((each for each in dues if each is not None), default=None)
+        return None if due is None else max(0.0, due - self._clock.monotonic())
 
-    def _forget_object(self, key: DeliveryKey) -> None:
+    def _start(self, calls: PendingCalls, call: PendingCall, *, is_retry: bool = False) -> None:
+        """Make a pending call, unless there is no need any more."""
+        has_left_store = call.has_left_store
+        with self._lock:
+            request = calls.start(call, has_left_store=has_left_store)
+        if request is None:
+            return
+        target = calls.target
+        if is_retry and call.reason is CallReason.RETRY and call.due is not None:
+            late = self._clock.monotonic() - call.due
+            self._metrics.retry_made(target.kind, call.action, late)
+        self._call(call.source, target, request, is_retry=is_retry)
+
+    def _forget_object(self, key: DeliveryKey) -> float | None:
         """Drop the pending calls of an object that is no longer followed; it was not deleted."""
         with self._lock:
-            calls = self._pending.get(_id_of(key), ())
-            self._set_pending(
-                _id_of(key), [call for call in calls if call.key.source is not key.source]
-            )
+            for calls in self._pending_of(key):
+                calls.forget(key.source)
             for target in self._registered.items(key.source.kind):
-                target.delivered.get(key.source, {}).pop(key, None)
-
-    def _deliver(
-        self,
-        key: DeliveryKey,
-        event: Event,
-        target: RegisteredTarget,
-        own: Sequence[PendingCall],
-    ) -> None:
-        request = target.request_of(event)
-        needs_first_call = False
-        for call in own:
-            if call.latest.uid == event.object.uid:
-                # A call that replaces a pending one gets its state.
-                request = structs.replace(request, state=call.state)
-            if call.is_first:
-                needs_first_call = call.latest.uid == event.object.uid
-                self._complete(call)
-            elif call.due is None or self._is_superseded(call, event):
-                self._complete(call)
-        if needs_first_call:
-            if event.action is _DELETE:
-                return
-            request = structs.replace(request, action=_CREATE, old=None)
-        self._call(key.source, target, request)
-
-    def _defer(
-        self,
-        key: DeliveryKey,
-        event: Event,
-        target: RegisteredTarget,
-        first: PendingCall | None,
-    ) -> None:
-        """Defer a new object's events while the deletion of its predecessor is pending.
-
-        The two have one name. A watcher that works by name would otherwise create the new object's
-        resources and then delete them.
-        """
-        if event.action is _DELETE:
-            if first is not None:
-                self._complete(first)
-        elif first is None and event.action is not _RESYNC:
-            with self._lock:
-                self._schedule_first(target, key, event.object)
-
-    def _is_superseded(self, call: PendingCall, event: Event) -> bool:
-        """Whether ``event`` cancels a pending call."""
-        policy = self._dequeue_policy
-        drop = True
-        if policy is not None and call.error is not None:
-            try:
-                answer: object = policy(
-                    event.action, event.object, call.action, call.seen, call.error
-                )
-                drop = bool(no_awaitable("retry_dequeue_policy", answer))
-            except BaseException as error:
-                self._failures.log.failed(
-                    error,
-                    "retry dequeue policy",
-                    "the retry dequeue policy of controller %s failed: the retry is dropped",
-                    self._name,
-                    extra={"controller": self._name},
-                )
-        # Whatever the policy says: after a deletion no call may report the object as existing, nor
-        # as gone once it is back, in a selector or with a restored server.
-        is_gone, was_gone = event.action is _DELETE, call.action is _DELETE
-        return drop or (is_gone != was_gone and (is_gone or call.latest.uid == event.object.uid))
-
-    def _resync(
-        self,
-        key: DeliveryKey,
-        event: Event,
-        target: RegisteredTarget,
-        own: Sequence[PendingCall],
-    ) -> None:
-        # Others may be for the deletion of an earlier object of that name.
-        own = [call for call in own if call.latest.uid == event.object.uid]
-        if not own:
-            self._call(key.source, target, target.request_of(event))
-        for call in own:
-            # A resync runs a requeue early, but that of a timer; a retry waits for its time.
-            is_early = call.reason is CallReason.REQUEUE and target.longest_retry is None
-            if call.due is None or is_early:
-                self._complete(call)
-                self._call(key.source, target, structs.replace(call.request(), attempt=0))
-
-    def _run_due(self, found: _ObjectId) -> None:
-        """Run the calls of an object that are due, whichever informer led to them."""
-        with self._lock:
-            calls = list(self._pending.get(found, ()))
-        for call in calls:
-            now = self._clock.monotonic()
-            if call.due is None or call.due > now or call.target.is_removed:
-                continue
-            if _is_deferred(call, self._pending.get(found, ())):
-                continue
-            is_obsolete = call.is_obsolete
-            if call.is_first and not is_obsolete:
-                # While it is pending: see is_known().
-                call.target.note_seen(call.key, call.latest)
-            if self._complete(call):
-                if is_obsolete:
-                    continue
-                if call.reason is CallReason.RETRY:
-                    self._metrics.retry_made(call.target.kind, call.action, now - call.due)
-                self._call(call.key.source, call.target, call.request(), is_retry=True)
+                target.delivered.forget(key)
+        return self._run_pending(key)
 
     def _call(
         self,
@@ -524,12 +411,11 @@ class Dispatcher:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, trigger.action)
-            self._schedule_requeue(
-                source.key_of(trigger.object),
-                target,
-                target.request_of(trigger),
-                outcome.requeue_after,
-            )
+            request, due = target.request_of(trigger), monotonic() + outcome.requeue_after
+            with self._lock:
+                if not target.is_removed and not source.is_removed:
+                    calls = self._calls_of(source.key_of(request.object), target)
+                    calls.requeued(source, request, due)
             if slot.is_noted or started >= activity.skip_until:
                 activity.end(slot, trigger, seconds, "requeued", outcome.requeue_after)
         elif slot.is_noted or started >= activity.skip_until:
@@ -573,107 +459,47 @@ class Dispatcher:
             error, call, target.role, target.longest_retry, is_stopping=self._is_stopped
         )
         delay = plan.delay
-        # A resync delivers no deleted object, and the next resync is a new call anyway.
-        if delay is not None or not (
-            action is _DELETE or (action is _RESYNC and not plan.is_final)
-        ):
-            self._schedule_retry(key, target, request, error, plan)
+        with self._lock:
+            if not target.is_removed and not source.is_removed:
+                calls = self._calls_of(key, target)
+                calls.failed(source, request, error, plan, self._clock.monotonic())
         followed: CallOutcome = "retrying" if delay is not None else "given up"
         if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
         self.activity.end(slot, trigger, seconds, followed, delay, cause)
 
-    def _schedule_requeue(
-        self, key: DeliveryKey, target: RegisteredTarget, request: ReconcileRequest, delay: float
-    ) -> None:
-        self._schedule(key, target, request, CallReason.REQUEUE, RetryPlan(delay, 0, False), None)
+    def _pending_of(self, key: DeliveryKey) -> tuple[PendingCalls, ...]:
+        return self._pending.get(_id_of(key), ())
 
-    def _schedule_retry(
-        self,
-        key: DeliveryKey,
-        target: RegisteredTarget,
-        request: ReconcileRequest,
-        error: Exception,
-        plan: RetryPlan,
-    ) -> None:
-        self._schedule(key, target, request, CallReason.RETRY, plan, error)
+    # Callers of these hold the lock.
 
-    def _schedule(
-        self,
-        key: DeliveryKey,
-        target: RegisteredTarget,
-        request: ReconcileRequest,
-        reason: CallReason,
-        plan: RetryPlan,
-        error: Exception | None,
-    ) -> None:
-        delay = plan.delay
-        again = PendingCall(
-            reason=reason,
-            key=key,
-            target=target,
-            action=retry_action(request.action, target.role),
-            seen=request.object,
-            latest=request.object,
-            old=_old_state(request, target.role),
-            error=error,
-            attempt=plan.attempt,
-            due=None if delay is None else self._clock.monotonic() + delay,
-            state=request.state,
-            is_terminal=plan.is_final,
-        )
-        with self._lock:
-            if not target.is_removed and not key.source.is_removed:
-                pending = self._pending.setdefault(_id_of(key), [])
-                for other in [other for other in pending if again.replaces(other)]:
-                    pending.remove(other)
-                    again.merge(other)
-                pending.append(again)
+    def _calls_of(self, key: DeliveryKey, target: RegisteredTarget) -> PendingCalls:
+        """The pending calls of a target for an object; :meth:`_run_pending` drops empty ones."""
+        pending = self._pending_of(key)
+        calls = _of_target(target, pending)
+        if calls is None:
+            calls = PendingCalls(target)
+            self._pending[_id_of(key)] = (*pending, calls)
+        return calls
 
-    # The pending calls. Callers of all but the last one hold the lock.
+    def _all_calls(self) -> Iterator[PendingCalls]:
+        return itertools.chain.from_iterable(self._pending.values())
 
-    def _schedule_first(
-        self,
-        target: RegisteredTarget,
-        key: DeliveryKey,
-        obj: Object,
-        store: Lister | None = None,
-    ) -> None:
-        obj = target.read(obj)
-        call = PendingCall(
-            reason=CallReason.FIRST,
-            key=key,
-            target=target,
-            action=_CREATE,
-            seen=obj,
-            latest=obj,
-            old=None,
-            error=None,
-            attempt=0,
-            due=self._clock.monotonic(),
-            store=store,
-        )
-        self._pending.setdefault(_id_of(key), []).append(call)
+    def _drop_empty(self, objects: Iterable[_ObjectId]) -> None:
+        for found in objects:
+            left = tuple(calls for calls in self._pending.get(found, ()) if calls.calls)
+            # In one step, for readers without the lock.
+            if left:
+                self._pending[found] = left
+            else:
+                self._pending.pop(found, None)
 
-    def _set_pending(self, found: _ObjectId, calls: list[PendingCall]) -> None:
-        if calls:
-            self._pending[found] = calls
-        else:
-            self._pending.pop(found, None)
 
-    def _drop(self, matches: Callable[[PendingCall], bool]) -> None:
-        for found, calls in list(self._pending.items()):
-            self._set_pending(found, [call for call in calls if not matches(call)])
-
-    def _complete(self, call: PendingCall) -> bool:
-        """Remove a pending call; False when another thread removed it."""
-        found = _id_of(call.key)
-        with self._lock:
-            calls = self._pending.get(found, [])
-            if call not in calls:
-                return False
-            self._set_pending(found, [other for other in calls if other is not call])
-            return True
+def _of_target(target: RegisteredTarget, pending: Sequence[PendingCalls]) -> PendingCalls | None:
+    for calls in pending:
+        if calls.target is target:
+            return calls
+    return None
 
 
 def _id_of(key: DeliveryKey) -> _ObjectId:
@@ -686,26 +512,3 @@ def _reasons_of(trigger: Event | ReconcileRequest) -> tuple[Any, ...]:
         return (compact_reason(trigger),)
     what = f"{trigger.action.value} of {trigger.object.kind.kind} {trigger.object.key}"
     return (f"retry {trigger.attempt} of {what}" if trigger.attempt else what,)
-
-
-def _is_pending_deletion(call: PendingCall, obj: Object) -> bool:
-    """Whether the call is for the deletion of an earlier object of the same name."""
-    return (
-        call.action is _DELETE
-        and call.due is not None
-        and call.latest.uid != obj.uid
-        and not call.target.is_by_key
-    )
-
-
-def _is_deferred(call: PendingCall, pending: Sequence[PendingCall]) -> bool:
-    """Whether a first call has to wait for a pending deletion of its predecessor."""
-    return call.is_first and any(
-        other.target is call.target and _is_pending_deletion(other, call.latest)
-        for other in pending
-    )
-
-
-def _old_state(request: ReconcileRequest, role: Role) -> Object | None:
-    is_watcher_resync = request.action is _RESYNC and role is Role.WATCHER
-    return request.object if is_watcher_resync else request.old

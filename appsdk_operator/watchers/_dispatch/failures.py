@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias, final
 
+import attrs
+
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ClientError
 from appsdk_operator.controllers import (
@@ -15,7 +17,7 @@ from appsdk_operator.controllers import (
     retry_after_seconds,
     sole_error,
 )
-from appsdk_operator.resource import explain_frozen
+from appsdk_operator.resource import Object, explain_frozen
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
@@ -29,12 +31,43 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
-from appsdk_operator.watchers._dispatch.pending_calls import WatcherCall
+from appsdk_operator.watchers._dispatch.registered import cause_of, name_of
+from appsdk_operator.watchers._reconciler import ResourceReconciler
 from appsdk_operator.watchers._retry import RetryPolicy
+from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["ErrorHandler", "Failures", "RetryPlan", "retry_action"]
+__all__ = ["ErrorHandler", "Failures", "RetryPlan", "WatcherCall", "retry_action"]
 
 _log = get_logger("appsdk_operator.watchers")
+
+
+@attrs.frozen
+class WatcherCall:
+    """One call of a watcher or reconciler, as error handlers get it."""
+
+    kind: str
+    """The kind under which the informer and the watcher were added."""
+    watcher: ResourceWatcher | ResourceReconciler
+    """The watcher, or the reconciler."""
+    action: ResourceAction
+    object: Object
+    attempt: int
+    """0 for the event itself, 1 for the first retry, …"""
+
+    @property
+    def callback(self) -> str:
+        """The name of the called function."""
+        return name_of(self.watcher, self.action, self.object)
+
+    @property
+    def cause(self) -> str:
+        """What it was called for: the action, ``SYNC`` for an object that was handled before, or
+        ``DELETE`` for one that is being deleted."""
+        return cause_of(self.watcher, self.action, self.object)
+
+    def __str__(self) -> str:
+        return f"{self.callback}: {self.cause} of {self.object!r}, attempt {self.attempt}"
+
 
 ErrorHandler: TypeAlias = Callable[[Exception, WatcherCall], None]
 """Called for every failed call, before the retry policy."""

@@ -1,60 +1,33 @@
-"""Pending calls: retries of failed calls, requeues, and the first calls of late targets."""
+"""The pending calls of one target for one object: a state machine without locks, clock or I/O."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, final
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
 
 import attrs
+from msgspec import structs
 
-from appsdk_operator.cache import DeliveryKey, Event, Lister, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.runtime import safe_repr
-from appsdk_operator.watchers._dispatch.registered import (
-    RegisteredTarget,
-    cause_of,
-    goes_back,
-    name_of,
-)
-from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
-from appsdk_operator.watchers._watcher import ResourceWatcher
+from appsdk_operator.watchers._dispatch.delivered_versions import goes_back
+from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
+from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
+from appsdk_operator.watchers._reconciler import ReconcileRequest
 
-__all__ = ["CallReason", "PendingCall", "WatcherCall"]
+__all__ = ["CallReason", "PendingCall", "PendingCalls", "Reaction"]
 
-
-@attrs.frozen
-class WatcherCall:
-    """One call of a watcher or reconciler, as error handlers get it."""
-
-    kind: str
-    """The kind under which the informer and the watcher were added."""
-    watcher: ResourceWatcher | ResourceReconciler
-    """The watcher, or the reconciler."""
-    action: ResourceAction
-    object: Object
-    attempt: int
-    """0 for the event itself, 1 for the first retry, …"""
-
-    @property
-    def callback(self) -> str:
-        """The name of the called function."""
-        return name_of(self.watcher, self.action, self.object)
-
-    @property
-    def cause(self) -> str:
-        """What it was called for: the action, ``SYNC`` for an object that was handled before, or
-        ``DELETE`` for one that is being deleted."""
-        return cause_of(self.watcher, self.action, self.object)
-
-    def __str__(self) -> str:
-        return f"{self.callback}: {self.cause} of {self.object!r}, attempt {self.attempt}"
+_CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
 
 
 class CallReason(enum.Enum):
     """Why a call is pending."""
 
     FIRST = "first"
-    """The target was added late, and the object existed already."""
+    """The target was added late and the object existed already, or the object is new and its
+    predecessor's deletion is pending."""
     RETRY = "retry"
     """The last call failed."""
     REQUEUE = "requeue"
@@ -62,24 +35,23 @@ class CallReason(enum.Enum):
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, kw_only=True)
 class PendingCall:
-    """A call of a watcher or reconciler that waits: for its time, a resync or a change."""
+    """A call that waits: for its time, a resync or a change."""
 
     reason: CallReason
-    key: DeliveryKey
-    """The object, and the informer whose event led to the call."""
-    target: RegisteredTarget
+    source: EventSource
+    """The informer whose event led to the call."""
     action: ResourceAction
     seen: Object
     """The object as of the failed call."""
-    latest: Object
+    latest: Object = attrs.field(default=attrs.Factory(lambda self: self.seen, takes_self=True))
     """The newest state of the object; a retry gets this one."""
-    old: Object | None
+    old: Object | None = None
     """For an update: the state before it."""
-    error: Exception | None
+    error: Exception | None = None
     """For a retry: the error of the last call."""
-    attempt: int
+    attempt: int = 0
     """The attempt number of the next call."""
     due: float | None
     """The monotonic time of the call. None: the policy gave up, and the next resync repeats the
@@ -90,8 +62,7 @@ class PendingCall:
     state: dict[str, Any] = attrs.field(factory=dict)
     """A reconciler's ``request.state``."""
     store: Lister | None = None
-    """For a first call: the store that the object was found in. An object that has left it needs
-    no call."""
+    """For the first call of a late target: the store that the object was found in."""
 
     @property
     def is_first(self) -> bool:
@@ -99,33 +70,38 @@ class PendingCall:
         return self.reason is CallReason.FIRST
 
     @property
-    def is_obsolete(self) -> bool:
-        """Whether nothing is left to do: the object of a first call has left the store, or another
-        call of an opinionated target has succeeded with its ``add``."""
-        if self.store is not None:
-            present = self.store.get(self.latest.name, self.latest.namespace)
-            return present is None or present.uid != self.latest.uid
-        if self.reason is not CallReason.RETRY or self.action is not ResourceAction.CREATE:
+    def has_left_store(self) -> bool:
+        """Whether the object of a first call has left the store, so that it needs no call."""
+        if self.store is None:
             return False
-        lifecycle = self.target.finalizer_lifecycle
-        return (
-            lifecycle is not None
-            and lifecycle.finalizer in self.latest.finalizers
-            and not lifecycle.is_handled(self.seen)
+        present = self.store.get(self.latest.name, self.latest.namespace)
+        return present is None or present.uid != self.latest.uid
+
+    def request(self) -> ReconcileRequest:
+        """The request for the call."""
+        return ReconcileRequest(
+            action=self.action,
+            object=self.latest,
+            old=self.old,
+            attempt=self.attempt,
+            error=self.error,
+            state=self.state,
         )
 
     def replaces(self, other: PendingCall) -> bool:
-        """Whether one of the two calls is enough."""
-        if other.reason is not self.reason or other.target is not self.target:
-            return False
-        if other.key.source is not self.key.source or other.latest.uid != self.latest.uid:
+        """Whether ``other``, an older call, is not made any more because of this one."""
+        if other.source is not self.source or other.latest.uid != self.latest.uid:
             return False
         if self.is_terminal:
             return True
+        if other.reason is not self.reason:
+            return False
         return self.reason is CallReason.REQUEUE or other.action is self.action
 
     def merge(self, other: PendingCall) -> None:
-        """Take over what ``other``, the older call, still needs."""
+        """Take over what ``other``, which it replaces, still needs."""
+        if other.reason is not self.reason:
+            return
         self.old = other.old
         self.action = other.action
         self.attempt = min(self.attempt, other.attempt)
@@ -141,16 +117,262 @@ class PendingCall:
         if obj.uid == latest.uid and (
             goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
         ):
-            self.latest = self.target.read(obj)
+            self.latest = obj
 
-    def is_changed_by(self, event: Event) -> bool:
+
+class Reaction(NamedTuple):
+    """What follows an event of an object that has pending calls, in this order."""
+
+    retries: Sequence[PendingCall] = ()
+    """The retries that it supersedes, unless the dequeue policy keeps them: to be answered with
+    :meth:`PendingCalls.supersede`."""
+    repeats: Sequence[PendingCall] = ()
+    """The pending calls to be made now, each after :meth:`PendingCalls.start`."""
+    request: ReconcileRequest | None = None
+    """The call of the event itself; None: it is not delivered."""
+
+
+_NOTHING = Reaction()
+
+
+@final
+class PendingCalls:
+    """The pending calls of one target for one object; without any, each event leads to its call.
+
+    Inputs are an :meth:`event` or one that is :meth:`passed over <pass_over>`, the time
+    (:meth:`due`, :meth:`start`), the outcome of a call (:meth:`failed`, :meth:`requeued`) and that
+    an informer is gone (:meth:`forget`). An event leads to the first of these that applies:
+
+    1. Nothing, if it is older than what a late target got.
+    2. Nothing, if a call for the object failed terminally and the event does not change what the
+       object asks for. A deletion does.
+    3. Nothing yet, if the deletion of an earlier object of the name is pending: the two share their
+       name, and a watcher that works by name would create the new object's resources and then
+       delete them. A first call follows that deletion, unless the object has gone by then.
+    4. For a resync: the calls that were given up, and requeues, but no retries; the resync itself
+       if no call is pending.
+    5. Its call, which is the first one if that is pending, and not made for an object that has
+       gone before its first call. It replaces what is pending, except for retries that the dequeue
+       policy keeps.
+
+    Not thread-safe, but :attr:`calls` may be read at any time.
+    """
+
+    __slots__ = ("calls", "target")
+
+    def __init__(self, target: RegisteredTarget) -> None:
+        self.target = target
+        self.calls: tuple[PendingCall, ...] = ()
+        """The pending calls, oldest first; replaced at each change."""
+
+    def event(self, key: DeliveryKey, event: Event, now: float) -> Reaction:
+        """An event of the object, with the types of the target."""
+        source, action = key.source, event.action
+        self._update_latest(source, event)
+        own = [call for call in self.calls if call.source is source]
+        first = next((call for call in own if call.is_first), None)
+        if action is _CREATE or first is not None:
+            # Its predecessor may have been another informer's, or itself, before it left for here.
+            own += [c for c in self.calls if c.action is _DELETE and c.source is not source]
+        same = [call for call in own if call.latest.uid == event.object.uid]
+        if not self.target.delivered.accept(key, event, None if first is None else first.seen):
+            return _NOTHING
+        is_in_vain = any(c.is_terminal and not self._is_changed(c, event) for c in same)
+        if is_in_vain and action is not _DELETE:
+            return _NOTHING
+        if any(self._is_deletion_before(call, event.object) for call in own):
+            if action is _DELETE:
+                self._remove(first)
+            elif first is None:
+                self.add_first(source, event.object, now)
+            return _NOTHING
+        if action is _RESYNC:
+            return self._resync(event, same)
+        return self._deliver(event, own, same, first)
+
+    def pass_over(self, source: EventSource, event: Event) -> Reaction:
+        """An event that the target's ``concerns`` filters out, assuming that its calls succeeded.
+
+        So it leads to a call only if one failed terminally, and if it changes what the object asks
+        for.
+        """
+        self._update_latest(source, event)
+        own = (c for c in self.calls if c.source is source and c.latest.uid == event.object.uid)
+        return self._repeat([c for c in own if c.is_terminal and self._is_changed(c, event)])
+
+    def supersede(self, retry: PendingCall, event: Event, *, is_dropped: bool) -> None:
+        """Answer whether the dequeue policy drops a retry for an event that supersedes it.
+
+        Whatever it says: after a deletion no call may report the object as existing, nor as gone
+        once it is back, in a selector or with a restored server.
+        """
+        is_gone, was_gone = event.action is _DELETE, retry.action is _DELETE
+        if is_dropped or (
+            is_gone != was_gone and (is_gone or retry.latest.uid == event.object.uid)
+        ):
+            self._remove(retry)
+
+    def due(self, now: float) -> list[PendingCall]:
+        """The calls whose time has come; :meth:`start` each."""
+        return [call for call in self.calls if call.due is not None and call.due <= now]
+
+    def next_due(self) -> float | None:
+        """When the next call is due; None when none is."""
+        dues = [c.due for c in self.calls if c.due is not None and not self._is_deferred(c)]
+        return min(dues, default=None)
+
+    def start(self, call: PendingCall, *, has_left_store: bool = False) -> ReconcileRequest | None:
+        """Take a pending call out to make it.
+
+        None if it is no longer pending, has to wait for a deletion, or is no longer needed: its
+        object has left the store, or another call of an opinionated target has succeeded with its
+        ``add``.
+        """
+        if call not in self.calls or self._is_deferred(call):
+            return None
+        if call.is_first and not has_left_store:
+            # Before it is removed: an event must find one or the other.
+            self.target.delivered.note(call.source.key_of(call.latest), call.latest)
+        self._remove(call)
+        return None if has_left_store or self._is_added(call) else call.request()
+
+    def failed(
+        self,
+        source: EventSource,
+        request: ReconcileRequest,
+        error: Exception,
+        plan: RetryPlan,
+        now: float,
+    ) -> None:
+        """A call failed, and ``plan`` says what follows."""
+        action, delay = request.action, plan.delay
+        # A resync delivers no deleted object, and the next resync is a new call anyway.
+        if delay is None and (action is _DELETE or (action is _RESYNC and not plan.is_final)):
+            return
+        if retry_action(action, self.target.role) is not action:  # a watcher's resync
+            request = structs.replace(request, action=ResourceAction.UPDATE, old=request.object)
+        self._add(
+            CallReason.RETRY,
+            source,
+            request,
+            due=None if delay is None else now + delay,
+            error=error,
+            attempt=plan.attempt,
+            is_terminal=plan.is_final,
+        )
+
+    def requeued(self, source: EventSource, request: ReconcileRequest, due: float) -> None:
+        """A call succeeded, and the reconciler asked for another one."""
+        self._add(CallReason.REQUEUE, source, request, due=due)
+
+    def add_first(
+        self, source: EventSource, obj: Object, now: float, store: Lister | None = None
+    ) -> None:
+        """Schedule the first call for an object, which existed before or has to wait."""
+        request = ReconcileRequest(action=_CREATE, object=obj)
+        self._add(CallReason.FIRST, source, request, due=now, store=store)
+
+    def forget(self, source: EventSource | None = None) -> None:
+        """Drop the calls for an informer's events; without one, all calls."""
+        self.calls = tuple(c for c in self.calls if source is not None and c.source is not source)
+
+    def has_first(self, uid: str) -> bool:
+        """Whether the first call for this object is pending."""
+        return any(call.is_first and call.latest.uid == uid for call in self.calls)
+
+    def to_json(self, now: float) -> list[dict[str, Any]]:
+        """The calls for a debug page, as JSON values."""
+        return [
+            {
+                "watcher": name_of(self.target.handler, call.action, call.latest),
+                "object": f"{call.latest.namespace}/{call.latest.name}",
+                "action": call.action.value,
+                "why": call.reason.value,
+                "attempt": call.attempt,
+                "due_in": None if call.due is None else call.due - now,
+                "error": "" if call.error is None else safe_repr(call.error),
+            }
+            for call in self.calls
+        ]
+
+    def _resync(self, event: Event, same: Sequence[PendingCall]) -> Reaction:
+        if not same:
+            return Reaction(request=self.target.request_of(event))
+        # A resync runs a requeue early, but that of a timer; a retry waits for its time.
+        is_timer = self.target.longest_retry is not None
+        return self._repeat(
+            [c for c in same if c.due is None or (c.reason is CallReason.REQUEUE and not is_timer)]
+        )
+
+    def _deliver(
+        self,
+        event: Event,
+        own: Sequence[PendingCall],
+        same: Sequence[PendingCall],
+        first: PendingCall | None,
+    ) -> Reaction:
+        request = self.target.request_of(event)
+        if same:
+            # A call that replaces a pending one gets its state.
+            request = structs.replace(request, state=same[-1].state)
+        retries = [call for call in own if call.error is not None and call.due is not None]
+        for call in own:
+            if call not in retries:
+                self._remove(call)
+        if first in same:
+            if event.action is _DELETE:
+                return Reaction(retries)
+            request = structs.replace(request, action=_CREATE, old=None)
+        return Reaction(retries, request=request)
+
+    def _repeat(self, calls: Sequence[PendingCall]) -> Reaction:
+        for call in calls:
+            call.attempt = 0
+        return Reaction(repeats=calls)
+
+    def _update_latest(self, source: EventSource, event: Event) -> None:
+        for call in self.calls:
+            if call.source is source:
+                call.update_latest(event)
+
+    def _add(
+        self,
+        reason: CallReason,
+        source: EventSource,
+        request: ReconcileRequest,
+        *,
+        due: float | None,
+        **more: Any,
+    ) -> None:
+        new = PendingCall(
+            reason=reason,
+            source=source,
+            action=request.action,
+            seen=request.object,
+            old=request.old,
+            due=due,
+            state=request.state,
+            **more,
+        )
+        kept = []
+        for call in self.calls:
+            if new.replaces(call):
+                new.merge(call)
+            else:
+                kept.append(call)
+        self.calls = (*kept, new)
+
+    def _remove(self, call: PendingCall | None) -> None:
+        self.calls = tuple([other for other in self.calls if other is not call])
+
+    def _is_changed(self, call: PendingCall, event: Event) -> bool:
         """Whether a terminally failed call may succeed after ``event``.
 
         It may after a change of the generation, labels or annotations, a deletion or a restore, not
         after a write of the status. For kinds without generations any change counts.
         """
-        seen, obj = self.seen, event.object
-        if event.action is ResourceAction.RESYNC:
+        seen, obj = call.seen, event.object
+        if event.action is _RESYNC:
             return False
         if obj.is_deleting != seen.is_deleting or goes_back(event):
             return True
@@ -165,26 +387,24 @@ class PendingCall:
             seen.annotations,
         )
 
-    def to_json(self, now: float) -> dict[str, Any]:
-        """The call for a debug page, as JSON values."""
-        obj = self.latest
-        return {
-            "watcher": name_of(self.target.handler, self.action, obj),
-            "object": f"{obj.namespace}/{obj.name}",
-            "action": self.action.value,
-            "why": self.reason.value,
-            "attempt": self.attempt,
-            "due_in": None if self.due is None else self.due - now,
-            "error": "" if self.error is None else safe_repr(self.error),
-        }
+    def _is_deletion_before(self, call: PendingCall, obj: Object) -> bool:
+        """Whether the call is for the deletion of an earlier object of the same name."""
+        is_of_other = call.action is _DELETE and call.latest.uid != obj.uid
+        return is_of_other and not self.target.is_by_key
 
-    def request(self) -> ReconcileRequest:
-        """The request for the call."""
-        return ReconcileRequest(
-            action=self.action,
-            object=self.latest,
-            old=self.old,
-            attempt=self.attempt,
-            error=self.error,
-            state=self.state,
+    def _is_deferred(self, call: PendingCall) -> bool:
+        """Whether a first call has to wait for the pending deletion of its predecessor."""
+        return call.is_first and any(
+            self._is_deletion_before(other, call.latest) for other in self.calls
+        )
+
+    def _is_added(self, call: PendingCall) -> bool:
+        """Whether another call of an opinionated target has succeeded with this one's ``add``."""
+        if call.reason is not CallReason.RETRY or call.action is not _CREATE:
+            return False
+        lifecycle = self.target.finalizer_lifecycle
+        return (
+            lifecycle is not None
+            and lifecycle.finalizer in call.latest.finalizers
+            and not lifecycle.is_handled(call.seen)
         )

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
-from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
@@ -20,6 +20,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
+from appsdk_operator.watchers._dispatch.delivered_versions import DeliveredVersions
 from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
 from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._object_timer import ObjectTimer
@@ -42,17 +43,15 @@ __all__ = [
     "RegisteredTarget",
     "RegisteredWatcher",
     "cause_of",
-    "goes_back",
     "name_of",
 ]
 
 
 # Module names, because a look-up of an enumeration's member costs as much as a call.
-_CREATE, _DELETE, _UPDATE, _RESYNC = (
+_CREATE, _DELETE, _UPDATE = (
     ResourceAction.CREATE,
     ResourceAction.DELETE,
     ResourceAction.UPDATE,
-    ResourceAction.RESYNC,
 )
 _OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
 
@@ -99,9 +98,7 @@ class RegisteredTarget:
         """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.call_metrics: Mapping[ResourceAction, CallMetrics] = {}
         """Its metrics by action, shared by all targets of its role and kind."""
-        self.delivered: dict[EventSource, dict[DeliveryKey, tuple[str, str]]] = {}
-        """For a late handler, by source: uid and resourceVersion of the last state that it got of
-        each object. Events that waited when it was added may be older."""
+        self.delivered = DeliveredVersions()
 
     @property
     def is_by_key(self) -> bool:
@@ -135,39 +132,6 @@ class RegisteredTarget:
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call the handler; waits for the result of an ``async def``."""
         raise NotImplementedError
-
-    def must_deliver(self, key: DeliveryKey, event: Event, first: Object | None) -> bool:
-        """Whether the target needs ``event``.
-
-        Args:
-            key: of the event's object.
-            event: the event.
-            first: the object of the target's pending first call, if there is one.
-        """
-        delivered = self.delivered.get(key.source)
-        if delivered is None:
-            return True
-        obj, action = event.object, event.action
-        version = obj.resource_version
-        known = delivered.get(key) if first is None else (first.uid, first.resource_version)
-        if known is None or known[0] != obj.uid:
-            if action is not _CREATE or (known and is_older_version(version, known[1])):
-                return False
-        elif first is None and action is not _DELETE and not goes_back(event):
-            is_shown = bool(version) and version == known[1] and action is not _RESYNC
-            if is_shown or is_older_version(version, known[1]):
-                return False
-        if action is _DELETE:
-            delivered.pop(key, None)
-        elif action is not _RESYNC:
-            self.note_seen(key, obj)
-        return True
-
-    def note_seen(self, key: DeliveryKey, obj: Object) -> None:
-        """Record that the handler got this state of ``obj``."""
-        delivered = self.delivered.get(key.source)
-        if delivered is not None:
-            delivered[key] = (obj.uid, obj.resource_version)
 
     @property
     def finalizer_lifecycle(self) -> FinalizerLifecycle | None:
@@ -280,12 +244,6 @@ def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
         if action is _CREATE and handler.finalizer_lifecycle.is_handled(obj):
             return "SYNC"
     return action.value
-
-
-def goes_back(event: Event) -> bool:
-    """Whether the event goes to an older version, as after a restore of the server."""
-    old = event.old
-    return old is not None and is_older_version(event.object.resource_version, old.resource_version)
 
 
 @final
