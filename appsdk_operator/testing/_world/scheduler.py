@@ -111,6 +111,9 @@ class ThreadScheduler:
         self._is_over = False
         self._ended: list[Fiber] = []
         self._running = self._driver
+        self._is_stuck = False
+        """Whether the driver gave up to wait for the running thread, which may still go on."""
+        self._abandoned: Fiber | None = None
 
     def __enter__(self) -> ThreadScheduler:
         if getattr(_here, "fiber", None) is not None:
@@ -126,11 +129,14 @@ class ThreadScheduler:
     def __exit__(self, *_: object) -> None:
         self._is_over, self.is_interrupted = True, False
         self._frozen.clear()
+        self._ready = []
         try:
             # A thread that blocks in something else ends with its next wait.
+            if self._is_stuck and not self._is_back():
+                self._is_stuck, self._abandoned = False, self._running
             with contextlib.suppress(StuckError):
                 for _round in range(_MOST_WAITS_AT_END):
-                    self._ready = [*self.fibers]
+                    self._ready = [fiber for fiber in self.fibers if fiber is not self._abandoned]
                     self.run_ready()
         finally:
             _here.fiber = None
@@ -212,21 +218,35 @@ class ThreadScheduler:
 
     def _switch(self, me: Fiber) -> None:
         """Switch to the next thread; return when this one is chosen again."""
+        if me is self._abandoned:
+            if me.has_ended:
+                return
+            raise _BlockEndedError
+        if me is self._driver and self._is_stuck and not self._is_back():
+            raise StuckError(self._blocked())
         following = self._next(me)
         if following is not me:
             self._running = following
             following.gate.release()
             if me.has_ended:
                 return
-            if not me.gate.acquire(timeout=_PATIENCE if me is self._driver else -1):
-                raise StuckError(self._blocked())
-            if self._is_over and me is not self._driver:
-                raise _BlockEndedError
+            if me is self._driver:
+                if not self._is_back():
+                    raise StuckError(self._blocked())
+            else:
+                me.gate.acquire()
+                if self._is_over:
+                    raise _BlockEndedError
         self._running = me
         while self._ended:
             thread = self._ended.pop().thread
             if thread is not None and thread is not threading.current_thread():
                 _real_join(thread)
+
+    def _is_back(self) -> bool:
+        """Wait until it is the driver's turn again; False after some patience."""
+        self._is_stuck = not self._driver.gate.acquire(timeout=_PATIENCE)
+        return not self._is_stuck
 
     def _next(self, me: Fiber) -> Fiber:
         if not self._ready or (self.is_interrupted and me is not self._driver):
