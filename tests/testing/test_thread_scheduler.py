@@ -1,4 +1,4 @@
-"""The scheduler of a World's threads, where one of them blocks in something that it does not know."""
+"""The scheduler of the threads of a World, where one blocks in something that it does not know."""
 
 from __future__ import annotations
 
