@@ -17,11 +17,13 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
-from tests import hypothesis_profiles, reports
+from tests import hypothesis_profiles, planes, reports
 from tests.ports import reserved_port
 
 # Also where a run is not one of hack/lane.py.
 pytest_report_to_serializable = reports.pytest_report_to_serializable
+pytest_fixture_setup = planes.pytest_fixture_setup
+pytest_runtest_teardown = planes.pytest_runtest_teardown
 
 PACKAGE = Path(__file__).parents[1] / "appsdk_operator"
 

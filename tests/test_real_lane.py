@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,60 @@ def test_where_they_are_required_a_run_without_one_fails_before_any_test() -> No
     status, lines = collected("--require-real")
     assert status == 4
     assert "--require-real: KUBEBUILDER_ASSETS is not set, see make control-plane" in "".join(lines)
+
+
+CONFTEST = """
+import pytest
+
+@pytest.fixture(scope="session")
+def real():
+    print("starts", flush=True)
+    yield
+    print("ends", flush=True)
+"""
+SHARING = """
+import pytest
+
+@pytest.fixture(scope="module")
+def depends(real):
+    print("made", flush=True)
+    yield
+    print("removed", flush=True)
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [1, 2])
+def test_real(depends, number):
+    print("real", number)
+
+def test_other():
+    print("other")
+
+@pytest.mark.real
+def test_late(real):
+    print("late")
+"""
+
+
+def test_a_shared_control_plane_ends_when_the_next_test_needs_none(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = real\n")
+    (planted / "conftest.py").write_text(CONFTEST)
+    (planted / "test_sharing.py").write_text(SHARING)
+    (tmp_path / "test_elsewhere.py").write_text("def test_elsewhere():\n    print('elsewhere')\n")
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-qs", "-p", "tests.planes", "planted", "."],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    words = [line.strip(".") for line in done.stdout.splitlines()]
+    assert [word for word in words if word and "passed" not in word] == [
+        *("starts", "made", "real 1", "real 2", "removed", "ends"),
+        *("other", "starts", "late", "ends", "elsewhere"),
+    ]
