@@ -9,18 +9,6 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = [
-    "OtherSpecT",
-    "OtherStatusT",
-    "SpecT",
-    "SpecT_co",
-    "SpecT_contra",
-    "StatusT",
-    "StatusT_co",
-    "StatusT_contra",
-    "subscript",
-]
-
 # Type checkers know typing_extensions without an installation. Type variables of Python 3.11 and
 # 3.12 have no defaults, and need none at run time.
 if TYPE_CHECKING:

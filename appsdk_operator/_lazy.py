@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Names", "names_of", "room"]
-
 
 class Names(NamedTuple):
     """What a package offers: each name with the module that has it."""

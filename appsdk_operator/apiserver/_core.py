@@ -33,8 +33,6 @@ from appsdk_operator.apiserver._values.status import already_exists
 from appsdk_operator.apiserver._webhooks.webhook_client import WebhookClient
 from appsdk_operator.runtime import Clock
 
-__all__ = ["Core"]
-
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 

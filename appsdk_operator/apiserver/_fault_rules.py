@@ -16,16 +16,6 @@ import attrs
 
 from appsdk_operator.resource import Kind
 
-__all__ = [
-    "VERBS",
-    "ActiveFaults",
-    "FaultRule",
-    "FaultSchedule",
-    "RequestFacts",
-    "When",
-    "combined",
-]
-
 VERBS: Final = (
     "get",
     "list",

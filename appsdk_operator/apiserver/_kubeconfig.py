@@ -11,8 +11,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["kubeconfig", "write_kubeconfig"]
-
 
 def kubeconfig(
     server: str,

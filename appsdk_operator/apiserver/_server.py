@@ -32,8 +32,6 @@ from appsdk_operator.client import ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, system_clock
 
-__all__ = ["APIServer"]
-
 _T = TypeVar("_T")
 
 _GRACE: Final = 0.5

@@ -99,8 +99,6 @@ from appsdk_operator.webhooks import (
     Webhooks,
 )
 
-__all__ = ["App"]
-
 _log: Final = get_logger("appsdk_operator.app")
 
 R = TypeVar("R")

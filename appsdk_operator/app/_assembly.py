@@ -56,8 +56,6 @@ from appsdk_operator.watchers import (
     default_finalizer,
 )
 
-__all__ = ["AppManager", "Assembly", "Observer", "WatcherOptions", "assemble"]
-
 _INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
 
 

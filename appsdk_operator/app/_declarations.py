@@ -11,25 +11,6 @@ from appsdk_operator.controllers import ControllerOptions, FieldPath
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.webhooks import WebhookRule
 
-__all__ = [
-    "CAUSES",
-    "Cause",
-    "Converter",
-    "Declarations",
-    "Defaulter",
-    "Handler",
-    "Owned",
-    "Reconciling",
-    "Task",
-    "Timer",
-    "Use",
-    "Validator",
-    "Watched",
-    "Webhook",
-    "is_builtin",
-    "name_of",
-]
-
 Cause: TypeAlias = Literal["add", "sync", "update", "delete"]
 CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
     "add": ("obj",),

@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
 from appsdk_operator.resource import MutableObject, Object
 
-__all__ = [
-    "ConverterDecorator",
-    "DefaulterDecorator",
-    "ObjectDecorator",
-    "UpdateDecorator",
-]
-
 R = TypeVar("R")
 
 

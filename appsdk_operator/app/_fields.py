@@ -10,8 +10,6 @@ from appsdk_operator.app._declarations import Owned, is_builtin
 from appsdk_operator.controllers import FieldPath
 from appsdk_operator.resource import Kind, custom_resource_definition
 
-__all__ = ["check_field"]
-
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 
 

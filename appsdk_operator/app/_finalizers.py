@@ -15,8 +15,6 @@ from appsdk_operator.watchers import (
     finalizer_names,
 )
 
-__all__ = ["finalizers_of"]
-
 
 def finalizers_of(
     name: str, previous_names: Sequence[str], declared: Declarations

@@ -12,8 +12,6 @@ from appsdk_operator.app._declarations import Handler
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import callback_name, settle
 
-__all__ = ["WatcherFunctions"]
-
 
 @final
 @attrs.define(eq=False)

@@ -8,8 +8,6 @@ from typing import Any, Final
 from appsdk_operator.app._declarations import Converter, Declarations, Owned, is_builtin
 from appsdk_operator.resource import Kind, MutableObject, Versions, custom_resource_definition
 
-__all__ = ["check_names", "conversions", "crds_of", "kinds_of", "owned_kinds"]
-
 _OF_ONE_VERSION: Final = ("printer_columns", "schema", "selectable_fields", "scale")
 """Options about fields, which other versions need not have: they are for the kind's version."""
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

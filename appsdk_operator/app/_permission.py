@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["Permission", "merged"]
-
 _VERBS: Final = (
     "get",
     "list",

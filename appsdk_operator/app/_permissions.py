@@ -19,8 +19,6 @@ from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.webhooks import ManagedCertificates
 
-__all__ = ["permissions_of"]
-
 _POD: Final = ""
 """The namespace of the operator's pods."""
 _FOLLOW: Final = ("list", "watch")

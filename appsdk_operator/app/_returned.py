@@ -9,8 +9,6 @@ from typing import Any
 from appsdk_operator.controllers import check_ignored_result
 from appsdk_operator.runtime import callback_name, settle
 
-__all__ = ["returning_nothing"]
-
 
 def returning_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with a check of what it returns, which would be dropped silently.

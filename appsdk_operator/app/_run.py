@@ -27,8 +27,6 @@ from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import SafeLogger, StopSignal, get_logger, setup_logging
 from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
 
-__all__ = ["ExitStatus", "changes_of", "run_program", "start_logging"]
-
 _log: Final[SafeLogger] = get_logger("appsdk_operator.app")
 
 

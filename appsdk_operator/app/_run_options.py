@@ -11,8 +11,6 @@ import attrs
 from appsdk_operator.resource import check_followed_namespace
 from appsdk_operator.runtime import LOG_FORMATS, LogFormat, validation
 
-__all__ = ["ENVIRONMENT", "RunOptions"]
-
 _ALL: Final = "*"
 _TRUTHS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 

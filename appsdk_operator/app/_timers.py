@@ -19,9 +19,6 @@ from appsdk_operator.runtime import callback_name, get_logger, safe_text, settle
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RetryPolicy
 
-__all__ = ["AppTimer"]
-
-
 _log = get_logger("appsdk_operator.app")
 
 

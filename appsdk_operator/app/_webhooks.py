@@ -10,8 +10,6 @@ from appsdk_operator.app._kinds import conversions
 from appsdk_operator.resource import Kind
 from appsdk_operator.webhooks import WebhookBuilder, WebhookHost, webhook_for
 
-__all__ = ["add_webhooks"]
-
 
 def add_webhooks(host: WebhookHost, declared: Declarations) -> None:
     """Have ``host`` serve all webhooks.

@@ -19,8 +19,6 @@ from appsdk_operator._generics import (
 )
 from appsdk_operator.resource import Kind, Object, ObjectKey
 
-__all__ = ["BatchHandler", "Event", "EventHandler", "MaybeAwaitable", "ResourceAction"]
-
 MaybeAwaitable: TypeAlias = Awaitable[None] | None
 """The result of a handler's method: None, or with ``async def`` an awaitable."""
 

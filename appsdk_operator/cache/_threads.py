@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from appsdk_operator.runtime import thread_clock
 
-__all__ = ["join_all"]
-
 
 def join_all(joins: Sequence[Callable[[float], list[str]]], timeout: float, whose: str) -> None:
     """Wait for threads to end, at most ``timeout`` seconds of real time for all together.

@@ -28,20 +28,6 @@ from typing import IO, Any, Final
 import attrs
 import yaml
 
-__all__ = [
-    "Archive",
-    "AssetsError",
-    "Item",
-    "Platform",
-    "Selector",
-    "Store",
-    "default_folder",
-    "download",
-    "fits",
-    "read_index",
-    "this_platform",
-]
-
 PROGRAMS: Final = ("etcd", "kube-apiserver")
 """What a folder needs to be of use; kubectl is not needed by tests."""
 _VERSION: Final = r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"

@@ -15,7 +15,6 @@ from appsdk_operator.cli._permissions import in_words
 if TYPE_CHECKING:
     from appsdk_operator.app import App
 
-__all__ = ["CHECKS", "CheckFunction", "NotCheckedError"]
 
 _DEPLOY: Final = "deploy"
 _TARGET: Final = re.compile(r'^CMD \["run", "([^"]+)"\]$', re.MULTILINE)

@@ -12,8 +12,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import attrs
 import click
 
-__all__ = ["class_options"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["cluster_options"]
-
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --kubeconfig and --context; the function gets ``kubeconfig`` and ``context``."""

@@ -34,8 +34,6 @@ from appsdk_operator.client import Client, ClientConfig, contexts_of
 from appsdk_operator.runtime import StopSignal, ThreadGroup
 from appsdk_operator.serving import is_off
 
-__all__ = ["debug_listener", "develop", "run_in_dev"]
-
 _EMBEDDED: Final = "embedded"
 _CLUSTER: Final = "cluster"
 _GRACE: Final = 10.0

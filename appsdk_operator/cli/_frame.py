@@ -17,17 +17,6 @@ from click.shell_completion import CompletionItem, shell_complete
 from appsdk_operator._version import __version__
 from appsdk_operator.cli import _commands
 
-__all__ = [
-    "COMPLETION_VARIABLE",
-    "PROGRAM",
-    "Command",
-    "Commands",
-    "command",
-    "first_line",
-    "program",
-    "run",
-]
-
 PROGRAM: Final = "appsdk-operator"
 COMPLETION_VARIABLE: Final = "_APPSDK_OPERATOR_COMPLETE"
 """The environment variable by which a shell asks for completions."""

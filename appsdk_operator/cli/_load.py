@@ -19,7 +19,6 @@ import click
 if TYPE_CHECKING:
     from appsdk_operator.app import App
 
-__all__ = ["load_app", "target_argument"]
 
 _NOT_THE_USERS: Final = (
     str(Path(__file__).parents[1]),

@@ -11,8 +11,6 @@ import click
 
 from appsdk_operator.project import FileChange, FileOutcome, GeneratedFiles
 
-__all__ = ["Output", "output_options", "report"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from appsdk_operator.app import Permission
 
-__all__ = ["in_words"]
-
 
 def in_words(permission: Permission) -> str:
     """A permission in words: ``get and list on pods named a in namespace n``."""

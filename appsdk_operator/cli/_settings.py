@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = ["settings"]
-
 
 def settings(command: str, known: Collection[str]) -> dict[str, Any]:
     """The table ``[tool.appsdk-operator.COMMAND]`` of ``pyproject.toml`` in the current folder.

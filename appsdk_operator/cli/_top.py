@@ -26,8 +26,6 @@ from textual.worker import Worker
 
 from appsdk_operator.runtime import duration_text
 
-__all__ = ["Fetch", "Top", "as_text", "fetcher", "forwarded", "token_of"]
-
 _VERSION: Final = 1
 _TIMEOUT: Final = 10.0
 _PATIENCE: Final = 20.0

@@ -24,44 +24,6 @@ from appsdk_operator.resource import (
     wire_path,
 )
 
-__all__ = [
-    "AlreadyExists",
-    "ApiError",
-    "BadRequest",
-    "BadResponse",
-    "Cause",
-    "ClientError",
-    "ConfigError",
-    "Conflict",
-    "ConnectFailed",
-    "ConnectionLost",
-    "Expired",
-    "Forbidden",
-    "Gone",
-    "InternalError",
-    "Invalid",
-    "MethodNotAllowed",
-    "NotAcceptable",
-    "NotFound",
-    "ProxyFailed",
-    "ReadTimeout",
-    "RequestEntityTooLarge",
-    "RequestStopped",
-    "ResponseTooLarge",
-    "ServerError",
-    "ServerTimeout",
-    "ServiceUnavailable",
-    "TLSFailed",
-    "Timeout",
-    "TooManyRequests",
-    "TransportError",
-    "Unauthorized",
-    "UnsupportedMediaType",
-    "WatchSilent",
-    "WrongAnswer",
-    "error_from_status",
-]
-
 MAX_EXCERPT = 256
 """Characters shown of an answer that is not a Status: enough to recognise a proxy's page."""
 _MAX_SHOWN = 4096  # characters of a message: a custom resource with many wrong fields

@@ -15,8 +15,6 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import AnyObject, Kind, MutableObject
 
-__all__ = ["from_model", "to_model"]
-
 # Fields of type MicroTime, which the server accepts with six digits of a second only.
 _MICRO_TIMES = frozenset({"acquireTime", "renewTime", "eventTime", "lastObservedTime"})
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["package"]
-
 
 def package(module: str) -> Any:
     """A module of the package, for example ``config.kube_config``."""

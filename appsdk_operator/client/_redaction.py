@@ -17,8 +17,6 @@ from urllib.parse import quote
 
 from appsdk_operator.runtime import fork_safe
 
-__all__ = ["SentCredentials", "display_text", "redacted", "redacted_json"]
-
 MASK = "<credentials removed>"
 _MIN_LENGTH = 6  # a shorter secret is part of ordinary words
 # A part of a credential of this length is removed, too: a text may have been cut within it. Each

@@ -14,8 +14,6 @@ from appsdk_operator.resource import (
     label_selector_of,
 )
 
-__all__ = ["Request", "query_of", "selectors_of"]
-
 JSON = "application/json"
 
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["HIDDEN", "is_secret_path", "shown_status", "shown_warning"]
-
 HIDDEN: Final = "the rest of the server's text is not shown, as it may have the object's content"
 
 _NAMED_ONLY: Final = frozenset(

@@ -27,8 +27,6 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics
 from appsdk_operator.runtime.validation import check_flag
 
-__all__ = ["BuilderError", "ControllerBuilder", "ControllerHost", "controller_for"]
-
 R = TypeVar("R", bound=Hashable)
 
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.runtime.validation import check_callable, check_plain
 
-__all__ = ["check_name", "check_source", "checked_reconciler"]
-
 
 def check_name(name: object) -> None:
     """Refuse an empty name."""

@@ -8,8 +8,6 @@ from typing import Any, final
 
 from appsdk_operator.resource import Kind, Object, wire_steps
 
-__all__ = ["FieldPath", "is_same_json"]
-
 _STEP = re.compile(
     r"""\.?(?P<name>[A-Za-z_][-\w]*)|\['(?P<single>[^']+)'\]|\["(?P<double>[^"]+)"\]"""
     r"""|\[(?P<index>\d+)\]"""

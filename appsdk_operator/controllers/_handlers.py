@@ -20,19 +20,6 @@ from appsdk_operator.resource import Kind, Object, ObjectKey
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.runtime.validation import check_flag, no_awaitable
 
-__all__ = [
-    "EventQueue",
-    "HandlerFunction",
-    "HandlerFunctions",
-    "check_handler",
-    "for_object",
-    "for_owner",
-    "is_unchanged",
-    "map_objects",
-    "with_low_priority_when_unchanged",
-    "with_request_type",
-]
-
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)

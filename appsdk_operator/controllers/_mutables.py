@@ -6,8 +6,6 @@ from typing import Any
 
 from appsdk_operator.resource import MutableObject, Object, ReadOnlyError
 
-__all__ = ["check_objects", "metadata_of", "mutable", "uid_of"]
-
 
 def mutable(obj: object) -> MutableObject:
     """``obj``, checked to be a MutableObject.

@@ -12,8 +12,6 @@ from appsdk_operator.resource import Kind, Object, check_kind
 from appsdk_operator.runtime import callback_name
 from appsdk_operator.runtime.validation import check_client
 
-__all__ = ["ObjectReconcileFunction", "ObjectReconciler", "as_reconciler"]
-
 
 @runtime_checkable
 class ObjectReconciler(Protocol[SpecT_contra, StatusT_contra]):

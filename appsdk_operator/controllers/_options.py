@@ -12,8 +12,6 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter
 from appsdk_operator.runtime.validation import check_plain
 
-__all__ = ["ControllerOptions", "ResolvedOptions", "group_kind"]
-
 _NO_KINDS: Mapping[str, int] = MappingProxyType({})
 
 

@@ -24,23 +24,6 @@ from appsdk_operator.controllers._user_functions import (
 from appsdk_operator.resource import LabelSelection, Object, label_selector_of
 from appsdk_operator.runtime.validation import no_awaitable
 
-__all__ = [
-    "Predicate",
-    "all_of",
-    "annotation_changed",
-    "any_of",
-    "as_predicates",
-    "deletion_requested",
-    "fields_changed",
-    "finalizers_changed",
-    "generation_changed",
-    "label_changed",
-    "label_selector",
-    "not_",
-    "resource_version_changed",
-    "status_changed",
-]
-
 _CREATE, _UPDATE, _DELETE, _RESYNC, _GENERIC = ResourceAction
 
 

@@ -9,16 +9,6 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.cache import Event
 from appsdk_operator.runtime import StopSignal
 
-__all__ = [
-    "LOW_PRIORITY",
-    "EventFilter",
-    "Handler",
-    "JoinableSource",
-    "RequestQueue",
-    "Source",
-    "SyncingSource",
-]
-
 R_co = TypeVar("R_co", bound=Hashable, covariant=True)
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 

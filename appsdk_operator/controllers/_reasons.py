@@ -13,14 +13,6 @@ from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import safe_text
 
-__all__ = [
-    "EventReason",
-    "RequeueReason",
-    "RetryReason",
-    "compact_reason",
-    "first_cause",
-]
-
 _LONGEST = 200
 _VERBS = {
     ResourceAction.CREATE: "created",

@@ -11,17 +11,6 @@ import attrs
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime.validation import check_count, check_number
 
-__all__ = [
-    "Outcome",
-    "ReconcileFunction",
-    "Reconciler",
-    "Request",
-    "Result",
-    "RetryAfter",
-    "TerminalError",
-    "check_ignored_result",
-]
-
 Request: TypeAlias = ObjectKey
 """Namespace and name of what to reconcile. A controller may use any other hashable value."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from appsdk_operator.runtime.validation import check_callable, check_plain
 
-__all__ = ["check_sync_function", "name_of"]
-
 
 def name_of(function: Any) -> str:
     """The name of ``function`` for logs and health texts."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["wrong_outcome"]
-
 
 def wrong_outcome(who: str, returned: object) -> TypeError:
     """The error for ``returned``, which is neither a Result nor None."""

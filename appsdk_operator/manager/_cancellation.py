@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from appsdk_operator.runtime import group_members, is_cancelled
 
-__all__ = ["is_cancellation"]
-
 
 def is_cancellation(error: BaseException) -> bool:
     """Whether ``error`` only reports that a stop cut a request or a coroutine short."""

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["LazyValue"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup, as_exception, settle
 
-__all__ = ["NotDone", "TimedRun"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ import attrs
 
 from appsdk_operator.resource import MutableObject, Object
 
-__all__ = ["Finding", "breaking_changes"]
-
 Breaks: TypeAlias = Literal["stored objects", "clients"]
 
 _OBJECTS: Final = ("stored objects",)

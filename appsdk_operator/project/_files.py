@@ -13,8 +13,6 @@ import attrs
 
 from appsdk_operator.project._merge import merge_texts
 
-__all__ = ["FileChange", "FileOutcome", "GeneratedFiles", "write_below"]
-
 _RECORDS: Final = ".appsdk-operator"
 _README: Final = """\
 The texts that `appsdk-operator` has generated here. It merges what changes in them into your files

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import attrs
 
-__all__ = ["merge_texts"]
-
 
 def merge_texts(base: str, ours: str, theirs: str) -> str | None:
     """Apply the changes from ``base`` to ``theirs`` to ``ours`` as well.

@@ -22,8 +22,6 @@ from appsdk_operator.project._manifests.values import Deployed
 from appsdk_operator.resource import Kind, Object, Versions, kinds
 from appsdk_operator.runtime import Clock, system_clock
 
-__all__ = ["UninstallAction", "UninstallError", "UninstallStep", "uninstall"]
-
 _CRD: Final = kinds.apiextensions.v1.CustomResourceDefinition
 _POD: Final = kinds.core.v1.Pod
 _DEPLOYMENT: Final = kinds.apps.v1.Deployment

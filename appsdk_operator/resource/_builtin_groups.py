@@ -9,8 +9,6 @@ import attrs
 
 from appsdk_operator.resource._kind import Kind
 
-__all__ = ["ALL_VERBS", "BuiltinKind", "Group", "Version"]
-
 ALL_VERBS: Final = (
     "create",
     "delete",

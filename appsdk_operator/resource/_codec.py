@@ -20,18 +20,6 @@ from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._typed.renaming import to_wire
 from appsdk_operator.resource._typed.spec_types import encode_hook
 
-__all__ = [
-    "PARTIAL_METADATA_KIND",
-    "PARTIAL_METADATA_VERSION",
-    "DecodeError",
-    "EncodeError",
-    "MetadataOnlyError",
-    "WrongKindError",
-    "checked_metadata",
-    "decode_json",
-    "encode_json",
-]
-
 PARTIAL_METADATA_KIND = "PartialObjectMetadata"
 """The kind of an answer with an object's metadata alone."""
 PARTIAL_METADATA_VERSION = "meta.k8s.io/v1"

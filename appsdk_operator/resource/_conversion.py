@@ -9,8 +9,6 @@ from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subs
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
 
-__all__ = ["IntoObject", "ObjectWrapper", "as_object"]
-
 
 @runtime_checkable
 class ObjectWrapper(Protocol[SpecT_co, StatusT_co]):

@@ -23,8 +23,6 @@ from appsdk_operator.resource._typed.class_fields import (
 from appsdk_operator.resource._typed.renaming import STYLES
 from appsdk_operator.resource._typed.spec_types import has_fields
 
-__all__ = ["check_expression", "check_wire_path", "check_wire_rule", "wire_path", "wire_steps"]
-
 _PART: Final = re.compile(r"\.?[^.\[\]]+|\[[^\]]*\]")
 _TEXT: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _CHAIN: Final = re.compile(r"(?<![\w.])(self|oldSelf|object|oldObject)((?:\.\??[A-Za-z_]\w*)+)")

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from appsdk_operator.resource._selectors import field_getter
 
-__all__ = ["FIELD_VALUES", "field_text", "selected_values"]
-
 _Object = Mapping[str, Any]
 _Value = Callable[[_Object], str]
 

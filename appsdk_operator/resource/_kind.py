@@ -13,8 +13,6 @@ from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subs
 from appsdk_operator.resource._typed.renaming import STYLES, renamed_view
 from appsdk_operator.resource._typed.spec_types import check_spec_type
 
-__all__ = ["Kind", "Scope"]
-
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KIND_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")

@@ -17,18 +17,6 @@ from appsdk_operator.resource._json.lines import Lines
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import Object
 
-__all__ = [
-    "DecodedLines",
-    "ListPage",
-    "Undecodable",
-    "UndecodableEvent",
-    "WatchEvent",
-    "WatchEventType",
-    "decode_list",
-    "decode_watch_event",
-    "decode_watch_events",
-]
-
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list (KEP-3157)."""
 

@@ -27,20 +27,6 @@ from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._typed.overlay import overlay
 from appsdk_operator.resource._typed.renaming import convert
 
-__all__ = [
-    "MOST_ANNOTATION_BYTES",
-    "Stash",
-    "annotation_bytes",
-    "fits",
-    "lost_parts",
-    "parts_of",
-    "read_annotation",
-    "restored",
-    "with_defaults",
-    "without_annotation",
-    "written_annotation",
-]
-
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """The keys and values of all annotations of an object, as API servers accept them."""
 

@@ -38,17 +38,6 @@ from appsdk_operator.resource._typed.overlay import overlay
 from appsdk_operator.resource._typed.renaming import Renamed, convert, known_fields
 from appsdk_operator.resource._typed.spec_types import decode_hook, has_fields, path_and_problem
 
-__all__ = [
-    "AnyObject",
-    "MutableObject",
-    "Object",
-    "ObjectKey",
-    "OwnerReference",
-    "as_transformed",
-    "is_older_version",
-    "parse_time",
-]
-
 _T = TypeVar("_T")
 
 

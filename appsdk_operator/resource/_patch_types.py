@@ -14,8 +14,6 @@ from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
 from appsdk_operator.resource._patches.apply import apply_merge_patch, create_merge_patch
 
-__all__ = ["JsonPatch", "MergePatch", "Patch", "StrategicMergePatch", "patch_body"]
-
 
 def _json_of(value: Any) -> bytes:
     """The JSON text of an object, or of plain values that may contain typed ones."""

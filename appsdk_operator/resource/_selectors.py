@@ -12,18 +12,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = [
-    "FieldSelection",
-    "FieldSelector",
-    "LabelSelection",
-    "LabelSelector",
-    "Operator",
-    "Requirement",
-    "SelectorError",
-    "field_selector_of",
-    "label_selector_of",
-]
-
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"

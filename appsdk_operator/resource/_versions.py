@@ -22,8 +22,6 @@ from appsdk_operator.resource import _codec, _lossless
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import MutableObject, Object, type_fields
 
-__all__ = ["ConversionError", "Converter", "Spoke", "Versions", "checked_warning", "convert_parts"]
-
 _MOST_WARNING_CHARACTERS: Final = 256
 _CHANGEABLE: Final = ("labels", "annotations")
 _PREFIX: Final = re.compile(

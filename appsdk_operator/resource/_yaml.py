@@ -11,8 +11,6 @@ import yaml
 
 from appsdk_operator.resource import _codec
 
-__all__ = ["dump_yaml", "load_first", "load_yaml"]
-
 _MAX_VALUES = 5_000_000
 """The limit on values of a document, because aliases of aliases multiply."""
 

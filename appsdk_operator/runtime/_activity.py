@@ -27,22 +27,6 @@ from appsdk_operator.runtime._threading.held_workers import HELD_FOR, RunningCal
 from appsdk_operator.runtime._threading.threads import as_exception, callback_place
 from appsdk_operator.runtime.validation import check_plain
 
-__all__ = [
-    "ActivityLog",
-    "ActivityObserver",
-    "CallOutcome",
-    "CallRecord",
-    "CallSlot",
-    "FailureCause",
-    "ObservedParts",
-    "Observers",
-    "RequestRecord",
-    "check_observer",
-    "observed_call",
-    "observed_request",
-    "present_call",
-]
-
 _log = get_logger("appsdk_operator.runtime")
 
 RECORDED_PER_SECOND: Final = 200

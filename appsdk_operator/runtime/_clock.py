@@ -9,14 +9,6 @@ import threading
 import time
 from typing import Protocol, final, runtime_checkable
 
-__all__ = [
-    "Clock",
-    "ManualClock",
-    "RealClock",
-    "random_of",
-    "system_clock",
-]
-
 
 @runtime_checkable
 class Clock(Protocol):

@@ -10,17 +10,6 @@ from appsdk_operator.runtime._clock import Clock, ManualClock, RealClock, system
 from appsdk_operator.runtime._logs.texts import safe_repr
 from appsdk_operator.runtime._metrics import Metrics, default_metrics
 
-__all__ = [
-    "PartMetrics",
-    "check_clock",
-    "entered_environment",
-    "entered_metrics",
-    "environment",
-    "present_clock",
-    "present_metrics",
-    "thread_clock",
-]
-
 
 class _Entered(NamedTuple):
     clock: Clock

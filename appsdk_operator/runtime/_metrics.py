@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import Metric
 
-__all__ = [
-    "Family",
-    "LocalHistogram",
-    "Metrics",
-    "Sample",
-    "default_metrics",
-]
 
 _log = get_logger("appsdk_operator.runtime")
 _M = TypeVar("_M")

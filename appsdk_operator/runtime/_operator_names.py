@@ -6,15 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = [
-    "PREVIOUS_NAMES",
-    "UNNAMED",
-    "check_operator_name",
-    "check_previous_names",
-    "is_operator_name",
-    "joined_names",
-]
-
 UNNAMED: Final = "operator"
 """The name in the finalizers of operators without one, as in grafana-app-sdk."""
 PREVIOUS_NAMES: Final = (UNNAMED,)

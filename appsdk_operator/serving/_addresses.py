@@ -12,17 +12,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = [
-    "check_address",
-    "check_hosts",
-    "format_address",
-    "is_allowed_host",
-    "is_off",
-    "listen",
-    "parse_address",
-    "peer_host",
-]
-
 _BACKLOG: Final = 128
 _INHERITED: Final = "fd:"
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")

@@ -25,7 +25,6 @@ from appsdk_operator.serving._tls import TLSOptions, file_signature, new_server_
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificateFiles", "Certificates", "load_certificates"]
 
 _log: Final = get_logger("appsdk_operator.serving")
 _READS: Final = Family(

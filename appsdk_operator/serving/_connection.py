@@ -17,7 +17,6 @@ from appsdk_operator.serving._request_parser import RequestHead, RequestParser, 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["ConnectionPhase", "ConnectionServer", "ServerConnection"]
 
 _log: Final = get_logger("appsdk_operator.serving")
 _READ: Final = 65536

@@ -14,7 +14,6 @@ from appsdk_operator.serving._limits import HTTPLimits
 if TYPE_CHECKING:
     from appsdk_operator.serving._connection import ConnectionPhase, ServerConnection
 
-__all__ = ["ConnectionPool", "RequestLimit"]
 
 _SLOW_SECONDS: Final = 1.0
 """Seconds that a client may take to send a body or read an answer while others need its slot, and

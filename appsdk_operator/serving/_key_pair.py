@@ -18,7 +18,6 @@ import attrs
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["KeyPair"]
 
 _OWNER_ONLY: Final = 0o600
 _PEM: Final = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)

@@ -6,8 +6,6 @@ from typing import Any
 
 import attrs
 
-__all__ = ["HTTPLimits"]
-
 
 def _positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
     if not value > 0:

@@ -12,15 +12,6 @@ import attrs
 
 from appsdk_operator.runtime import StopSignal
 
-__all__ = [
-    "HTTPHandler",
-    "HTTPRequest",
-    "HTTPResponse",
-    "Headers",
-    "RequestLimits",
-    "text_response",
-]
-
 TEXT: Final = "text/plain; charset=utf-8"
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NO_LINE_BREAK: Final = re.compile(r"[^\r\n\0]*")

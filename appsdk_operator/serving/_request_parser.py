@@ -24,8 +24,6 @@ from appsdk_operator.runtime.chunked import (
 from appsdk_operator.serving._limits import HTTPLimits
 from appsdk_operator.serving._messages import Headers
 
-__all__ = ["RequestHead", "RequestParser", "RequestRefused"]
-
 _MAX_FIELDS: Final = 1000
 _REMEMBERED: Final = 2048
 """Bytes of a head that is kept until the next one."""

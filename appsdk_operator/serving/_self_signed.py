@@ -11,8 +11,6 @@ from appsdk_operator.runtime import Clock, StopSignal, system_clock
 from appsdk_operator.runtime.validation import check_environment, check_number
 from appsdk_operator.serving._key_pair import KeyPair
 
-__all__ = ["SelfSigned"]
-
 _DAY: Final = 86400.0
 _CLOCK_DIFFERENCE: Final = dt.timedelta(minutes=5)
 

@@ -44,7 +44,6 @@ from appsdk_operator.serving._tls import ServerContexts, TLSOptions
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["HTTPServer"]
 
 _log: Final = get_logger("appsdk_operator.serving")
 _NO_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

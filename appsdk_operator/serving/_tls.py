@@ -17,7 +17,6 @@ from appsdk_operator.serving._key_pair import KeyPair
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["ServerContexts", "TLSOptions", "file_signature", "new_server_context"]
 
 _log: Final = get_logger("appsdk_operator.serving")
 

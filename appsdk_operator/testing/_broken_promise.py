@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["BrokenPromise", "hides_kit_frames"]
-
 
 class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
     """The kit, or the operator under test, did something that it promises not to do."""

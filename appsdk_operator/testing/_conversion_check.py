@@ -29,7 +29,6 @@ from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_fra
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["check_conversion"]
 
 __tracebackhide__ = hides_kit_frames
 

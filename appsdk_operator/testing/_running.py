@@ -17,8 +17,6 @@ from appsdk_operator.runtime import (
     system_clock,
 )
 
-__all__ = ["running"]
-
 _INTERVAL = 0.01
 
 

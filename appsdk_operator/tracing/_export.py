@@ -12,8 +12,6 @@ from appsdk_operator.tracing._packages import opentelemetry
 from appsdk_operator.tracing._program import PROGRAM, ProgramProvider
 from appsdk_operator.tracing._tracing import Tracing
 
-__all__ = ["otlp_tracing"]
-
 
 @contextlib.contextmanager
 def otlp_tracing(service_name: str) -> Iterator[Tracing]:

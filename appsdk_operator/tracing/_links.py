@@ -11,8 +11,6 @@ from opentelemetry.trace import Link, SpanContext
 
 from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, safe_text
 
-__all__ = ["Links"]
-
 _MOST: Final = 4096
 _WRITE_AGE: Final = 60.0
 """Seconds after which an event of an object is no longer put down to a write."""

@@ -7,8 +7,6 @@ from typing import final
 
 from appsdk_operator.tracing._packages import opentelemetry
 
-__all__ = ["TraceFields"]
-
 
 @final
 class TraceFields(logging.Filter):

@@ -10,8 +10,6 @@ from opentelemetry.trace import NoOpTracerProvider, Span, Tracer, TracerProvider
 # As the SDK's tracers have it: contextlib's does not decorate coroutine functions.
 from opentelemetry.util._decorator import _agnosticcontextmanager
 
-__all__ = ["PROGRAM", "ProgramProvider"]
-
 
 @final
 class ProgramProvider(TracerProvider):

@@ -21,8 +21,6 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from appsdk_operator._version import __version__
 from appsdk_operator.tracing._links import Links
 
-__all__ = ["Tracing"]
-
 _trace: Final = opentelemetry.trace
 
 

@@ -10,16 +10,6 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.runtime.validation import check_callable, check_count
 from appsdk_operator.watchers._informers.owned import RunnableInformer
 
-__all__ = [
-    "check_argument_order",
-    "check_cache",
-    "check_calls",
-    "check_informer",
-    "check_returned",
-    "check_watcher",
-    "checked_kind",
-]
-
 
 def check_argument_order(method: str, what: str, given: object, kind: object) -> None:
     """Refuse swapped arguments.

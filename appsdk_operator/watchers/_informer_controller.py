@@ -71,8 +71,6 @@ from appsdk_operator.watchers._reconciler import ResourceReconciler, check_recon
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["InformerController"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 

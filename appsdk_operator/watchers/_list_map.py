@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar, final, overload
 
-__all__ = ["ListMap"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 D = TypeVar("D")

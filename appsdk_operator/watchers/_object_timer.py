@@ -12,8 +12,6 @@ from appsdk_operator.runtime import Clock, settle
 from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._reconciler import ReconcileRequest
 
-__all__ = ["ObjectTimer"]
-
 _DUE = "due"
 """The monotonic time of an object's next call, in the state of its request."""
 

@@ -26,8 +26,6 @@ from appsdk_operator.watchers._watcher import (
     refuse_other_names,
 )
 
-__all__ = ["OpinionatedWatcher"]
-
 
 @final
 class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):

@@ -21,8 +21,6 @@ from appsdk_operator.watchers._reconciler import (
     checked_outcome,
 )
 
-__all__ = ["OpinionatedReconciler"]
-
 
 @final
 class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):

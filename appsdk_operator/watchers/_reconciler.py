@@ -29,16 +29,6 @@ from appsdk_operator.controllers import (
 from appsdk_operator.resource import Object, ObjectKey
 from appsdk_operator.runtime.validation import check_callable
 
-__all__ = [
-    "KeyReconciler",
-    "ReconcileRequest",
-    "ResourceReconciler",
-    "SelectiveReconciler",
-    "SimpleReconciler",
-    "check_reconciler",
-    "checked_outcome",
-]
-
 
 @final
 class ReconcileRequest(

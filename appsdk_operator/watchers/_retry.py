@@ -15,18 +15,6 @@ from appsdk_operator.runtime.validation import check_number
 if TYPE_CHECKING:
     import tenacity
 
-__all__ = [
-    "ConstantBackoff",
-    "ExponentialBackoff",
-    "RetryDequeuePolicy",
-    "RetryPolicy",
-    "TenacityRetry",
-    "default_retry_policy",
-    "keep_all_retries",
-    "never_retry",
-    "opinionated_retry_dequeue_policy",
-]
-
 
 class RetryPolicy(Protocol):
     """Decides whether and when a failed call is retried; any such function is one."""

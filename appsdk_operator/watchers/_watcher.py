@@ -11,8 +11,6 @@ from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_cont
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime.validation import check_callable
 
-__all__ = ["CallbackResult", "ResourceWatcher", "SelectiveWatcher", "SimpleWatcher"]
-
 CallbackResult: TypeAlias = Awaitable[None] | None
 """What a callback returns: None, or an awaitable if it is ``async def``."""
 

@@ -9,15 +9,6 @@ import attrs
 from appsdk_operator.runtime import CallRecord, FailureCause
 from appsdk_operator.serving import HTTPResponse
 
-__all__ = [
-    "ReviewResponse",
-    "answering",
-    "note_failure",
-    "note_object",
-    "review_response",
-    "waited",
-]
-
 answering: contextvars.ContextVar[CallRecord | None] = contextvars.ContextVar(
     "answered_call", default=None
 )

@@ -12,8 +12,6 @@ import attrs
 from appsdk_operator.resource import Kind, check_expression
 from appsdk_operator.runtime import validation
 
-__all__ = ["SUBDOMAIN", "Selector", "WebhookRule", "WebhookRuleOptions"]
-
 Selector: TypeAlias = Mapping[str, Any]
 """A label selector as JSON: ``{"matchLabels": {"app": "web"}}``, also ``matchExpressions``."""
 

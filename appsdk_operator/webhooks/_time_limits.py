@@ -6,8 +6,6 @@ import functools
 import re
 from typing import Final
 
-__all__ = ["seconds_left", "time_limit"]
-
 _DURATION: Final = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|ms|h|m|s))+")
 _PART: Final = re.compile(r"([0-9.]+)(ns|us|ms|h|m|s)")
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}

@@ -10,8 +10,6 @@ import attrs
 
 from appsdk_operator.runtime import validation
 
-__all__ = ["UserInfo"]
-
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
     return validation.checked_texts("groups", values)

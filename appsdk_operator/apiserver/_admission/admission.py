@@ -39,8 +39,6 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.apiserver._webhooks.webhook_client import CallError, TrustError, WebhookClient
 from appsdk_operator.resource import PatchError
 
-__all__ = ["WebhookAdmission"]
-
 _GROUP: Final = "admissionregistration.k8s.io"
 
 

@@ -14,8 +14,6 @@ from appsdk_operator.apiserver._registry.write_requests import (
     AdmissionController,
 )
 
-__all__ = ["CompileAhead"]
-
 # Smaller objects compile within some milliseconds.
 _BIG: Final = 8 * 1024
 _encode: Final = msgspec.json.Encoder().encode

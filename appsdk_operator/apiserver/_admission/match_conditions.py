@@ -25,8 +25,6 @@ from appsdk_operator.apiserver._cel.types import (
 from appsdk_operator.apiserver._values.names import key_problems
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["ConditionError", "MatchConditions", "match_condition_errors"]
-
 _MAX: Final = 64
 
 

@@ -17,15 +17,6 @@ from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import RefusedError, StatusError
 from appsdk_operator.apiserver._webhooks.webhook_client import CallError
 
-__all__ = [
-    "REVIEW_VERSIONS",
-    "ReviewResponse",
-    "ReviewedResource",
-    "denied_error",
-    "new_review",
-    "read_response",
-]
-
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _GROUP: Final = "admission.k8s.io"
 

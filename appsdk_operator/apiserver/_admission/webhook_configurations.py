@@ -15,8 +15,6 @@ from appsdk_operator.apiserver._values.names import (
 from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
 
-__all__ = ["STRATEGIES"]
-
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")

@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.resource import LabelSelector
 
-__all__ = ["Webhook", "is_exempt", "webhooks_of"]
-
 _CONFIGURATIONS: Final = frozenset(
     {
         "validatingwebhookconfigurations",

@@ -6,8 +6,6 @@ from typing import Final, final
 
 import attrs
 
-__all__ = ["Access", "AccessTable"]
-
 _MOST_OBJECTS: Final = 1000
 _MOST_ROWS: Final = 10_000
 

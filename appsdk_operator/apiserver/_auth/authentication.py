@@ -20,8 +20,6 @@ from appsdk_operator.apiserver._values.users import (
     User,
 )
 
-__all__ = ["Authenticator", "certificate_user", "users_by_token"]
-
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 

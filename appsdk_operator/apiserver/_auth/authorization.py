@@ -12,16 +12,6 @@ from appsdk_operator.apiserver._values.routes import Route, verb_of
 from appsdk_operator.apiserver._values.status import StatusError, forbidden
 from appsdk_operator.apiserver._values.users import MASTERS, User
 
-__all__ = [
-    "AllowAll",
-    "Authorizer",
-    "Decision",
-    "FunctionAuthorizer",
-    "RequestAttributes",
-    "check",
-    "forbidden_error",
-]
-
 
 @final
 @attrs.frozen(kw_only=True)

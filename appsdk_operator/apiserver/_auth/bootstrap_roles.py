@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["RBAC_GROUP", "bootstrap_objects"]
-
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
 _AGGREGATE: Final = f"{RBAC_GROUP}/aggregate-to-"

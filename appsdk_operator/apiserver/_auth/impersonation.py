@@ -28,8 +28,6 @@ from appsdk_operator.apiserver._values.users import (
     service_account_of,
 )
 
-__all__ = ["Impersonation", "impersonated_user"]
-
 _USER: Final = "Impersonate-User"
 _UID: Final = "Impersonate-Uid"
 _GROUP: Final = "Impersonate-Group"

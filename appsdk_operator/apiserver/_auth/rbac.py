@@ -14,8 +14,6 @@ from appsdk_operator.apiserver._storage.storage import Collection, Event, Record
 from appsdk_operator.apiserver._values.users import User, service_account_of
 from appsdk_operator.resource import LabelSelector, SelectorError
 
-__all__ = ["RBACAuthorizer", "Role", "RoleAggregator", "RoleNotFoundError"]
-
 _T = TypeVar("_T")
 
 _Subject = tuple[str, str]

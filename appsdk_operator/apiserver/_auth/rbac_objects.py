@@ -20,8 +20,6 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.apiserver._values.users import MASTERS, User
 
-__all__ = ["STRATEGIES", "EscalationCheck"]
-
 _KINDS: Final = ("ServiceAccount", "User", "Group")
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")

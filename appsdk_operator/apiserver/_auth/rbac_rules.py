@@ -10,8 +10,6 @@ import attrs
 
 from appsdk_operator.apiserver._auth.authorization import RequestAttributes
 
-__all__ = ["EVERYTHING", "Rule", "rule_text", "uncovered"]
-
 
 @final
 @attrs.frozen

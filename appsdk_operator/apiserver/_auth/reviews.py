@@ -25,8 +25,6 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.apiserver._values.users import MASTERS, User
 from appsdk_operator.runtime import Clock
 
-__all__ = ["Reviews"]
-
 _AUTHORIZATION: Final = "authorization.k8s.io"
 
 

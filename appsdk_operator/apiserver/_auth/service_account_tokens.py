@@ -31,8 +31,6 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 from appsdk_operator.runtime import Clock
 
-__all__ = ["AUDIENCES", "ISSUER", "ServiceAccountTokens", "TokenError"]
-
 ISSUER: Final = "https://kubernetes.default.svc"
 AUDIENCES: Final = ("api",)
 """The default audiences of a token."""

@@ -13,17 +13,6 @@ from typing import Any, Final
 from appsdk_operator.apiserver._schema import builtin_types as types
 from appsdk_operator.apiserver._values import go_json
 
-__all__ = [
-    "create",
-    "from_v1",
-    "keep_spec",
-    "keep_status",
-    "normalize_v1",
-    "to_v1",
-    "without_annotations",
-    "without_defaults",
-]
-
 _Object = dict[str, Any]
 _PREFIX: Final = "autoscaling.alpha.kubernetes.io/"
 # The fields of each metric source in autoscaling/v1 and their places in autoscaling/v2. "@" is the

@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import bad_request
 
-__all__ = ["cannot_be_handled", "fit", "has_type", "read", "strict_decoding_error", "warnings_of"]
-
 _BY_BODY: Final = ("kind", "apiVersion")
 
 

@@ -10,8 +10,6 @@ from appsdk_operator.apiserver._storage.storage import Collection, Storage
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 from appsdk_operator.apiserver._values.status import forbidden
 
-__all__ = ["DefaultClasses"]
-
 _STORAGE_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _INGRESS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 

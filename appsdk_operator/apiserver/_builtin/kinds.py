@@ -27,8 +27,6 @@ from appsdk_operator.apiserver._storage.storage import Storage
 from appsdk_operator.resource import kinds
 from appsdk_operator.resource.kinds import BuiltinKind
 
-__all__ = ["install"]
-
 
 def install(
     catalog: Catalog,

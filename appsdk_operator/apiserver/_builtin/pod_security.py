@@ -12,8 +12,6 @@ from typing import Any, Final, final
 from appsdk_operator.apiserver._storage.storage import Storage
 from appsdk_operator.apiserver._values.status import forbidden
 
-__all__ = ["PodSecurity"]
-
 _Object = Mapping[str, Any]
 _LABEL: Final = "pod-security.kubernetes.io/enforce"
 _VERSION: Final = f"{_LABEL}-version"

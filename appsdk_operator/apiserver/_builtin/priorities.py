@@ -9,8 +9,6 @@ from appsdk_operator.apiserver._builtin import strategies
 from appsdk_operator.apiserver._storage.storage import Storage
 from appsdk_operator.apiserver._values.status import forbidden
 
-__all__ = ["SYSTEM_CLASSES", "Priorities"]
-
 _COMMON: Final = "PreemptLowerPriority"
 _USE: Final = "Used for system critical pods that must"
 

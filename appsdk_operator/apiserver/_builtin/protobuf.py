@@ -29,8 +29,6 @@ from appsdk_operator.apiserver._values.protobuf_wire import (
     wire_tag,
 )
 
-__all__ = ["MEDIA_TYPE", "decode", "encode", "encode_list", "encode_message", "is_encoded", "wrap"]
-
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _FILE: Final = "protobuf_messages.json.gz"

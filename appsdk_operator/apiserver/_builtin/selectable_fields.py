@@ -8,8 +8,6 @@ from typing import Any, Final
 from appsdk_operator.apiserver._storage.resources import SelectableFields
 from appsdk_operator.resource import FIELD_VALUES, field_text
 
-__all__ = ["FIELDS"]
-
 _Object = Mapping[str, Any]
 
 

@@ -9,8 +9,6 @@ from typing import Any, Final, Generic, TypeVar, final
 from appsdk_operator.apiserver._storage.storage import Collection, Event
 from appsdk_operator.apiserver._values.status import FieldError, internal_error, invalid
 
-__all__ = ["ServiceAddresses"]
-
 _NETWORK: Final = ipaddress.IPv4Network("10.0.0.0/16")
 _ADDRESSES: Final = tuple(str(address) for address in _NETWORK.hosts())
 _FIRST_PORT: Final = 30_000

@@ -11,38 +11,6 @@ from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 from appsdk_operator.apiserver._values.status import FieldError, invalid
 
-__all__ = [
-    "add_tolerations",
-    "admit_namespace",
-    "admit_node",
-    "admit_secret",
-    "admit_volume",
-    "create_daemon_set",
-    "create_job",
-    "create_lease",
-    "create_namespace",
-    "create_pod",
-    "create_priority_class",
-    "create_stateful_set",
-    "create_volume",
-    "delete_namespace",
-    "delete_volume",
-    "keep_priority",
-    "only_container_resources",
-    "only_ephemeral_containers",
-    "only_namespace_finalizers",
-    "only_request_approval",
-    "only_request_status",
-    "update_daemon_set",
-    "update_deployment_status",
-    "update_lease",
-    "update_namespace",
-    "update_pod_status",
-    "update_request",
-    "update_stateful_set",
-    "with_empty_status",
-]
-
 _Object = dict[str, Any]
 
 

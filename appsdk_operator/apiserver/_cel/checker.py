@@ -35,8 +35,6 @@ from appsdk_operator.apiserver._cel.types import (
 from appsdk_operator.apiserver._cel.values import CelError, Duration, Timestamp
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 
-__all__ = ["check"]
-
 _LOGIC: Final = {
     "_&&_": "logical_and",
     "_||_": "logical_or",

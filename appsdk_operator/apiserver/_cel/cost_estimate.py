@@ -23,8 +23,6 @@ from appsdk_operator.apiserver._cel.syntax_tree import (
 )
 from appsdk_operator.apiserver._cel.types import DeclType, Type
 
-__all__ = ["RULE_COST_LIMIT", "UNBOUNDED", "estimate_cost", "saturating_product"]
-
 UNBOUNDED: Final = 2**64 - 1
 """The bound of a size or cost without a limit."""
 RULE_COST_LIMIT: Final = 10_000_000

@@ -27,8 +27,6 @@ from appsdk_operator.apiserver._cel.values import (
     no_such_overload,
 )
 
-__all__ = ["COST_VARIABLE", "Evaluator", "base_cost", "evaluator"]
-
 Env = dict[str, Any]
 Evaluator = Callable[[Env], Any]
 """From the variables to the value. Raises :class:`CelError` if the evaluation fails."""

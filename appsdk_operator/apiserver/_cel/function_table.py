@@ -6,8 +6,6 @@ import functools
 
 from appsdk_operator.apiserver._cel.overloads import Overload, overloads_of
 
-__all__ = ["functions"]
-
 
 @functools.cache
 def functions() -> dict[str, list[Overload]]:

@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._cel.syntax_tree import (
 )
 from appsdk_operator.apiserver._cel.types import BOOL, INT
 
-__all__ = ["MacroError", "expand"]
-
 _ACCUMULATOR: Final = "@result"
 _LOOPS: Final = ("all", "exists", "exists_one", "existsOne", "map", "filter")
 _TRANSFORMS: Final = ("transformList", "transformMap", "transformMapEntry")

@@ -19,8 +19,6 @@ from appsdk_operator.apiserver._cel.values import (
     no_such_overload,
 )
 
-__all__ = ["Overload", "Row", "dispatch", "guarded", "is_parseable", "overloads_of"]
-
 Row = tuple[str, str, Callable[..., Any]]
 """The id, the signature and the implementation of one overload."""
 

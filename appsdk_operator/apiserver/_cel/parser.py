@@ -31,8 +31,6 @@ from appsdk_operator.apiserver._cel.types import (
 from appsdk_operator.apiserver._cel.values import Uint
 from appsdk_operator.apiserver._values.go_text import parse_integer
 
-__all__ = ["ParseError", "parse", "recursion_problem"]
-
 _RESERVED: Final = {
     *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
     *("loop", "package", "namespace", "return", "var", "void", "while"),

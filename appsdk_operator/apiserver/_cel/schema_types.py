@@ -30,8 +30,6 @@ from appsdk_operator.apiserver._cel.values import (
 )
 from appsdk_operator.apiserver._values.string_formats import decode_base64, parse_duration
 
-__all__ = ["CelConverter", "cel_converter", "escape_field_name", "schema_decl_type"]
-
 MAX_REQUEST: Final = 3 * 1024 * 1024
 _RESERVED: Final = {
     *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"),

@@ -9,22 +9,6 @@ import attrs
 
 from appsdk_operator.apiserver._cel.types import DYN, Type
 
-__all__ = [
-    "MAX_PROBLEMS",
-    "Call",
-    "Comprehension",
-    "Ident",
-    "ListNode",
-    "Literal",
-    "MapNode",
-    "Node",
-    "Problem",
-    "Select",
-    "children",
-    "format_problems",
-    "walk",
-]
-
 MAX_PROBLEMS: Final = 100
 """The most problems of an expression that are reported, as in cel-go."""
 

@@ -7,30 +7,6 @@ from typing import Final, final
 
 import attrs
 
-__all__ = [
-    "BOOL",
-    "BYTES",
-    "DOUBLE",
-    "DURATION",
-    "DYN",
-    "ERROR",
-    "INT",
-    "NULL",
-    "STRING",
-    "TIMESTAMP",
-    "TYPE_NAMES",
-    "UINT",
-    "DeclType",
-    "Substitution",
-    "Type",
-    "list_of",
-    "map_of",
-    "object_type",
-    "optional_of",
-    "parse_type",
-    "type_of",
-]
-
 
 @final
 @attrs.frozen

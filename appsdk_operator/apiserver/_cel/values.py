@@ -10,26 +10,6 @@ import attrs
 
 from appsdk_operator.apiserver._values import times
 
-__all__ = [
-    "NONE",
-    "CelError",
-    "Duration",
-    "Lookup",
-    "MapList",
-    "NullsHidden",
-    "Optional",
-    "SetList",
-    "Timestamp",
-    "TypeValue",
-    "Uint",
-    "distinct",
-    "equal",
-    "int64",
-    "no_such_overload",
-    "type_name",
-    "uint64",
-]
-
 
 class CelError(Exception):
     """An evaluation that failed. The text is cel-go's."""

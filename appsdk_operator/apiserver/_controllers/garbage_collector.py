@@ -25,8 +25,6 @@ from appsdk_operator.apiserver._storage.storage import Collection, Event, Record
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
 
-__all__ = ["GarbageCollector"]
-
 # Objects per iteration of the event loop.
 _PER_TURN: Final = 64
 # Seconds before an object that could not be settled is looked at again.

@@ -11,8 +11,6 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Collection, Event
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["KubernetesService"]
-
 _NAME: Final = "kubernetes"
 _NAMESPACE: Final = "default"
 _KEY: Final = f"{_NAMESPACE}/{_NAME}"

@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._crds.schema_validation import schema_problems
 from appsdk_operator.apiserver._schema.structural_schema import StructuralSchema
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["SHARED", "CompiledSchemas"]
-
 # Those of the definitions that a few servers have at the same time, in all their versions.
 _SIZE: Final = 128
 _T = TypeVar("_T")

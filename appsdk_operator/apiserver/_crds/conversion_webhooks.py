@@ -12,8 +12,6 @@ from appsdk_operator.apiserver._values.names import key_problems, value_problems
 from appsdk_operator.apiserver._values.status import FieldError, StatusError
 from appsdk_operator.apiserver._webhooks.webhook_client import CallError, WebhookClient
 
-__all__ = ["ConversionWebhooks", "WebhookConverter"]
-
 _GROUP: Final = "apiextensions.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")
 _SECONDS: Final = 30

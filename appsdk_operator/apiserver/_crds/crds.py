@@ -33,8 +33,6 @@ from appsdk_operator.apiserver._values.status import FieldError
 from appsdk_operator.resource import field_text
 from appsdk_operator.runtime import Clock
 
-__all__ = ["CLEANUP", "CRDController", "crd_strategy"]
-
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _GROUP: Final = "apiextensions.k8s.io"
 # In the order of the real server's discovery.

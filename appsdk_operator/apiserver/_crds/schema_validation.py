@@ -26,8 +26,6 @@ from appsdk_operator.apiserver._schema.structural_check import (
 from appsdk_operator.apiserver._values.go_text import go_json
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = ["schema_problems"]
-
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _META: Final = ("apiVersion", "kind", "metadata")
 _TOTAL: Final = 100_000_000

@@ -13,15 +13,6 @@ from appsdk_operator.apiserver._values.names import label_problems, subdomain_pr
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 from appsdk_operator.apiserver._webhooks.client_configs import client_config_errors
 
-__all__ = [
-    "APPROVAL",
-    "approval_of",
-    "approval_problems",
-    "definition_problems",
-    "is_protected",
-    "status_problems",
-]
-
 APPROVAL: Final = "api-approved.kubernetes.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = (

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Container, Mapping
 from typing import Final, TypeAlias
 
-__all__ = ["JSON", "JSON_TYPES", "YAML", "accepted_types", "preferred_type"]
-
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 JSON_TYPES: Final = (JSON, "application/*", "*/*")

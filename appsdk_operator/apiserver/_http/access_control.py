@@ -41,8 +41,6 @@ from appsdk_operator.apiserver._values.users import (
     service_account_of,
 )
 
-__all__ = ["AccessControl"]
-
 # The verb on the signer that a write to a subresource of a CertificateSigningRequest needs.
 _SIGNER_VERBS: Final = {
     ("certificates.k8s.io", "approval"): "approve",

@@ -18,8 +18,6 @@ from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._http.responses import status_response
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["HttpServer"]
-
 
 class _Connection(web.RequestHandler):
     """One connection; malformed HTTP is answered with a ``Status``, too."""

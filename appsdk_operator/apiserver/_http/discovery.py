@@ -12,8 +12,6 @@ from appsdk_operator.apiserver._http.health import CHECKS
 from appsdk_operator.apiserver._registry.pod_connections import CONNECTIONS
 from appsdk_operator.apiserver._storage.resources import Catalog, Resource, ServedVersion
 
-__all__ = ["AGGREGATED", "VERSION", "aggregated", "discover", "roots", "wants_aggregated"]
-
 VERSION: Final = {
     "major": "1",
     "minor": "36",

@@ -16,17 +16,6 @@ from appsdk_operator.apiserver._http.faults import fault_error
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._storage.watch import Wire, error_event
 
-__all__ = [
-    "ConnectionCut",
-    "FaultyWire",
-    "apply_first",
-    "apply_rules",
-    "object_name_in",
-    "send_paced",
-    "wait_for_release",
-    "watch_rules",
-]
-
 _STEP: Final = 0.05  # seconds between the pieces of an answer that is sent slowly
 # The limit of unsent bytes before a watch has to wait.
 _ROOM: Final = 1 << 16

@@ -16,8 +16,6 @@ from appsdk_operator.apiserver._fault_rules import (
 )
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["Faults", "LoggedRequest", "fault_error"]
-
 # As Kubernetes words them, where it has such an error.
 _MESSAGES: Final = {
     401: "Unauthorized",

@@ -52,8 +52,6 @@ from appsdk_operator.apiserver._values.status import (
 from appsdk_operator.apiserver._values.users import User
 from appsdk_operator.runtime import get_logger
 
-__all__ = ["Frontend", "log"]
-
 log: Final = get_logger("appsdk_operator.testing.server")
 
 # The real server gives a watch without a time-out between one and two times this, in seconds.

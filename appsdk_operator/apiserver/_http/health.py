@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["CHECKS", "health", "is_check"]
-
 _STARTED: Final = """
 start-apiserver-admission-initializer generic-apiserver-start-informers
 priority-and-fairness-config-consumer priority-and-fairness-filter storage-object-count-tracker-hook

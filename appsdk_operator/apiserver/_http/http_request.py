@@ -9,8 +9,6 @@ from aiohttp import HttpVersion, HttpVersion10, web
 
 from appsdk_operator.apiserver._fault_rules import FaultRule, RequestFacts
 
-__all__ = ["HttpRequest"]
-
 
 class HttpRequest(web.BaseRequest):
     """An HTTP request, with notes of the server."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 
-__all__ = ["close_listeners", "listen", "run_ready_callbacks"]
-
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, for an event loop.

@@ -26,8 +26,6 @@ from appsdk_operator.apiserver._values.status import (
     not_acceptable,
 )
 
-__all__ = ["NonResourceHandler", "check_media_types"]
-
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KEYS: Final = ("/.well-known/openid-configuration", "/openid/v1/jwks")
 

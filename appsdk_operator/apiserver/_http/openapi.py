@@ -19,8 +19,6 @@ from appsdk_operator.apiserver._http.openapi_paths import META, Dialect, operati
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
 
-__all__ = ["Document", "document"]
-
 _GVK: Final = "x-kubernetes-group-version-kind"
 _V2, _V3 = Dialect(is_v3=False), Dialect(is_v3=True)
 _TEXT: Final = {"type": "string"}

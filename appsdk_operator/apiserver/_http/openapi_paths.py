@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 
-__all__ = ["META", "Dialect", "operations"]
-
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _GVK: Final = "x-kubernetes-group-version-kind"
 # Custom resources do not support the last one.

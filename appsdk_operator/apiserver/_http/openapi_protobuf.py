@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._values.protobuf_wire import (
     wire_tag,
 )
 
-__all__ = ["ACCEPTED", "MEDIA_TYPE", "encode"]
-
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ACCEPTED: Final = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 """The names of the media type in requests: proxies refuse the ``@`` of the older one."""

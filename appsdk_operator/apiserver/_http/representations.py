@@ -19,18 +19,6 @@ from appsdk_operator.apiserver._values.status import (
     not_acceptable,
 )
 
-__all__ = [
-    "MEDIA_TYPES",
-    "STREAM_TYPES",
-    "FullRepresentation",
-    "MetadataRepresentation",
-    "ProtobufRepresentation",
-    "Representation",
-    "TableRepresentation",
-    "media_type_of",
-    "negotiate",
-]
-
 _encode: Final = msgspec.json.Encoder().encode
 
 

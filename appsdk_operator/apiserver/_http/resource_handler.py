@@ -57,8 +57,6 @@ from appsdk_operator.apiserver._values.status import (
     unsupported_media_type,
 )
 
-__all__ = ["ResourceHandler"]
-
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 # Reviews that are answered without managedFields.
 _UNOWNED: Final = ("SelfSubjectReview", "SelfSubjectRulesReview")

@@ -11,8 +11,6 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.users import ADMIN, User
 
-__all__ = ["ResourceRequest", "ResourceResponse"]
-
 
 @attrs.frozen(kw_only=True)
 class ResourceRequest:

@@ -16,16 +16,6 @@ from appsdk_operator.apiserver._values.go_text import is_control
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.resource import dump_yaml
 
-__all__ = [
-    "ResponseWriter",
-    "add_warnings",
-    "cut_warnings",
-    "json_response",
-    "page_not_found",
-    "status_response",
-    "text_response",
-]
-
 # Clients that people use directly: they get indented JSON.
 _BROWSERS_AND_CURL: Final = ("curl", "Wget", "Mozilla/5.0")
 _ZIP_FROM: Final = 128 * 1024

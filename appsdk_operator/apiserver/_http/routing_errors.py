@@ -6,8 +6,6 @@ from appsdk_operator.apiserver._storage.resources import Catalog, Resource, Serv
 from appsdk_operator.apiserver._values.routes import Route
 from appsdk_operator.apiserver._values.status import StatusError, method_not_allowed, not_found
 
-__all__ = ["PageNotFoundError", "find", "unknown_path", "unsupported_verb"]
-
 
 class PageNotFoundError(Exception):
     """404 in plain text: nothing is served at that path."""

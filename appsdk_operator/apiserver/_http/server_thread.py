@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-__all__ = ["ServerThread"]
-
 _T = TypeVar("_T")
 
 _JOIN_TIMEOUT: Final = 10.0

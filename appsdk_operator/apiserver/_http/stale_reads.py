@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._http.resource_request import ResourceRequest
 from appsdk_operator.apiserver._storage.storage import Collection, Record, Storage
 from appsdk_operator.apiserver._values.status import not_found
 
-__all__ = ["lagging_revision", "stale_query", "stale_record"]
-
 
 def lagging_revision(storage: Storage, collection: Collection, behind: int) -> int:
     """The revision of a cache that lacks the last ``behind`` changes."""

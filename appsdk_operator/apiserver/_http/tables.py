@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._values import jsonpath
 from appsdk_operator.apiserver._values.go_text import go_float, go_json
 from appsdk_operator.apiserver._values.times import ZERO, parse_time
 
-__all__ = ["AGE", "row", "table"]
-
 _NAME: Final = Column(
     "Name", "string", ".metadata.name", "Name must be unique within a namespace.", "name"
 )

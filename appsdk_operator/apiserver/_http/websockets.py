@@ -10,8 +10,6 @@ from aiohttp import hdrs, web
 from appsdk_operator.apiserver._http.http_request import HttpRequest
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["SocketWire", "accept", "asks_for_websocket", "serve"]
-
 # Seconds that a closed connection waits for the answer of its peer.
 _CLOSING: Final = 1.0
 _TEXT: Final = 0x81

@@ -13,23 +13,6 @@ from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
 from appsdk_operator.apiserver._managed_fields.ownership import Manager, Owner, Owners
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = [
-    "SERVER",
-    "ManagedFields",
-    "Times",
-    "cap_updaters",
-    "decode",
-    "discard_time_changes",
-    "encode",
-    "is_reset",
-    "is_server_field",
-    "manager_name",
-    "manager_problems",
-    "strip_server_fields",
-    "without_entries",
-    "without_times",
-]
-
 Times: TypeAlias = dict[Manager, str | None]
 
 SERVER: Final = "kube-apiserver"

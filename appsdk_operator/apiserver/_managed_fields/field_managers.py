@@ -46,8 +46,6 @@ from appsdk_operator.apiserver._values.go_text import go_quote
 from appsdk_operator.apiserver._values.status import StatusError, bad_request
 from appsdk_operator.runtime import Clock
 
-__all__ = ["FieldManager", "FieldManagers", "conflict_status"]
-
 _BEFORE: Final = "before-first-apply"
 # The owner of the request at hand, until its new fields are known.
 _CURRENT: Final = Manager("current-operation", "")

@@ -18,26 +18,6 @@ import msgspec
 
 from appsdk_operator.apiserver._values.go_text import go_quote
 
-__all__ = [
-    "SELF",
-    "FieldSet",
-    "Path",
-    "attach",
-    "difference",
-    "difference_below",
-    "element_text",
-    "has",
-    "intersection",
-    "is_member",
-    "key_element",
-    "ordered",
-    "parse",
-    "path_text",
-    "paths",
-    "union",
-    "value_element",
-]
-
 FieldSet: TypeAlias = dict[str, Any]
 """A set, or one node of it."""
 Path: TypeAlias = tuple[str, ...]

@@ -12,8 +12,6 @@ from typing import Any, Final
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 
-__all__ = ["definition_of", "fill_zero_values"]
-
 _DAEMON_SET: Final = "io.k8s.api.apps.v1.DaemonSet"
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _NUMBERS: Final = ("integer", "number")

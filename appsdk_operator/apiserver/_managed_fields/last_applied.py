@@ -10,8 +10,6 @@ from appsdk_operator.apiserver._managed_fields import field_sets, merging, typed
 from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
 from appsdk_operator.apiserver._managed_fields.ownership import TypedObject
 
-__all__ = ["allowed_by_last_applied", "keep_last_applied"]
-
 _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _LIMIT: Final = 256 * 1024
 _encode: Final = msgspec.json.Encoder(order="sorted").encode

@@ -10,8 +10,6 @@ from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape,
 from appsdk_operator.apiserver._managed_fields.typed_values import ItemError, item_element
 from appsdk_operator.apiserver._values.go_text import GO_TYPES, go_quote
 
-__all__ = ["TypedError", "check", "merge"]
-
 
 class TypedError(ValueError):
     """A value that does not have the type of its schema. The text is the real server's."""

@@ -16,21 +16,6 @@ from appsdk_operator.apiserver._managed_fields import field_sets, merging, typed
 from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
 from appsdk_operator.apiserver._managed_fields.shapes import Shape
 
-__all__ = [
-    "ConversionError",
-    "ConvertTo",
-    "FieldFilters",
-    "Manager",
-    "Owner",
-    "Owners",
-    "OwnershipConflict",
-    "TypedObject",
-    "apply",
-    "reconcile",
-    "update",
-    "with_named_fields",
-]
-
 
 @attrs.frozen(order=True)
 class Manager:

@@ -14,8 +14,6 @@ from appsdk_operator.apiserver._managed_fields.field_sets import FieldSet
 from appsdk_operator.apiserver._managed_fields.ownership import FieldFilters
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 
-__all__ = ["field_filters"]
-
 _SPEC: Final[FieldSet] = {"f:spec": {}}
 _STATUS: Final[FieldSet] = {"f:status": {}}
 _ALL_BUT_STATUS: Final[FieldSet] = {"f:metadata": {}, "f:spec": {}}

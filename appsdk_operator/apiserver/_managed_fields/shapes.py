@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-__all__ = ["DEDUCED", "OBJECT_META", "SCALE", "ListShape", "MapShape", "Shape", "ShapeBuilder"]
-
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _RAW: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"

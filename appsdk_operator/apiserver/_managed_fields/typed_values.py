@@ -13,17 +13,6 @@ from appsdk_operator.apiserver._managed_fields import field_sets
 from appsdk_operator.apiserver._managed_fields.field_sets import SELF, FieldSet, Path
 from appsdk_operator.apiserver._managed_fields.shapes import DEDUCED, ListShape, MapShape, Shape
 
-__all__ = [
-    "Comparison",
-    "ItemError",
-    "all_fields",
-    "compare",
-    "extract",
-    "field_set",
-    "item_element",
-    "remove",
-]
-
 
 class ItemError(ValueError):
     """A list item without an identity."""

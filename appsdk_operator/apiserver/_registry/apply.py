@@ -24,8 +24,6 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.resource import load_first
 
-__all__ = ["APPLY_PATCH", "apply", "configuration"]
-
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _ATTEMPTS: Final = 100

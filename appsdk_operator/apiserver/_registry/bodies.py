@@ -26,21 +26,6 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.resource import load_yaml
 
-__all__ = [
-    "BODY_LIMIT",
-    "GO_TYPE_META",
-    "as_json",
-    "decode_object",
-    "decode_typed",
-    "decode_value",
-    "dry_run",
-    "flag",
-    "number",
-    "selection",
-    "too_large",
-    "write_options",
-]
-
 BODY_LIMIT: Final = 3 * 1024 * 1024
 _MEDIA_TYPES: Final = (
     "application/json",

@@ -9,16 +9,6 @@ from appsdk_operator.apiserver._storage.resources import Resource
 from appsdk_operator.apiserver._storage.storage import Record
 from appsdk_operator.apiserver._values.status import conflict
 
-__all__ = [
-    "FOREGROUND",
-    "ORPHAN",
-    "check_preconditions",
-    "grace_of",
-    "is_gone",
-    "is_pending",
-    "set_propagation",
-]
-
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 

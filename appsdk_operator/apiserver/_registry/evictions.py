@@ -15,8 +15,6 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.status import StatusError, forbidden
 from appsdk_operator.resource import LabelSelector
 
-__all__ = ["evict"]
-
 _Object = dict[str, Any]
 
 # Pods that are evicted and whose end the budget's controller has not seen yet.

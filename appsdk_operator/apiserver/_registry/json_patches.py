@@ -14,8 +14,6 @@ import msgspec
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.resource import PatchError, apply_json_patch
 
-__all__ = ["apply_as_go"]
-
 _KINDS: Final = ("add", "remove", "replace", "move", "copy", "test")
 # Bytes that the copies of one patch may add, as on the real server.
 _COPY_LIMIT: Final = 3 * 1024 * 1024

@@ -28,8 +28,6 @@ from appsdk_operator.resource import (
     apply_strategic_merge_patch,
 )
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "apply", "decode_patched"]
-
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"

@@ -14,8 +14,6 @@ from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.apiserver._values.go_text import go_quote, parse_integer
 from appsdk_operator.apiserver._values.status import StatusError, bad_request, not_found
 
-__all__ = ["CONNECTIONS", "check_connection", "connection_options"]
-
 CONNECTIONS: Final = {
     "attach": "PodAttachOptions",
     "exec": "PodExecOptions",

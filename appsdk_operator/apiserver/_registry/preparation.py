@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._values.status import (
     invalid,
 )
 
-__all__ = ["check_metadata", "prune_and_default", "validate"]
-
 
 def check_metadata(target: Target, obj: dict[str, Any]) -> list[str]:
     """Decode the metadata of ``obj``, and check it against the request's path.

@@ -14,8 +14,6 @@ from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import FieldError, bad_request, invalid
 from appsdk_operator.apiserver._values.users import User
 
-__all__ = ["delete_options", "options_of", "wants_state", "write_origin"]
-
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _TYPES: Final[dict[str, tuple[type, str]]] = {
     "gracePeriodSeconds": (int, "int64"),

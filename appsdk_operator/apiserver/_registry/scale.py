@@ -27,8 +27,6 @@ from appsdk_operator.apiserver._registry.write_requests import (
 from appsdk_operator.apiserver._storage.resources import Resource, ServedVersion
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["ScaleAdmission", "ScaleOwners"]
-
 _API_VERSION: Final = "autoscaling/v1"
 _REPLICAS: Final = ("f:spec", "f:replicas")
 _REPLICAS_SET: Final[field_sets.FieldSet] = {"f:spec": {"f:replicas": {}}}

@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._schema.builtin_types import DecodeError
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import bad_request
 
-__all__ = ["BINDING", "EVICTION", "SCALE", "TOKEN_REQUEST", "BodyKind", "mismatch", "read"]
-
 
 @attrs.frozen
 class BodyKind:

@@ -33,17 +33,6 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.resource import LabelSelector, SelectorError
 
-__all__ = [
-    "ACTIONS",
-    "ScalePaths",
-    "action",
-    "apply_scale",
-    "deletion_status",
-    "scale_of",
-    "scale_paths",
-    "with_namespace",
-]
-
 
 @attrs.frozen
 class ScalePaths:

@@ -10,19 +10,6 @@ import attrs
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._values.users import ADMIN, User
 
-__all__ = [
-    "AdmissionAttributes",
-    "AdmissionController",
-    "AdmitAll",
-    "Change",
-    "DeleteOptions",
-    "Origin",
-    "Target",
-    "WriteOptions",
-    "WriteResult",
-]
-
-
 Change: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Makes the new object from the old one; it may change and keep its argument."""
 

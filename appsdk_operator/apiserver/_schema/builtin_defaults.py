@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["FILLERS", "VALUES"]
-
 _Object = dict[str, Any]
 _ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
 _APPS: Final = "io.k8s.api.apps.v1."

@@ -18,8 +18,6 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-__all__ = ["SchemaData", "data", "definition", "definition_of", "schema"]
-
 _PACKAGE: Final = "appsdk_operator.apiserver._schema"
 _FILE: Final = "builtin_schemas.json.gz"
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}

@@ -21,8 +21,6 @@ from appsdk_operator.apiserver._values import times
 from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.quantity import QuantityError, canonical
 
-__all__ = ["DecodeError", "empty", "empty_status", "has_type", "read", "read_definition"]
-
 Reader = Callable[[Any, list[str]], Any]
 """Decodes a value; appends the paths of unknown fields to the list."""
 

@@ -9,8 +9,6 @@ from typing import Any, final
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.resource import BUILTIN_MERGE_KEYS, MergeRule, MergeRules
 
-__all__ = ["merge_keys"]
-
 
 @final
 class _KindMergeKeys:

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._schema import builtin_types
 
-__all__ = ["decode_metadata"]
-
 _DEFINITION: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 

@@ -17,14 +17,6 @@ from appsdk_operator.apiserver._values.go_text import GO_TYPES
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "Visitor",
-    "embedded_object_checks",
-    "list_type_checks",
-    "metadata_coercion",
-    "scale_problems",
-]
-
 Visitor = Callable[[Any, str, list[FieldError]], None]
 """Called with a value, its path and the list of errors to extend."""
 

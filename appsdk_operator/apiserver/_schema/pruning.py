@@ -6,8 +6,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["EMBEDDED", "PRESERVE", "Pruner", "compile_pruner", "has_defaults"]
-
 PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _OBJECT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})

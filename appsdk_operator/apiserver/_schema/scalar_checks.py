@@ -10,16 +10,6 @@ from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_patt
 from appsdk_operator.apiserver._values.go_text import go_float, go_json, go_quote
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "Check",
-    "composite_error",
-    "enum_check",
-    "error_field",
-    "invalid_value",
-    "number_checks",
-    "string_checks",
-]
-
 Check = Callable[[Any, Any, str, list[FieldError]], int]
 """Called with value, old value, path and errors to extend; returns how many keywords matched."""
 

@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._schema.pruning import EMBEDDED, PRESERVE
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["INT_OR_STRING", "has_unsupported_fields", "structural_problems"]
-
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 _ROOT, _ITEM, _FIELD = "the root", "array items", "object fields"

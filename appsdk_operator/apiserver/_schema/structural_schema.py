@@ -19,8 +19,6 @@ from appsdk_operator.apiserver._schema import (
 )
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["StructuralSchema"]
-
 _BLOCKING: Final = frozenset(
     {
         "FieldValueNotSupported",

@@ -26,8 +26,6 @@ from appsdk_operator.apiserver._schema.field_paths import FieldPathError, resolv
 from appsdk_operator.apiserver._schema.value_validation import ABSENT, correlate, json_equal
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = ["RULES", "CompiledRule", "SchemaRules", "compile_rule"]
-
 RULES: Final = "x-kubernetes-validations"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _BUDGET: Final = 10_000_000

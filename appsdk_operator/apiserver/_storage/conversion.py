@@ -14,16 +14,6 @@ import msgspec
 from appsdk_operator.apiserver._storage.resources import ServedVersion
 from appsdk_operator.apiserver._storage.storage import Record
 
-__all__ = [
-    "ask_webhook",
-    "convert",
-    "convert_records",
-    "from_storage_version",
-    "read_record",
-    "reconvert_record",
-    "to_storage_version",
-]
-
 
 async def convert(
     objects: list[dict[str, Any]], source: ServedVersion, wanted: ServedVersion

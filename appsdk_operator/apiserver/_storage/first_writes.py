@@ -18,8 +18,6 @@ from appsdk_operator.apiserver._schema.metadata import new_uid, timestamp
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
 from appsdk_operator.runtime import Clock
 
-__all__ = ["FirstWrites"]
-
 # Bytes of objects that are kept for all servers of the process.
 _LIMIT: Final = 16 * 1024 * 1024
 

@@ -30,8 +30,6 @@ from appsdk_operator.apiserver._values.status import (
 )
 from appsdk_operator.resource import FieldSelector, LabelSelector
 
-__all__ = ["ListOptions", "Page", "Selection", "check_not_ahead", "list_page"]
-
 _PAGE_GONE: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start "
     "a new list without the continue parameter, or use the continue token in this response to "

@@ -13,8 +13,6 @@ from appsdk_operator.apiserver._values.names import key_problems, value_problems
 from appsdk_operator.apiserver._values.status import FieldError, StatusError, bad_request
 from appsdk_operator.resource import FieldSelector, LabelSelector, SelectorError
 
-__all__ = ["parse_fields", "parse_labels"]
-
 _TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))")
 _OPERATORS: Final = {"=", "==", "!=", "<", ">", "in", "notin"}
 _FIRST: Final = "!, identifier, or 'end of string'"

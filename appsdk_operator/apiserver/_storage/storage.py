@@ -19,8 +19,6 @@ import msgspec
 
 from appsdk_operator.apiserver._values.status import StatusError
 
-__all__ = ["Collection", "Event", "HistoryGoneError", "Record", "Storage"]
-
 _encode: Final = msgspec.json.Encoder().encode
 # Bytes: etcd's default limit for a request.
 _LARGEST: Final = 3 * 1024 * 1024 // 2

@@ -32,8 +32,6 @@ from appsdk_operator.apiserver._storage.storage import (
 )
 from appsdk_operator.apiserver._values.status import StatusError, expired
 
-__all__ = ["Representation", "Watch", "WatchHub", "Wire"]
-
 # A batch for a watch that reads alone: at most this many objects, and about this many bytes.
 _BATCH: Final = 256
 _BATCH_BYTES: Final = 256 * 1024

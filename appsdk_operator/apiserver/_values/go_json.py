@@ -9,16 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "check_values",
-    "decode",
-    "kind_of",
-    "mismatch",
-    "summary",
-    "syntax_error",
-    "yaml_text",
-]
-
 _SUMMARY: Final = 30
 
 _KINDS: Final[dict[type, str]] = {

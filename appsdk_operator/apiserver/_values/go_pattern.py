@@ -11,8 +11,6 @@ import functools
 import re
 from typing import Any, Final, final
 
-__all__ = ["GoPattern", "GoPatternError", "go_pattern"]
-
 
 class GoPatternError(ValueError):
     """A pattern that Go does not compile. The text is Go's."""

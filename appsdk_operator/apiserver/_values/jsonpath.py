@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
-__all__ = ["find", "is_valid"]
-
 Step = Callable[[list[Any]], list[Any]]
 """Evaluates a part of a path: from the values found so far to those that it selects in them."""
 

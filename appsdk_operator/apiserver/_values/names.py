@@ -9,16 +9,6 @@ from typing import Final
 
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "NameStyle",
-    "key_problems",
-    "label_problems",
-    "name_problems",
-    "subdomain_problems",
-    "validate_key",
-    "value_problems",
-]
-
 
 class NameStyle(enum.Enum):
     """The syntax of an object's name."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "wire_field", "wire_number", "wire_tag"]
-
 VARINT: Final = 0
 FIXED64: Final = 1
 BYTES: Final = 2

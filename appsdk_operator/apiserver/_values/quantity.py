@@ -8,8 +8,6 @@ import re
 from decimal import ROUND_UP, Decimal
 from typing import Any, Final
 
-__all__ = ["QuantityError", "amount", "canonical"]
-
 # Without any digit it is 0, as in Go.
 _SHAPE: Final = re.compile(
     r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII

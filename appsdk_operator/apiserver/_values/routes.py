@@ -8,8 +8,6 @@ import attrs
 
 from appsdk_operator.resource import FieldSelector, SelectorError
 
-__all__ = ["Route", "parse_path", "selected_name", "verb_of"]
-
 
 @attrs.frozen(kw_only=True)
 class Route:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_sync"]
-
 _T = TypeVar("_T")
 
 

@@ -17,15 +17,6 @@ from typing import Any, Final
 
 from appsdk_operator.apiserver._values import names, times
 
-__all__ = [
-    "decode_base64",
-    "is_known",
-    "is_valid",
-    "parse_date",
-    "parse_duration",
-    "parse_request_uri",
-]
-
 
 def is_known(name: str) -> bool:
     """Whether Kubernetes knows this format. It ignores others."""

@@ -9,8 +9,6 @@ from typing import Final
 
 from appsdk_operator.apiserver._values.go_text import go_quote
 
-__all__ = ["ZERO", "normalize_micro_time", "normalize_time", "parse_duration", "parse_time"]
-
 _SHAPE: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )

@@ -7,17 +7,6 @@ from typing import Any, Final, final
 
 import attrs
 
-__all__ = [
-    "ADMIN",
-    "ANONYMOUS",
-    "AUTHENTICATED",
-    "MASTERS",
-    "UNAUTHENTICATED",
-    "User",
-    "service_account_groups",
-    "service_account_of",
-]
-
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MASTERS: Final = "system:masters"

@@ -18,7 +18,6 @@ from appsdk_operator.runtime import system_clock
 if TYPE_CHECKING:
     from cryptography import x509
 
-__all__ = ["certificate_error", "presented_certificate"]
 
 _MOST_NAMES: Final = 100
 _INVALID_PURPOSE: Final = 26  # a verification code of OpenSSL, as those below

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 from appsdk_operator.apiserver._values.names import subdomain_problems
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["client_config_errors"]
-
 _FORM: Final = "; desired format: https://host[/path]"
 
 

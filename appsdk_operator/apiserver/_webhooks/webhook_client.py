@@ -24,8 +24,6 @@ from appsdk_operator.apiserver._webhooks.certificate_errors import (
 )
 from appsdk_operator.resource import load_first
 
-__all__ = ["CallError", "TrustError", "WebhookClient"]
-
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 

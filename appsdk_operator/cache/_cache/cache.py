@@ -75,8 +75,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = ["Cache"]
-
 # The class below has a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
 ReadTargets: TypeAlias = list[ReadTarget]

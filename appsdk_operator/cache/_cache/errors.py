@@ -6,8 +6,6 @@ import attrs
 
 from appsdk_operator.resource import Kind
 
-__all__ = ["NotCachedError", "NotFollowedError", "NotSyncedError", "Remedies"]
-
 
 class NotCachedError(LookupError):
     """The cache does not hold the kind, or the namespace of it, that was read, or not yet."""

@@ -14,8 +14,6 @@ from appsdk_operator.cache._informer.informer import Informer, Registration
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, StopSignal, Waiters
 
-__all__ = ["Followed"]
-
 
 class Followed:
     """The attachment of an event source to a kind of a cache, or to one informer.

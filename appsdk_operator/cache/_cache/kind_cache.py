@@ -16,8 +16,6 @@ from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.cache._informer.store import IndexFunction
 from appsdk_operator.resource import Kind
 
-__all__ = ["KindCache", "ReadTarget"]
-
 
 @attrs.frozen
 class ReadTarget:

@@ -9,8 +9,6 @@ from typing import final
 from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.runtime import Family, Metrics, Sample
 
-__all__ = ["CacheMetrics"]
-
 _PENDING = Family(
     "cache_handler_pending_events", "gauge", "Events that wait for event handlers.", ("kind",)
 )

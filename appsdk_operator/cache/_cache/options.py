@@ -25,15 +25,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = [
-    "CacheOptions",
-    "NamespaceOptions",
-    "Namespaces",
-    "checked_by_kind",
-    "checked_namespaces",
-    "kind_tuple",
-]
-
 
 def _function(_: object, field: attrs.Attribute[Transform | None], value: object) -> None:
     check_function(field.name, value)

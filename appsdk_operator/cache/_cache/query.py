@@ -22,8 +22,6 @@ from appsdk_operator.resource import (
     wire_steps,
 )
 
-__all__ = ["FIELD_INDEX", "Query", "field_index", "query_of", "sorted_objects"]
-
 FIELD_INDEX = "field:"
 """The prefix, before the path, of the name of an index that answers field selectors."""
 

@@ -17,8 +17,6 @@ from appsdk_operator.cache._informer.informer import Informer, Registration, acc
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal, Waiters
 
-__all__ = ["CacheRegistration"]
-
 
 @final
 class CacheRegistration:

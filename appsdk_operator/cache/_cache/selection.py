@@ -14,8 +14,6 @@ from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
 from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object, selected_values
 
-__all__ = ["Selection", "selections_of"]
-
 _T = TypeVar("_T")
 _DEFAULTS = NamespaceOptions()
 

@@ -15,8 +15,6 @@ from appsdk_operator.cache._informer.store import differ
 from appsdk_operator.resource import Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["SelectionInformer", "behind", "end", "switch_over"]
-
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
 
 

@@ -50,7 +50,6 @@ from appsdk_operator.runtime.validation import (
 if TYPE_CHECKING:
     from appsdk_operator.client import GetOptions, ListOptions
 
-__all__ = ["CachedClient"]
 
 _log = get_logger("appsdk_operator.cache")
 # The class below has a method called list.

@@ -14,8 +14,6 @@ from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import fork_safe, get_logger
 
-__all__ = ["Overlay", "Written", "WrittenObject", "hides", "resolved"]
-
 _log = get_logger("appsdk_operator.cache")
 _MIN_SWEEP_COUNT = 64
 

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event
 
-__all__ = ["Batch", "BatchQueue"]
-
 SourceT = TypeVar("SourceT")
 
 

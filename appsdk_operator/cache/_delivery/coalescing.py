@@ -7,8 +7,6 @@ from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
 
-__all__ = ["CoalescingBuffer", "coalesced"]
-
 K = TypeVar("K", bound=Hashable)
 
 _CREATE, _UPDATE, _DELETE, _RESYNC = (

@@ -44,8 +44,6 @@ from appsdk_operator.runtime.validation import (
     check_text,
 )
 
-__all__ = ["Delivery", "DeliveryKey", "EventSource", "Handle", "Overflow", "check_overflow"]
-
 _log = get_logger("appsdk_operator.cache")
 
 _EVENTS = Family(

@@ -7,8 +7,6 @@ from typing import Final, final
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import duration_text, get_logger
 
-__all__ = ["ContactLog"]
-
 _log: Final = get_logger("appsdk_operator.cache")
 
 _PROGRESS: Final = 5.0

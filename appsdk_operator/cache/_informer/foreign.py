@@ -8,8 +8,6 @@ from typing import Any, Self, final
 
 from appsdk_operator.resource import Kind, as_object, encode_json
 
-__all__ = ["ForeignStream"]
-
 _TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 

@@ -36,14 +36,6 @@ from appsdk_operator.runtime.validation import check_count, checked_seconds, no_
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = [
-    "ErrorHandler",
-    "HandlerCaller",
-    "check_handler",
-    "report_failure",
-    "report_problem",
-    "sink_of",
-]
 
 _log = get_logger("appsdk_operator.cache")
 

@@ -9,8 +9,6 @@ import attrs
 from appsdk_operator.cache._informer.watch_state import WatchState
 from appsdk_operator.runtime import safe_text
 
-__all__ = ["GRACE", "Contact", "Health", "health_of"]
-
 GRACE = 10.0
 """Seconds for which a problem does not count: watches end and are resumed all the time."""
 

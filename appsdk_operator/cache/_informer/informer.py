@@ -71,8 +71,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = ["Informer", "InformerAccess", "InformerStopped", "Registration", "access_to"]
-
 _LOG_PERIOD = 30.0
 """Seconds for which an unchanged problem is not logged again."""
 

@@ -19,8 +19,6 @@ from appsdk_operator.client import (
 from appsdk_operator.resource import DecodeError, Kind, WatchEvent, WatchEventType
 from appsdk_operator.runtime import Family, Metrics, Sample, fork_safe, present_metrics
 
-__all__ = ["InformerMetrics"]
-
 _LABELS = ("kind", "namespace")
 _OBJECTS = Family("informer_objects", "gauge", "Objects in the local copy.", _LABELS)
 _BYTES = Family("informer_object_bytes", "gauge", "Bytes of JSON in the local copy.", _LABELS)

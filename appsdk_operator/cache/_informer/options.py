@@ -27,8 +27,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = ["InformerOptions"]
-
 
 def _check_namespace(_: object, __: object, value: str) -> None:
     check_followed_namespace(value)

@@ -12,8 +12,6 @@ from appsdk_operator.cache._informer.watch_state import List, Step, Wait, Watch,
 from appsdk_operator.resource import Kind, ListPage, decode_watch_events
 from appsdk_operator.runtime import Clock, StopSignal, get_logger
 
-__all__ = ["EventStream", "ListWatchClient", "Reflector"]
-
 _log = get_logger("appsdk_operator.cache")
 
 

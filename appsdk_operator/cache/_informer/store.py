@@ -25,8 +25,6 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import as_exception, fork_safe, get_logger
 from appsdk_operator.runtime.validation import check_function, check_text
 
-__all__ = ["IndexFunction", "Lister", "Store", "check_index", "check_indexes", "differ"]
-
 # The classes below have a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
 Events: TypeAlias = list[Event[SpecT, StatusT]]

@@ -14,16 +14,6 @@ from appsdk_operator.resource import Kind, MutableObject, Object, WatchEvent, as
 from appsdk_operator.resource import members as members_of
 from appsdk_operator.runtime import as_exception
 
-__all__ = [
-    "Transform",
-    "drop_managed_fields",
-    "objects_of",
-    "only_metadata",
-    "only_metadata_then",
-    "stored_form",
-    "transform_step",
-]
-
 Transform: TypeAlias = Callable[
     [Object[SpecT, StatusT]], Object[SpecT, StatusT] | MutableObject[SpecT, StatusT]
 ]

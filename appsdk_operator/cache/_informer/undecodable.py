@@ -10,8 +10,6 @@ from typing import final
 from appsdk_operator.resource import DecodeError, Kind, Object, Undecodable, WrongKindError
 from appsdk_operator.runtime import fork_safe
 
-__all__ = ["UndecodableObjects"]
-
 _MAX_NAMELESS = 1_000
 """A bound, because each new version of an object without a readable name looks like another one."""
 _SHOWN = 3

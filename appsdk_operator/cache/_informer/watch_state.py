@@ -57,23 +57,6 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import Backoff
 
-__all__ = [
-    "Begin",
-    "Changes",
-    "Command",
-    "Finish",
-    "List",
-    "Problem",
-    "Step",
-    "Unreadable",
-    "Upsert",
-    "Wait",
-    "Watch",
-    "WatchBackoff",
-    "WatchState",
-    "next_order",
-]
-
 _SHORT_WATCH = 1.0
 _LONG_WATCH = 30.0
 _MAX_RETRY_AFTER = 300.0

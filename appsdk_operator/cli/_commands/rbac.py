@@ -20,7 +20,6 @@ from appsdk_operator.project import RECORD_FILE, Grants, added_permissions, load
 if TYPE_CHECKING:
     from appsdk_operator.app import App, Permission
 
-__all__ = ["command"]
 
 _OPTION = "--appsdk-kube-rbac-record"
 

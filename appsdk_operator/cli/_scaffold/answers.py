@@ -18,8 +18,6 @@ from appsdk_operator.project import write_below
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.runtime import check_operator_name
 
-__all__ = ["PARTS", "Answers", "Part", "Resource"]
-
 Part = Literal["kind", "webhook", "controller"]
 PARTS: Final[tuple[Part, ...]] = ("kind", "webhook", "controller")
 _FILE: Final = ".appsdk-operator/scaffold.json"

@@ -20,8 +20,6 @@ import attrs
 
 import appsdk_operator
 
-__all__ = ["INDEX", "Kit", "chosen_kit", "installed_kit", "is_source"]
-
 INDEX: Final = "index"
 """The kit is in the index that pip uses."""
 _NAME: Final = "appsdk-operator"

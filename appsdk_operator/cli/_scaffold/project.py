@@ -16,8 +16,6 @@ from appsdk_operator.cli._scaffold.kit import INDEX, Kit, chosen_kit
 from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
 from appsdk_operator.project import GeneratedFiles, write_below
 
-__all__ = ["answers_of", "change", "checked", "make_manifests", "with_kit", "write"]
-
 
 def answers_of(folder: Path) -> Answers:
     """What the project in a folder was made with.

@@ -12,8 +12,6 @@ from appsdk_operator._version import __version__
 from appsdk_operator.cli._scaffold.answers import Answers, Resource
 from appsdk_operator.cli._scaffold.kit import INDEX
 
-__all__ = ["GENERATOR", "texts_of"]
-
 GENERATOR: Final = "scaffold"
 _PROJECT: Final = {
     "pyproject.toml": "pyproject.toml",

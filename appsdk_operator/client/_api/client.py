@@ -57,7 +57,6 @@ from appsdk_operator.runtime.validation import (
 if TYPE_CHECKING:
     from appsdk_operator.client._api.discovery import Discovery
 
-__all__ = ["Client"]
 
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 

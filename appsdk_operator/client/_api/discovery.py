@@ -20,8 +20,6 @@ from appsdk_operator.resource import DecodeError, Kind, Scope, decode_json
 from appsdk_operator.runtime import fork_safe
 from appsdk_operator.runtime.validation import check_callable, check_text
 
-__all__ = ["APIResource", "Discovery", "NoSuchKind", "ServerVersion"]
-
 # Errors that every other group would raise, too.
 _SERVER_WIDE_ERRORS = (ConnectFailed, RequestStopped, Unauthorized)
 

@@ -8,8 +8,6 @@ from typing import Any
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import get_logger
 
-__all__ = ["warn_of_dropped_status"]
-
 _log = get_logger("appsdk_operator.client")
 
 

@@ -10,8 +10,6 @@ from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey, check_kind
 from appsdk_operator.runtime.validation import check_client
 
-__all__ = ["ObjectStore", "SpecStore", "StoreClient"]
-
 _ATTEMPTS = 5
 
 if TYPE_CHECKING:

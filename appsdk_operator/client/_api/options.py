@@ -15,26 +15,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = [
-    "ApplyOptions",
-    "DeleteCollectionOptions",
-    "DeleteOptions",
-    "FieldValidation",
-    "GetOptions",
-    "ListOptions",
-    "ListPageOptions",
-    "PatchOptions",
-    "Propagation",
-    "SelectOptions",
-    "SubresourceApplyOptions",
-    "SubresourceCreateOptions",
-    "SubresourceUpdateOptions",
-    "WatchOptions",
-    "WriteOptions",
-    "delete_body",
-    "write_query",
-]
-
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 """The server's treatment of unknown and duplicate fields."""
 

@@ -7,8 +7,6 @@ from typing import final
 from appsdk_operator.client._errors import BadResponse
 from appsdk_operator.resource import ListPage
 
-__all__ = ["MAX_EMPTY_PAGES", "PaginationGuard"]
-
 MAX_EMPTY_PAGES = 10
 """Servers fill each page but the last; a server that filters late may send some empty ones."""
 

@@ -19,8 +19,6 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["ClientLike", "Reader", "SubresourceLike", "Writer"]
-
 
 @runtime_checkable
 class Reader(Protocol):

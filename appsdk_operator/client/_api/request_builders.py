@@ -30,23 +30,6 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime.validation import check_flag, check_text
 
-__all__ = [
-    "accept_header",
-    "apply_request",
-    "build_request",
-    "check_object",
-    "create_request",
-    "decode_answer",
-    "decode_answer_of_any_kind",
-    "decode_delete_answer",
-    "decode_page",
-    "encode_object",
-    "parent_kind",
-    "patch_request",
-    "required_name",
-    "update_request",
-]
-
 COLLECTION: Any = object()
 """In place of a name: the collection. Not None, which a caller may pass as a name by mistake."""
 

@@ -14,8 +14,6 @@ from appsdk_operator.runtime.validation import check_text
 if TYPE_CHECKING:
     from appsdk_operator.client._transport.transport import Transport
 
-__all__ = ["SubresourceClient"]
-
 
 @final
 class SubresourceClient:

@@ -40,8 +40,6 @@ from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock
 from appsdk_operator.runtime.validation import check_instance, check_text, checked_seconds
 
-__all__ = ["ClientConfig", "credentials_of"]
-
 
 def _default_user_agent() -> str:
     return f"appsdk-operator/{__version__} (python {sys.version.split()[0]})"

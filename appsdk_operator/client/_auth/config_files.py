@@ -9,8 +9,6 @@ from typing import IO
 
 from appsdk_operator.client._errors import ConfigError
 
-__all__ = ["MAX_FILE", "check_regular", "memory_file", "read_file"]
-
 MAX_FILE = 10 << 20
 """The default limit in bytes; a kubeconfig with hundreds of clusters has one or two million."""
 

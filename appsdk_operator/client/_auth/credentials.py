@@ -11,17 +11,6 @@ from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock, StopSignal, fork_safe, get_logger, present_clock
 
-__all__ = [
-    "Credentials",
-    "FixedCredentials",
-    "ProvidedToken",
-    "RenewalLog",
-    "TokenFile",
-    "basic",
-    "bearer",
-    "checked_authorization",
-]
-
 _log = get_logger("appsdk_operator.client")
 
 _MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that

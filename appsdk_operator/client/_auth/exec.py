@@ -21,8 +21,6 @@ from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
 from appsdk_operator.runtime import Clock, StopSignal, Waiters, after_fork, fork_safe, present_clock
 
-__all__ = ["ExecCredentials"]
-
 _RENEW_BEFORE = 60.0  # seconds before its expiry that a credential is renewed
 _FAILURE_SECONDS = 1.0  # seconds that a failure is cached: longer than a burst of requests
 _LEAST_SECONDS = 1.0  # seconds that a credential is used, also an expired one: as long as that

@@ -11,8 +11,6 @@ from appsdk_operator.client._auth.option_checks import check_header_text
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime.validation import check_text, checked_texts
 
-__all__ = ["Impersonation", "impersonation_headers"]
-
 
 def _groups(value: Sequence[str]) -> tuple[str, ...]:
     return checked_texts("groups", value)

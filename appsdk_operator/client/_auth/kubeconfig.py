@@ -37,8 +37,6 @@ from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
 from appsdk_operator.runtime import fork_safe, get_logger
 
-__all__ = ["contexts_of", "from_kubeconfig", "in_cluster", "load"]
-
 _log = get_logger("appsdk_operator.client")
 
 ConfigT = TypeVar("ConfigT")

@@ -14,8 +14,6 @@ import attrs
 
 from appsdk_operator.client._errors import ConfigError
 
-__all__ = ["KubeconfigSection"]
-
 _WORDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 
 

@@ -20,24 +20,6 @@ from appsdk_operator.runtime.validation import (
     checked_texts,
 )
 
-__all__ = [
-    "as_float",
-    "check_flag_option",
-    "check_function_option",
-    "check_header_text",
-    "check_not_negative",
-    "check_path",
-    "check_pem",
-    "check_positive",
-    "check_proxy",
-    "check_secret",
-    "check_server",
-    "check_server_name",
-    "host_names",
-    "path_text",
-    "pem_bytes",
-]
-
 
 def path_text(value: str | os.PathLike[str] | None) -> str | None:
     """A path as text."""

@@ -43,8 +43,6 @@ from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.runtime import after_fork, system_clock
 from appsdk_operator.runtime.chunked import ChunkedBody, StreamFormatError
 
-__all__ = ["Connection", "Endpoint", "Response"]
-
 _HEAD_READ = 32768
 _READ = 1 << 18
 _MAX_SINGLE_SEND = 65536

@@ -12,8 +12,6 @@ from appsdk_operator.runtime.chunked import (
     chunk_size,
 )
 
-__all__ = ["ChunkedLines", "LineDecoder", "PlainLines"]
-
 MAX_LINE = 64 * 1024 * 1024
 """The maximum length of a line in bytes: etcd stores objects of some MiB."""
 

@@ -13,8 +13,6 @@ from appsdk_operator.client._errors import ApiError, ClientError
 from appsdk_operator.client._request import Request
 from appsdk_operator.runtime import Clock, Family, Metrics
 
-__all__ = ["UNPARSEABLE", "WATCH_ERRORS", "WATCH_EVENTS", "RequestMetrics"]
-
 # client-go's buckets.
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 45.0, 60.0)
 _BYTES = (

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from appsdk_operator.client._transport.connection import Connection, Endpoint
 from appsdk_operator.runtime import Clock, after_fork, fork_safe
 
-__all__ = ["Pool"]
-
 # client-go's numbers: load balancers drop idle connections after some minutes, and more than 25
 # idle ones are left over from a burst.
 _MAX_IDLE_SECONDS = 90.0

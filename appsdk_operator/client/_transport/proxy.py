@@ -9,8 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-__all__ = ["Proxy", "proxy_for"]
-
 
 @attrs.frozen(kw_only=True)
 class Proxy:

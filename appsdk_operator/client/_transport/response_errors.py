@@ -18,8 +18,6 @@ from appsdk_operator.client._secret_texts import HIDDEN
 from appsdk_operator.client._transport.response_head import Headers
 from appsdk_operator.resource import DecodeError, decode_json
 
-__all__ = ["check_status", "error_from_response", "wrong_answer"]
-
 _MAX_PAGE = 65536
 
 

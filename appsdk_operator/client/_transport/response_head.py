@@ -14,8 +14,6 @@ import attrs
 
 from appsdk_operator.runtime.chunked import StreamFormatError
 
-__all__ = ["Framing", "Head", "Headers", "end_of_head", "framing_of", "parse_head"]
-
 MAX_HEAD = 65536
 """The maximum size of a head in bytes."""
 _MAX_HEADERS = 100

@@ -19,8 +19,6 @@ from appsdk_operator.client._errors import (
 from appsdk_operator.client._request import Request
 from appsdk_operator.runtime import Backoff
 
-__all__ = ["RetryRules"]
-
 
 @attrs.frozen(kw_only=True)
 class RetryRules:

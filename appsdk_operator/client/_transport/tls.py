@@ -14,8 +14,6 @@ from appsdk_operator.client._auth.credentials import Credentials, RenewalLog
 from appsdk_operator.client._errors import ConfigError, TLSFailed
 from appsdk_operator.runtime import fork_safe
 
-__all__ = ["TLSContexts", "tls_failure", "verifying_context"]
-
 _OPEN_FILES = Path("/proc/self/fd")
 """The open files of this process on Linux, files in memory included."""
 

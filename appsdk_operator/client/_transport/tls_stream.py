@@ -13,8 +13,6 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ByteStream", "TLSStream"]
-
 # The least that is worth a system call; a larger read asks for more.
 _READ = 65536
 _RECORD = 16384

@@ -60,8 +60,6 @@ from appsdk_operator.runtime import (
     random_of,
 )
 
-__all__ = ["OpenResponse", "Transport"]
-
 _log = get_logger("appsdk_operator.client")
 
 _T = TypeVar("_T")

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from appsdk_operator.client._transport.metrics import RequestMetrics
     from appsdk_operator.client._transport.transport import OpenResponse
 
-__all__ = ["WatchStream", "silence_limit_of"]
 
 # The sizes of reads: small while little comes, because Python allocates the full size, and larger
 # while more bytes wait. Each read switches between the reading thread and the handling ones, so

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-__all__ = ["checked_before_write", "run_write_checks"]
-
 _checks: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("checks_before_write", default=())
 
 

@@ -20,8 +20,6 @@ import msgspec
 
 from appsdk_operator.resource import AnyObject, Kind, Patch
 
-__all__ = ["Call", "Forward", "ResultT"]
-
 ResultT = TypeVar("ResultT")
 """What a call returns."""
 

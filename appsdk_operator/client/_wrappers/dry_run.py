@@ -5,8 +5,6 @@ from __future__ import annotations
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 
-__all__ = ["DryRunClient"]
-
 
 class DryRunClient(ClientWrapper):
     """Every write is a dry run: the server validates, defaults and answers, but stores nothing.

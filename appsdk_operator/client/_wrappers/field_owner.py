@@ -7,8 +7,6 @@ from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_text
 
-__all__ = ["FieldOwnerClient"]
-
 
 class FieldOwnerClient(ClientWrapper):
     """Every write names ``field_manager`` as the owner of its fields, unless the call names one.

@@ -12,8 +12,6 @@ from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_function
 
-__all__ = ["Hooks", "InterceptedClient"]
-
 Hook = Callable[..., Any]
 
 

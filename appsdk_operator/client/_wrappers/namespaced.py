@@ -10,8 +10,6 @@ from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.resource import MutableObject, check_kind, check_path_segment
 
-__all__ = ["NamespacedClient"]
-
 
 class NamespacedClient(ClientWrapper):
     """Adds its namespace where none is given, and refuses every other one.

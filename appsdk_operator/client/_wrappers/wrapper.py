@@ -26,8 +26,6 @@ from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 from appsdk_operator.runtime import ActivityObserver
 
-__all__ = ["ClientWrapper", "SubresourceWrapper"]
-
 
 class _Wrapper:
     """The hook, and the verbs that objects and subresources have in the same form."""

@@ -22,8 +22,6 @@ from appsdk_operator.runtime import (
     safe_text,
 )
 
-__all__ = ["ReconcileContext", "call_describer", "current", "log_fields", "reconcile_context"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 current: contextvars.ContextVar[ReconcileContext | None] = contextvars.ContextVar(

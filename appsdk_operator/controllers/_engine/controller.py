@@ -42,8 +42,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_environment, check_instance
 
-__all__ = ["Controller"]
-
 R = TypeVar("R", bound=Hashable)
 
 _log = get_logger("appsdk_operator.controllers")

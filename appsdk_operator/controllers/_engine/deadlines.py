@@ -8,8 +8,6 @@ from typing import final
 from appsdk_operator.controllers._engine.context import ReconcileContext
 from appsdk_operator.runtime import Clock, ThreadGroup
 
-__all__ = ["Deadlines"]
-
 
 @final
 class Deadlines:

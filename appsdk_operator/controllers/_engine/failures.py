@@ -14,17 +14,6 @@ from appsdk_operator.controllers._reconcile import RetryAfter
 from appsdk_operator.resource import Object, ObjectKey
 from appsdk_operator.runtime import group_members, is_interrupt
 
-__all__ = [
-    "FailureSeries",
-    "is_bug",
-    "is_unfollowed",
-    "object_state",
-    "requested_delay",
-    "retry_after_of",
-    "retry_after_seconds",
-    "sole_error",
-]
-
 _UNKNOWN: Final = object()
 """The state of a request that is about no object of a local copy."""
 

@@ -7,8 +7,6 @@ from typing import Final, final
 
 from appsdk_operator.runtime import SafeLogger, safe_text
 
-__all__ = ["HotLoops"]
-
 _THRESHOLD: Final = 100
 _WINDOW: Final = 1.0
 _MAX_KEYS: Final = 256  # counted within one second

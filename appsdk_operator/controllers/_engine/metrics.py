@@ -11,8 +11,6 @@ from typing import final
 
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
 
-__all__ = ["ReconcileMetrics"]
-
 _LABELS = ("controller",)
 _RESULTS: tuple[str, ...] = ("success", "error", "requeue", "requeue_after")
 _BUCKETS = (

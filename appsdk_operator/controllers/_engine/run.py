@@ -22,8 +22,6 @@ from appsdk_operator.runtime import (
     safe_text,
 )
 
-__all__ = ["ControllerRun"]
-
 R = TypeVar("R", bound=Hashable)
 
 

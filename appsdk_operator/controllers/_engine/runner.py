@@ -54,8 +54,6 @@ from appsdk_operator.runtime import (
     settle,
 )
 
-__all__ = ["ReconcileRunner", "SourceQueue"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)

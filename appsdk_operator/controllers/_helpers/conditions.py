@@ -30,18 +30,6 @@ from appsdk_operator.runtime.validation import (
     checked_texts,
 )
 
-__all__ = [
-    "Condition",
-    "ConditionStatus",
-    "StatusClient",
-    "get_condition",
-    "is_condition_false",
-    "is_condition_true",
-    "patch_conditions",
-    "remove_condition",
-    "set_condition",
-]
-
 ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
 """The status of a condition."""
 

@@ -30,8 +30,6 @@ from appsdk_operator.resource import (
 from appsdk_operator.runtime import settle
 from appsdk_operator.runtime.validation import check_client, check_flag, check_text
 
-__all__ = ["Change", "OperationResult", "Written", "apply", "create_or_patch", "create_or_update"]
-
 
 class OperationResult(enum.Enum):
     """The effect of a write."""

@@ -23,16 +23,6 @@ from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import add_note, settle
 from appsdk_operator.runtime.validation import check_callable, check_client, check_function
 
-__all__ = [
-    "CleanUp",
-    "FinalizeErrors",
-    "FinalizeResult",
-    "FinalizerRegistry",
-    "Finalizing",
-    "FinalizingOutcome",
-    "finalizing",
-]
-
 
 class Finalizing(enum.Enum):
     """What :func:`finalizing` did."""

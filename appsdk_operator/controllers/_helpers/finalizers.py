@@ -20,18 +20,6 @@ from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import safe_text
 from appsdk_operator.runtime.validation import check_client, check_text
 
-__all__ = [
-    "MAX_FINALIZER_NAME",
-    "FinalizerError",
-    "Finalizers",
-    "add_finalizer",
-    "check_finalizer",
-    "has_finalizer",
-    "put_finalizer",
-    "remove_finalizer",
-    "take_finalizer_off",
-]
-
 _Change: TypeAlias = Callable[[Object], list[dict[str, Any]]]
 
 MAX_FINALIZER_NAME = 63

@@ -16,16 +16,6 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import Kind, Object
 
-__all__ = [
-    "ATTEMPTS",
-    "Getter",
-    "Operations",
-    "PatchClient",
-    "guarded_patch",
-    "live_reader",
-    "uid_guard",
-]
-
 ATTEMPTS = 10
 """The number of writes that are tried while other clients keep writing."""
 

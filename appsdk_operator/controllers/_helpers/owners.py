@@ -8,18 +8,6 @@ from appsdk_operator.controllers._mutables import check_objects, metadata_of, mu
 from appsdk_operator.resource import Kind, MutableObject, Object, OwnerReference
 from appsdk_operator.runtime.validation import check_flag
 
-__all__ = [
-    "AlreadyOwnedError",
-    "OwnerError",
-    "controller_of",
-    "has_controller_reference",
-    "has_owner_reference",
-    "remove_controller_reference",
-    "remove_owner_reference",
-    "set_controller_reference",
-    "set_owner_reference",
-]
-
 
 class OwnerError(ValueError):
     """An object cannot own another one; the text says why, and what to do."""

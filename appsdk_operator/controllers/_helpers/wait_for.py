@@ -46,8 +46,6 @@ from appsdk_operator.runtime.validation import (
     check_text,
 )
 
-__all__ = ["WaitStopped", "wait_for"]
-
 _BACKOFF = Backoff(initial=0.2, maximum=5.0)
 
 ConditionLike: TypeAlias = Until | Callable[[Object[SpecT, StatusT]], object]

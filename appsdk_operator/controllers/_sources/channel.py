@@ -18,8 +18,6 @@ from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
 from appsdk_operator.runtime.validation import check_count
 
-__all__ = ["ChannelClosed", "ChannelSource"]
-
 R = TypeVar("R", bound=Hashable)
 
 _MAX_RETRYING = 1024

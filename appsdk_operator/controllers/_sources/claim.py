@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import final
 
-__all__ = ["Claim"]
-
 
 @final
 class Claim:

@@ -47,8 +47,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_count, check_environment, check_text
 
-__all__ = ["EventPipeline"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)

@@ -21,8 +21,6 @@ from appsdk_operator.controllers._user_functions import check_function, name_of
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, settle
 from appsdk_operator.runtime.validation import check_count, checked_seconds
 
-__all__ = ["FunctionSource", "PollingSource", "TimerSource"]
-
 R = TypeVar("R", bound=Hashable)
 
 

@@ -19,8 +19,6 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger
 from appsdk_operator.runtime.validation import check_flag
 
-__all__ = ["InformerSource", "KindSource"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)

@@ -27,8 +27,6 @@ from appsdk_operator.runtime import (
     thread_clock,
 )
 
-__all__ = ["SourceStart", "SourceStarts"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 R = TypeVar("R", bound=Hashable)

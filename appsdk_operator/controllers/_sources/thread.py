@@ -29,8 +29,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_environment, check_number, check_text
 
-__all__ = ["SourceThread", "checked_interval", "checked_jitter"]
-
 _log = get_logger("appsdk_operator.controllers")
 
 _ERRORS = Family(

@@ -9,8 +9,6 @@ from typing import Final, final
 from appsdk_operator._version import __version__
 from appsdk_operator.runtime import Clock, duration_text, get_logger
 
-__all__ = ["Announcements", "kinds_of", "workers_of"]
-
 _log: Final = get_logger("appsdk_operator.manager")
 
 

@@ -47,8 +47,6 @@ from appsdk_operator.runtime import (
     present_clock,
 )
 
-__all__ = ["CacheSetup", "ClientSetup", "Cluster", "NewCache", "NewClient", "check_server"]
-
 _log = get_logger("appsdk_operator.manager")
 
 NewClient: TypeAlias = Callable[[ClientConfig], ClientLike]

@@ -15,8 +15,6 @@ from appsdk_operator.manager._core.runnable import health_of
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import ActivityLog, CallRecord, Clock, error_text, is_interrupt
 
-__all__ = ["STATE_VERSION", "DebugState"]
-
 STATE_VERSION: Final = 1
 """Grows when a field changes its meaning or goes; new fields do not change it."""
 _MOST_ROWS: Final = 50

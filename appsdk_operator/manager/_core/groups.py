@@ -35,8 +35,6 @@ from appsdk_operator.runtime import (
     settle,
 )
 
-__all__ = ["STOP_ENGAGED", "Group", "Groups", "OnFailure"]
-
 _log = get_logger("appsdk_operator.manager")
 
 STOP_ENGAGED = "can't accept new runnable as stop procedure is already engaged"

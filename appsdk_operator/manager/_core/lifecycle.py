@@ -23,8 +23,6 @@ from appsdk_operator.runtime import (
     safe_text,
 )
 
-__all__ = ["Elected", "ElectorLike", "Lifecycle"]
-
 _log = get_logger("appsdk_operator.manager")
 
 _BEFORE_ELECTION = (

@@ -61,8 +61,6 @@ from appsdk_operator.runtime import (
 from appsdk_operator.serving import HTTPHandler
 from appsdk_operator.webhooks import Webhooks, WebhookServer, WebhookServerOptions
 
-__all__ = ["Manager"]
-
 _log = get_logger("appsdk_operator.manager")
 
 _KIT = Family("appsdk_operator_info", "gauge", "The version of the kit; always 1.", ("version",))

@@ -33,8 +33,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_plain, checked_seconds
 
-__all__ = ["Operator", "OperatorController"]
-
 _log = get_logger("appsdk_operator.manager")
 
 

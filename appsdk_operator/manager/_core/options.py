@@ -33,8 +33,6 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import check_function, check_plain
 from appsdk_operator.webhooks import WebhookServerOptions
 
-__all__ = ["AppOptionsDict", "ManagerOptions", "ManagerOptionsDict", "NewElector"]
-
 NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
 """Makes the elector, given the client for the election."""
 

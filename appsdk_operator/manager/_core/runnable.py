@@ -12,20 +12,6 @@ import attrs
 from appsdk_operator.cache import Cache, Health, Informer
 from appsdk_operator.runtime import StopSignal, as_exception, error_text, settle
 
-__all__ = [
-    "LeaderElectionRunnable",
-    "Placement",
-    "ReadyRunnable",
-    "Runnable",
-    "RunnableFunction",
-    "RunnableGroup",
-    "WarmUpRunnable",
-    "as_runnable",
-    "health_of",
-    "name_of",
-    "placements",
-]
-
 
 @runtime_checkable
 class Runnable(Protocol):

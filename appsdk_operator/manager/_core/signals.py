@@ -11,8 +11,6 @@ from typing import Any
 
 from appsdk_operator.runtime import StopSignal
 
-__all__ = ["SLICE", "check_main_thread", "stop_on_signals"]
-
 SLICE = 0.5
 """The longest single wait of the main thread, in seconds, while signals are handled. A signal right
 before a wait does not interrupt it, so its handler runs only after the wait."""

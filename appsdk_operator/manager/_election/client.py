@@ -19,8 +19,6 @@ from appsdk_operator.manager._election.unanswered_writes import may_still_be_car
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import safe_text
 
-__all__ = ["LEASE", "LeaseClient", "LeaseRequests", "LeaseResponse", "observed_lease"]
-
 LEASE = kinds.coordination.v1.Lease
 
 

@@ -44,8 +44,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_function
 
-__all__ = ["Elector"]
-
 _log = get_logger("appsdk_operator.manager")
 
 _STATUS = Family(

@@ -17,8 +17,6 @@ from appsdk_operator.manager._election.unanswered_writes import (
     may_still_be_carried_out,
 )
 
-__all__ = ["Fence", "FencedClient"]
-
 
 class Fence(Protocol):
     """Decides whether a write may begin; an :class:`Elector` is one."""

@@ -23,17 +23,6 @@ import attrs
 
 from appsdk_operator.manager._election.options import JITTER, LeaderElection
 
-__all__ = [
-    "Action",
-    "CandidatePhase",
-    "LeaseRecord",
-    "LeaseState",
-    "ObservedLease",
-    "ReadLease",
-    "Wait",
-    "WriteLease",
-]
-
 _CONFLICTS_AT_ONCE = 3
 
 

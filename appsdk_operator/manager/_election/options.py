@@ -12,8 +12,6 @@ import attrs
 
 from appsdk_operator.client import ClientConfig, ClientError
 
-__all__ = ["JITTER", "LeaderElection", "LeadershipLost", "elector_config", "namespace_of"]
-
 JITTER = 1.2
 """The jitter of the wait between two tries to acquire, as a share of it."""
 

@@ -12,8 +12,6 @@ from appsdk_operator.manager._election.options import LeadershipLost
 from appsdk_operator.resource import DecodeError
 from appsdk_operator.runtime import Clock
 
-__all__ = ["TrackedWrite", "UnansweredWrites", "may_still_be_carried_out"]
-
 
 @final
 class UnansweredWrites:

@@ -15,8 +15,6 @@ from typing import Generic, TypeVar, final
 
 import attrs
 
-__all__ = ["EventCorrelator", "EventOptions", "EventWrite", "KeyedOccurrence", "ObserveResult"]
-
 _F = TypeVar("_F")
 
 

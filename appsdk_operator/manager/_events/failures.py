@@ -21,8 +21,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import checked_seconds
 
-__all__ = ["FailureEventObserver", "FailureEvents", "failure_events_of"]
-
 _log: Final = get_logger("appsdk_operator.manager")
 
 _FAILING: Final = "Failing"

@@ -13,15 +13,6 @@ from appsdk_operator.client import MergePatch
 from appsdk_operator.manager._events.correlator import EventWrite, KeyedOccurrence
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 
-__all__ = [
-    "EventType",
-    "ObjectReference",
-    "Occurrence",
-    "Subject",
-    "check_recorder_name",
-    "keyed_occurrence",
-]
-
 EventType: TypeAlias = Literal["Normal", "Warning"]
 """The types of events in the API."""
 

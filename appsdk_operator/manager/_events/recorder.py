@@ -47,8 +47,6 @@ from appsdk_operator.runtime import (
     present_metrics,
 )
 
-__all__ = ["EventBroadcaster", "EventClient", "EventRecorder"]
-
 _log = get_logger("appsdk_operator.manager")
 
 _RECORDED = Family("event_recorder_recorded_total", "counter", "Events that were taken in.", ())

@@ -40,8 +40,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
-__all__ = ["AuthFilter"]
-
 _log: Final = get_logger("appsdk_operator.manager")
 _T = TypeVar("_T")
 _MAX_TOKEN: Final = 64 * 1024

@@ -12,8 +12,6 @@ import attrs
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.runtime import Clock, StopSignal, ThreadGroup
 
-__all__ = ["PendingReviews", "ReviewCache", "ReviewsClosed", "TooManyReviews", "TooManyUnknown"]
-
 _T = TypeVar("_T")
 _REFRESH: Final = 0.75
 """The part of a result's lifetime after which its next use refreshes it."""

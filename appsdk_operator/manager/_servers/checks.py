@@ -22,8 +22,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
 
-__all__ = ["HealthCheck", "HealthChecks", "ping"]
-
 _log: Final = get_logger("appsdk_operator.manager")
 _WITHHELD: Final = "reason withheld"
 

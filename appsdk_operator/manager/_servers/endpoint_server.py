@@ -19,8 +19,6 @@ from appsdk_operator.serving import (
     is_off,
 )
 
-__all__ = ["EndpointOptions", "EndpointServer", "HTTPFilter"]
-
 HTTPFilter: TypeAlias = Callable[[HTTPHandler], HTTPHandler]
 """Wraps a handler, for example with authentication."""
 

@@ -11,8 +11,6 @@ from appsdk_operator.manager._servers.endpoint_server import EndpointOptions, En
 from appsdk_operator.runtime import Clock, StopSignal, present_clock, thread_clock
 from appsdk_operator.serving import HTTPLimits, HTTPServer, check_address
 
-__all__ = ["HealthServer", "HealthServerOptions"]
-
 _LIVEZ: Final = "/livez"
 
 

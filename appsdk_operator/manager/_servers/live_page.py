@@ -14,8 +14,6 @@ from appsdk_operator.manager._servers import page
 from appsdk_operator.runtime import Clock, StopSignal, safe_text
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 
-__all__ = ["LivePage", "json_response"]
-
 _MOST_CLIENTS: Final = 8
 """Browsers that follow at once; each has a thread of the server."""
 _PERIOD: Final = 1.0

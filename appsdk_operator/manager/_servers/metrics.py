@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["MetricsServer", "MetricsServerOptions"]
 
 _PATH: Final = "/metrics"
 _GZIP_LEVEL: Final = 1

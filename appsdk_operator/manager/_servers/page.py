@@ -8,8 +8,6 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["OVERVIEW", "TIMELINE", "document", "panels_of"]
-
 OVERVIEW: Final = "overview"
 TIMELINE: Final = "timeline"
 _MOST_ROWS: Final = 200

@@ -35,8 +35,6 @@ from appsdk_operator.serving import (
     text_response,
 )
 
-__all__ = ["ProfileServer", "ProfileServerOptions"]
-
 _MAX_DEPTH: Final = 200
 _TOP: Final = 30
 _MAX_STACKS: Final = 100_000

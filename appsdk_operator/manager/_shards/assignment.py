@@ -12,8 +12,6 @@ import attrs
 from appsdk_operator.manager._election.lease_state import ObservedLease
 from appsdk_operator.resource import ObjectKey
 
-__all__ = ["Decision", "ObservedLeases", "decide", "shard_of"]
-
 
 def shard_of(key: ObjectKey, count: int) -> int:
     """The shard of an object, by its namespace and name: the same in every process and version.

@@ -11,8 +11,6 @@ from typing import TypeAlias, final
 from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.runtime import ThreadGroup, as_exception, get_logger, settle
 
-__all__ = ["GainCallback", "GainNotifier"]
-
 _log = get_logger("appsdk_operator.manager")
 
 GainCallback: TypeAlias = Callable[[int], object]

@@ -14,8 +14,6 @@ from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import StopSignal, settle
 
-__all__ = ["ShardClaim", "ShardSource", "ShardedReconciler", "current_claim"]
-
 R = TypeVar("R", bound=Any)
 
 

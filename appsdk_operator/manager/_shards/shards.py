@@ -48,8 +48,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import check_function, checked_seconds
 
-__all__ = ["SHARDS_LABEL", "Shards"]
-
 _log = get_logger("appsdk_operator.manager")
 
 SHARDS_LABEL = "appsdk-operator.io/shards"

@@ -7,8 +7,6 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import attrs
 
-__all__ = ["ALERTS", "RUNBOOKS", "Alert", "Part", "alert_rules"]
-
 Part: TypeAlias = Literal["", "leader election", "webhooks", "certificates"]
 """The part of an operator that an alert is about; empty: every operator has it."""
 

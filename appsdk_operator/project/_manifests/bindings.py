@@ -12,8 +12,6 @@ from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Val
 from appsdk_operator.project._rbac.roles import roles
 from appsdk_operator.resource import Kind, Versions, kinds
 
-__all__ = ["account", "added_permissions", "role_objects", "user_roles"]
-
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HOOKS: Final = kinds.admissionregistration.v1
 _LEASES: Final = kinds.coordination.v1.Lease

@@ -15,8 +15,6 @@ from appsdk_operator.project._manifests.values import (
     resources_comment,
 )
 
-__all__ = ["chart_texts"]
-
 _FOLDER: Final = "chart"
 _CONDITIONS: Final = {
     "crds.yaml": ".Values.crds.install",

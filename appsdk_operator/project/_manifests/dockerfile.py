@@ -6,8 +6,6 @@ import json
 
 from appsdk_operator.project._manifests.values import Deployed
 
-__all__ = ["dockerfile", "dockerignore"]
-
 _TEXT = """\
 # docker build --file deploy/Dockerfile --tag {image} .
 ARG PYTHON={python}

@@ -8,8 +8,6 @@ from appsdk_operator.project._manifests.tree import Expression, Node, replaced
 from appsdk_operator.project._manifests.values import PLACEHOLDER, Deployed, Values, manifest
 from appsdk_operator.webhooks import webhook_configurations
 
-__all__ = ["certificate_objects", "configurations", "crds"]
-
 _INJECT = "cert-manager.io/inject-ca-from"
 
 

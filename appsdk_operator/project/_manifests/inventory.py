@@ -11,8 +11,6 @@ from appsdk_operator.project._manifests.kustomize import base_objects, monitorin
 from appsdk_operator.project._manifests.values import Deployed, for_kustomize
 from appsdk_operator.resource import Kind, kinds
 
-__all__ = ["Placed", "inventory"]
-
 _THEIRS: Final = (
     Kind(group="cert-manager.io", version="v1", kind="Issuer"),
     Kind(group="cert-manager.io", version="v1", kind="Certificate"),

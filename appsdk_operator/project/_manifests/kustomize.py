@@ -21,8 +21,6 @@ from appsdk_operator.project._manifests.values import (
     image_parts,
 )
 
-__all__ = ["base_objects", "kustomize_texts", "monitoring_objects"]
-
 _API = "kustomize.config.k8s.io"
 
 

@@ -10,8 +10,6 @@ from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.values import Deployed
 from appsdk_operator.runtime import validation
 
-__all__ = ["helm_chart", "manifests"]
-
 
 def manifests(app: App, options: ManifestOptions | None = None) -> dict[str, str]:
     """What deploys an App with kustomize, and its Dockerfile: texts by their paths.

@@ -6,8 +6,6 @@ from appsdk_operator.project._manifests.alerts import RUNBOOKS, Part, alert_rule
 from appsdk_operator.project._manifests.tree import Node
 from appsdk_operator.project._manifests.values import Deployed, Values, manifest
 
-__all__ = ["prometheus_rule", "service_monitor"]
-
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 - a path
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from appsdk_operator.project._manifests.tree import Commented, Node
 from appsdk_operator.project._manifests.values import Deployed, Values, manifest
 
-__all__ = ["metrics_service", "network_policy", "webhook_service"]
-
 
 def metrics_service(deployed: Deployed, values: Values) -> dict[str, Node]:
     """The Service of the metrics."""

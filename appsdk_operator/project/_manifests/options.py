@@ -11,8 +11,6 @@ import attrs
 from appsdk_operator.app import Permission
 from appsdk_operator.runtime import validation
 
-__all__ = ["ManifestOptions"]
-
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _CPU: Final = re.compile(r"\d+m|\d+(\.\d+)?")

@@ -10,19 +10,6 @@ import attrs
 
 from appsdk_operator.resource import dump_yaml
 
-__all__ = [
-    "OMITTED",
-    "Block",
-    "Commented",
-    "Each",
-    "Expression",
-    "Node",
-    "When",
-    "document",
-    "escaped",
-    "replaced",
-]
-
 Node: TypeAlias = Any
 """JSON values, and among them the types below."""
 

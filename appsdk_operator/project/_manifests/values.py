@@ -22,21 +22,6 @@ from appsdk_operator.project._manifests.tree import (
 )
 from appsdk_operator.webhooks import ManagedCertificates, WebhookServerOptions
 
-__all__ = [
-    "PLACEHOLDER",
-    "PORTS",
-    "Deployed",
-    "Values",
-    "defaults",
-    "for_chart",
-    "for_kustomize",
-    "image_of",
-    "image_parts",
-    "manifest",
-    "memory_limit",
-    "resources_comment",
-]
-
 PORTS: Final[Mapping[str, int]] = {"metrics": 8080, "probes": 8081, "webhooks": 9443}
 """The ports of the container, by their names."""
 PLACEHOLDER: Final = "the-namespace-of-the-release"

@@ -9,8 +9,6 @@ from appsdk_operator.manager import HealthServerOptions
 from appsdk_operator.project._manifests.tree import Commented, Node
 from appsdk_operator.project._manifests.values import PORTS, Deployed, Values, manifest
 
-__all__ = ["deployment", "disruption_budget", "namespace"]
-
 _USER: Final = 65532
 """Above the ids of people and distributions; the Dockerfile has it as well."""
 

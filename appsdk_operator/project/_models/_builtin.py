@@ -20,8 +20,6 @@ from appsdk_operator.project._models._names import constant
 from appsdk_operator.project._models._schemas import QUANTITY, ModelError, SchemaReader
 from appsdk_operator.resource import Kind, kinds
 
-__all__ = ["builtin_models"]
-
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _API: Final = "io.k8s.apimachinery.pkg"
 _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"

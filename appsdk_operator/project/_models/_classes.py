@@ -8,8 +8,6 @@ import attrs
 
 from appsdk_operator.project._models._layout import Node, Ref
 
-__all__ = ["Classes", "Field", "ModelClass"]
-
 
 @attrs.frozen(kw_only=True)
 class Field:

@@ -30,8 +30,6 @@ from appsdk_operator.project._models._schemas import (
 )
 from appsdk_operator.resource import Kind, Scope, load_yaml
 
-__all__ = ["check_style", "models", "read_crds"]
-
 _DEEPEST_JSON: Final = 300
 
 

@@ -18,26 +18,6 @@ import attrs
 from appsdk_operator.project._models._names import ModelError
 from appsdk_operator.resource import without_markup
 
-__all__ = [
-    "DEEPEST_VALUE",
-    "WIDTH",
-    "Group",
-    "Node",
-    "OrNone",
-    "Ref",
-    "Text",
-    "broken",
-    "columns",
-    "docstring",
-    "flat",
-    "literal",
-    "names_in",
-    "plain_doc",
-    "string",
-    "value_literal",
-    "written",
-]
-
 WIDTH: Final = 88
 """The longest line, but for texts that cannot be broken; the default of ruff and black."""
 DOC_WIDTH: Final = WIDTH - 4

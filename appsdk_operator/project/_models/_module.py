@@ -30,8 +30,6 @@ from appsdk_operator.project._models._names import (
     class_words,
 )
 
-__all__ = ["STYLES", "KindText", "ModelStyle", "module_text", "named", "reserved_fields"]
-
 ModelStyle: TypeAlias = Literal["attrs", "dataclass", "msgspec", "pydantic"]
 """The library of generated classes."""
 

@@ -8,17 +8,6 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-__all__ = [
-    "CLASS_RESERVED",
-    "FIELD_RESERVED",
-    "ModelError",
-    "class_words",
-    "constant",
-    "singular",
-    "snake",
-    "unused",
-]
-
 
 class ModelError(ValueError):
     """A CustomResourceDefinition or a name that no classes can be made of; the text says why."""

@@ -22,8 +22,6 @@ from appsdk_operator.project._rbac.permission_sets import (
 )
 from appsdk_operator.resource import load_yaml
 
-__all__ = ["Grants"]
-
 _GROUP = "rbac.authorization.k8s.io"
 _KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ServiceAccount")
 

@@ -11,19 +11,6 @@ import attrs
 from appsdk_operator.app import Permission, merged
 from appsdk_operator.resource import kinds
 
-__all__ = [
-    "UNNAMED_VERBS",
-    "Atom",
-    "atoms",
-    "cluster_wide",
-    "covers",
-    "covers_atom",
-    "granted_to_all",
-    "is_namespaced",
-    "singles",
-    "without",
-]
-
 UNNAMED_VERBS: Final = ("create", "deletecollection")
 """The verbs whose requests name no object, so that no rule with names allows them."""
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 from appsdk_operator.app import Permission, merged
 from appsdk_operator.resource import dump_yaml, load_yaml
 
-__all__ = ["RECORD_FILE", "dump_permissions", "load_permissions"]
-
 RECORD_FILE: Final = "rbac-record.yaml"
 """The name of the file, unless another one is given."""
 

@@ -14,8 +14,6 @@ from appsdk_operator.project._rbac.permission_sets import (
     without,
 )
 
-__all__ = ["AccessAttributes", "Recording"]
-
 _MOST_NAMES: Final = 100
 """Names of a row in one test; of more than these none is fixed."""
 _EVIDENCE: Final = 2

@@ -25,8 +25,6 @@ from appsdk_operator.project._rbac.permission_sets import (
 from appsdk_operator.resource import Kind, MutableObject, dump_yaml, kinds
 from appsdk_operator.runtime import validation
 
-__all__ = ["Roles", "roles"]
-
 _WIDTH: Final = 100
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _MOST_TESTS: Final = 2

@@ -15,8 +15,6 @@ import msgspec
 
 from appsdk_operator.resource._json.values import NAME_FIELDS, same
 
-__all__ = ["json_diff"]
-
 _MAX_OPERATIONS: Final = 10_000
 """The most operations that an API server takes in one patch."""
 _EXCESS: Final = 65_536

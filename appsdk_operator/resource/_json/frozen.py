@@ -7,15 +7,6 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from appsdk_operator.resource._json import values as json_values
 
-__all__ = [
-    "FrozenDict",
-    "FrozenList",
-    "ReadOnlyError",
-    "camel_case",
-    "explain_frozen",
-    "freeze",
-]
-
 
 class ReadOnlyError(TypeError):
     """An attempt to change an object, which threads and caches share."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final, overload
 
-__all__ = ["Lines"]
-
 
 @final
 class Lines(Sequence[bytes]):

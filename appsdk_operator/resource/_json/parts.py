@@ -14,19 +14,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "BRACKETS",
-    "FEW",
-    "MAX_LEVELS",
-    "SHORT",
-    "STRIDE",
-    "TOO_DEEP",
-    "elements",
-    "is_deeper",
-    "is_object_deeper",
-    "members",
-]
-
 MAX_LEVELS: Final = 500
 """The most levels of arrays and objects that are read; Python's own recursion ends at 1,000."""
 TOO_DEEP: Final = f"it is nested more than {MAX_LEVELS} levels deep"

@@ -9,18 +9,6 @@ import msgspec
 
 from appsdk_operator.resource._json.parts import MAX_LEVELS
 
-__all__ = [
-    "NAME_FIELDS",
-    "Path",
-    "deep_copy",
-    "equal_numbers",
-    "fields_of",
-    "lists",
-    "path_text",
-    "same",
-    "walk",
-]
-
 Path = tuple[Any, ...]
 """The path to a value, as a pair of its container's path and the last step; ``()`` at the root."""
 

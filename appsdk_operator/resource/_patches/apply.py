@@ -13,14 +13,6 @@ from typing import Any, Final
 
 from appsdk_operator.resource._json import values as json_values
 
-__all__ = [
-    "PatchError",
-    "PatchTestFailed",
-    "apply_json_patch",
-    "apply_merge_patch",
-    "create_merge_patch",
-]
-
 
 class PatchError(ValueError):
     """A patch that cannot be applied; the text names the operation and the path."""

@@ -13,17 +13,6 @@ import attrs
 
 from appsdk_operator.resource._patches.apply import PatchError
 
-__all__ = [
-    "BUILTIN_MERGE_KEYS",
-    "DirectiveError",
-    "MergeKeyError",
-    "MergeKeys",
-    "MergeRule",
-    "MergeRules",
-    "OrderError",
-    "apply_strategic_merge_patch",
-]
-
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"

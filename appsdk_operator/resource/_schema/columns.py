@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["PrinterColumn", "Scale", "column_json", "json_path", "schema_at"]
-
 _COLUMN_TYPES: Final = ("integer", "number", "string", "boolean", "date")
 
 

@@ -17,8 +17,6 @@ from appsdk_operator.resource._schema.go_patterns import go_pattern
 from appsdk_operator.resource._schema.markers import Marker, Rule
 from appsdk_operator.resource._typed.class_fields import FieldName
 
-__all__ = ["add_constraint", "add_validator", "merge"]
-
 _BOUNDS: Final = {
     "ge": ("minimum", False),
     "gt": ("minimum", True),

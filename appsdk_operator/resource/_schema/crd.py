@@ -17,8 +17,6 @@ from appsdk_operator.resource._schema.markers import Rule
 from appsdk_operator.resource._schema.schemas import schema_of
 from appsdk_operator.resource._versions import Versions, checked_warning
 
-__all__ = ["custom_resource_definition"]
-
 _CRD = Kind(
     group="apiextensions.k8s.io",
     version="v1",

@@ -13,9 +13,6 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["attribute_docstrings", "class_description", "without_markup"]
-
-
 _DOCTEST: Final = re.compile(r"^ *>>> ", re.MULTILINE)
 # Not the fences of Markdown, which have three.
 _LITERAL: Final = re.compile(r"(?<!`)``(?!`)([^`]+)``(?!`)")

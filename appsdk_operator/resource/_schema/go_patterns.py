@@ -6,8 +6,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["go_pattern"]
-
 _ESCAPE: Final = r"\\(?:x..|u.{4}|U.{8}|N\{[^}]*\}|0[0-7]{0,2}|[0-3][0-7]{2}|.)"
 _TOKEN: Final = re.compile(
     rf"""{_ESCAPE}

@@ -8,25 +8,6 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = [
-    "Duration",
-    "EmbeddedObject",
-    "Format",
-    "Immutable",
-    "Int32",
-    "Int64",
-    "IntOrString",
-    "ListType",
-    "MapType",
-    "Marker",
-    "PreserveUnknown",
-    "Quantity",
-    "Rule",
-    "Schema",
-    "Time",
-    "markers_of_class",
-]
-
 _C = TypeVar("_C", bound=type)
 _ATTRIBUTE: Final = "__schema_markers__"
 _QUANTITY: Final = (

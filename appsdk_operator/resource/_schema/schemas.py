@@ -35,8 +35,6 @@ from appsdk_operator.resource._typed.class_fields import (
 from appsdk_operator.resource._typed.renaming import STYLES, to_wire
 from appsdk_operator.resource._typed.spec_types import has_fields, is_pydantic_model, model_default
 
-__all__ = ["ANYTHING", "schema_of"]
-
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _RULES: Final = "x-kubernetes-validations"

@@ -19,22 +19,6 @@ import msgspec
 
 from appsdk_operator.resource._typed.spec_types import has_fields, is_pydantic_model
 
-__all__ = [
-    "NOTHING",
-    "ClassField",
-    "FieldName",
-    "alternatives",
-    "array_items",
-    "class_fields",
-    "class_of",
-    "is_named_tuple",
-    "is_typed_dict",
-    "mapping_types",
-    "marked",
-    "model_extra_name",
-    "untyped_fields",
-]
-
 NOTHING: Final = attrs.NOTHING
 """The default of a field that has none."""
 

@@ -9,8 +9,6 @@ import attrs
 
 from appsdk_operator.resource._typed.go_text import Verbatim, go_quote, go_value
 
-__all__ = ["OMITTED", "FieldError", "FieldPath", "field", "joined_errors"]
-
 OMITTED: Final = Verbatim("")
 """In place of a value that an error should not show, such as a password."""
 

@@ -12,8 +12,6 @@ import msgspec
 from appsdk_operator.resource._json import values as json_values
 from appsdk_operator.resource._typed.spec_types import encode_hook
 
-__all__ = ["Verbatim", "go_float", "go_json", "go_quote", "go_value"]
-
 
 class Verbatim(str):
     """A value that is printed as it is, for values that Go formats in its own way."""

@@ -11,8 +11,6 @@ import msgspec
 
 from appsdk_operator.resource._json.values import NAME_FIELDS, equal_numbers, lists, same
 
-__all__ = ["overlay"]
-
 _Read = Callable[[Any], Any]
 
 

@@ -39,8 +39,6 @@ from appsdk_operator.resource._typed.spec_types import (
 )
 from appsdk_operator.resource._typed.wire_types import wire_type
 
-__all__ = ["STYLES", "Renamed", "convert", "known_fields", "renamed_view", "to_wire"]
-
 _MISSING: Final = re.compile(r"(Object missing required field `)([^`]+)(`)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
 # A key that no class has: msgspec names it in its error if the class forbids unknown fields.

@@ -16,16 +16,6 @@ from typing import Any, TypeGuard, get_args, get_origin
 import attrs
 import msgspec
 
-__all__ = [
-    "check_spec_type",
-    "decode_hook",
-    "encode_hook",
-    "has_fields",
-    "is_pydantic_model",
-    "model_default",
-    "path_and_problem",
-]
-
 
 def is_pydantic_model(view: Any) -> bool:
     """Whether ``view`` is a model of pydantic 2."""

@@ -30,8 +30,6 @@ from appsdk_operator.resource._typed.class_fields import (
 )
 from appsdk_operator.resource._typed.spec_types import has_fields, is_pydantic_model
 
-__all__ = ["wire_type"]
-
 _set_class: Final = object.__dict__["__class__"].__set__
 _CLASSES_OF_CLASSES: Final = (type, type(msgspec.Struct), type(Protocol))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["duration_text"]
-
 
 def duration_text(seconds: float) -> str:
     """``seconds`` with three digits at most, in the unit that suits.

@@ -12,8 +12,6 @@ from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._logs.loggers import SafeLogger
 from appsdk_operator.runtime._logs.tracebacks import traceback_of, user_traceback
 
-__all__ = ["FailureLog"]
-
 _INTERVAL = 5.0
 """Seconds between two lines about a frequent cause."""
 _FIRST_LINES = 10

@@ -17,8 +17,6 @@ import msgspec
 from appsdk_operator.runtime._logs.texts import safe_text
 from appsdk_operator.runtime._logs.tracebacks import format_user_exception
 
-__all__ = ["JSONFormatter", "SafeLogger", "get_logger"]
-
 
 @final
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):

@@ -14,8 +14,6 @@ from appsdk_operator.runtime._logs.durations import duration_text
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.setup import has_color, printable
 
-__all__ = ["Narrator"]
-
 _log: Final = get_logger("appsdk_operator.runtime")
 
 _HEADERS: Final = ("time", "callback", "why", "object", "took", "outcome")

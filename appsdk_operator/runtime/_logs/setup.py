@@ -12,15 +12,6 @@ from typing import Any, Final, Literal, TextIO, TypeAlias, final
 from appsdk_operator.runtime._logs.loggers import JSONFormatter
 from appsdk_operator.runtime._logs.tracebacks import format_user_exception
 
-__all__ = [
-    "LOG_FORMATS",
-    "LogFormat",
-    "TextFormatter",
-    "has_color",
-    "printable",
-    "setup_logging",
-]
-
 LogFormat: TypeAlias = Literal["auto", "text", "json"]
 """How log records are written; see :func:`setup_logging`."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["is_interrupt", "safe_repr", "safe_text"]
-
 
 def is_interrupt(error: BaseException) -> bool:
     """Whether ``error`` is a Ctrl-C that has to reach the main thread, for which it is meant."""

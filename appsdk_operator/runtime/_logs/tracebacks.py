@@ -16,21 +16,6 @@ from typing import Any
 
 from appsdk_operator.runtime._logs.texts import safe_text
 
-__all__ = [
-    "add_note",
-    "awaiting_place",
-    "callback_name",
-    "current_frames",
-    "error_text",
-    "failed_function",
-    "forget_frames",
-    "format_user_exception",
-    "has_user_frames",
-    "present_place",
-    "traceback_of",
-    "user_traceback",
-]
-
 _KIT = f"{Path(__file__).parents[2]}{os.sep}"
 _LIBRARY = f"{Path(logging.__file__).parent.parent}{os.sep}"
 _PACKAGES = (f"{_LIBRARY}site-packages{os.sep}", f"{_LIBRARY}dist-packages{os.sep}")

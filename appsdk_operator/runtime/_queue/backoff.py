@@ -7,8 +7,6 @@ import random
 
 import attrs
 
-__all__ = ["Backoff"]
-
 _MAX_EXPONENT = 1000  # 2.0**1024 overflows; every maximum in seconds is reached long before
 
 

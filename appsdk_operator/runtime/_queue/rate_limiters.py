@@ -15,8 +15,6 @@ from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._queue.backoff import Backoff
 from appsdk_operator.runtime._threading.fork import fork_safe
 
-__all__ = ["ItemExponential", "ItemFastSlow", "MaxOf", "RateLimiter", "TokenBucket", "WithMaxWait"]
-
 
 class RateLimiter(Protocol):
     """Decides on the delay of an item. Implementations are thread-safe."""

@@ -17,8 +17,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 
 import msgspec
 
-__all__ = ["QueueItem", "QueueState"]
-
 K = TypeVar("K", bound=Hashable)
 
 _READY, _WAITING, _PARKED, _GONE = range(4)

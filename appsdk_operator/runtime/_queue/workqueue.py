@@ -17,8 +17,6 @@ from appsdk_operator.runtime._queue.rate_limiters import ItemExponential, RateLi
 from appsdk_operator.runtime._queue.state import QueueItem, QueueState
 from appsdk_operator.runtime._threading.fork import OneProcess, after_fork
 
-__all__ = ["WorkQueue"]
-
 K = TypeVar("K", bound=Hashable)
 
 _log = get_logger("appsdk_operator.runtime")

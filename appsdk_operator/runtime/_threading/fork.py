@@ -15,8 +15,6 @@ from typing import Any, TypeVar, final
 
 from appsdk_operator.runtime._threading.weak import weak_method
 
-__all__ = ["ForkedError", "OneProcess", "after_fork", "fork_safe"]
-
 _L = TypeVar("_L", threading.Lock, threading.RLock)
 
 

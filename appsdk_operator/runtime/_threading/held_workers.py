@@ -11,8 +11,6 @@ from appsdk_operator.runtime._logs.loggers import SafeLogger
 from appsdk_operator.runtime._threading.stop import StopSignal
 from appsdk_operator.runtime._threading.threads import callback_place
 
-__all__ = ["HELD_FOR", "HeldWorkers", "RunningCall"]
-
 HELD_FOR: Final = 30.0
 """Seconds that a call may take before that is logged, and shown in red."""
 _SHORTEST_WAIT: Final = 0.1

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Hashable, Iterator
 from typing import final
 
-__all__ = ["KeyedLock"]
-
 
 @final
 class KeyedLock:

@@ -13,8 +13,6 @@ from appsdk_operator.runtime._threading.fork import fork_safe
 from appsdk_operator.runtime._threading.threads import settle
 from appsdk_operator.runtime._threading.waiters import Waiters
 
-__all__ = ["StopSignal", "check_stop"]
-
 _log = get_logger("appsdk_operator.runtime")
 
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     import asyncio
     import concurrent.futures
 
-__all__ = [
-    "CoroutineRunner",
-    "LoopThread",
-    "ThreadGroup",
-    "as_exception",
-    "callback_place",
-    "owned_by",
-    "present_owner",
-    "present_runner",
-    "settle",
-    "settle_on",
-]
 
 _log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")

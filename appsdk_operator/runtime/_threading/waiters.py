@@ -10,8 +10,6 @@ from typing import Protocol, final
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._threading.fork import fork_safe
 
-__all__ = ["Waiters"]
-
 
 class _Stop(Protocol):
     """A stop signal, as far as a wait needs one."""

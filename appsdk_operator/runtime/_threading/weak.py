@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["weak_method"]
-
 
 def weak_method(
     method: Callable[..., Any], when_gone: Callable[[], object] | None = None

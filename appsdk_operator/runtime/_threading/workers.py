@@ -10,8 +10,6 @@ from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._logs.tracebacks import group_members
 from appsdk_operator.runtime._threading.threads import LoopThread
 
-__all__ = ["StillRunning", "Workers", "is_cancelled", "left_behind"]
-
 _CANCEL_TIMEOUT: Final = 1.0
 """Seconds for coroutines and threads to end when the time of a stop is over."""
 

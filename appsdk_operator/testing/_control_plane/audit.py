@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from appsdk_operator.apiserver import LoggedRequest
 
-__all__ = ["AuditLog"]
-
 _METHODS: Final = {
     "create": "POST",
     "update": "PUT",

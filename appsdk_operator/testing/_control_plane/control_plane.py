@@ -34,7 +34,6 @@ from appsdk_operator.testing._control_plane.processes import (
 if TYPE_CHECKING:
     from appsdk_operator.apiserver import LoggedRequest
 
-__all__ = ["ControlPlane", "ControlPlaneError"]
 
 _HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 5  # with other ports, as in envtest

@@ -8,8 +8,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from appsdk_operator.apiserver import Authority, private_pem
 
-__all__ = ["write_keys"]
-
 
 def write_keys(folder: Path, host: str, authority: Authority) -> None:
     """Write ``ca.crt``, ``serving.crt``, ``serving.key`` and ``service-accounts.key``.

@@ -8,16 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "AUDIT_POLICY",
-    "Flags",
-    "attach_output",
-    "check_names",
-    "checked_flags",
-    "flag_texts",
-    "timeout_option",
-]
-
 Flags: TypeAlias = Mapping[str, "str | Sequence[str] | None"]
 
 AUDIT_POLICY: Final = {

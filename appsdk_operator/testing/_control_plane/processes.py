@@ -14,8 +14,6 @@ from typing import Final, final
 
 from appsdk_operator.runtime import system_clock
 
-__all__ = ["ProcessGuard", "ReservedPorts", "end_processes", "program_path"]
-
 _HOST: Final = "127.0.0.1"
 _DEFAULT_ASSETS: Final = "/usr/local/kubebuilder/bin"  # where envtest looks when nothing is set
 

@@ -13,8 +13,6 @@ from appsdk_operator.runtime import Clock, StopSignal, system_clock
 from appsdk_operator.testing._install.manifests import check_webhook_url, manifests, point_to_url
 from appsdk_operator.webhooks import despite_conflicts
 
-__all__ = ["install_crds"]
-
 _CRD = apiextensions.v1.CustomResourceDefinition
 _INTERVAL = 0.1
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from appsdk_operator.resource import load_yaml
 
-__all__ = ["check_webhook_url", "manifests", "point_to_url"]
-
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 

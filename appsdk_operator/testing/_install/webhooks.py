@@ -24,8 +24,6 @@ from appsdk_operator.webhooks import (
     write_until_obeyed,
 )
 
-__all__ = ["install_webhooks", "remove_webhooks"]
-
 _log: Final = get_logger("appsdk_operator.testing")
 
 _KINDS: Final = {kind.kind: kind for kind in CONFIGURATION_KINDS.values()}

@@ -23,8 +23,6 @@ from appsdk_operator.apiserver import HttpRequest
 from appsdk_operator.client import ConnectionLost, ReadTimeout, ResponseTooLarge
 from appsdk_operator.runtime import Clock
 
-__all__ = ["Host", "MemoryConnection", "MemoryExchange"]
-
 _Headers = Sequence[tuple[str, str]]
 
 

@@ -13,8 +13,6 @@ from typing import Any, cast, final
 
 from appsdk_operator.runtime import Clock
 
-__all__ = ["ManualEventLoop"]
-
 
 @final
 class ManualEventLoop:

@@ -17,8 +17,6 @@ from appsdk_operator.runtime import Clock, Metrics, system_clock
 from appsdk_operator.testing._memory.connection import Host, MemoryConnection, MemoryExchange
 from appsdk_operator.testing._memory.event_loop import ManualEventLoop
 
-__all__ = ["MemoryServer", "MemoryView"]
-
 
 class _MemoryServerBase:
     """Clients, and the requests in progress; the common part of both classes."""

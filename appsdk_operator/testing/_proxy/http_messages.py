@@ -13,8 +13,6 @@ from typing import Final, final
 import attrs
 import h11
 
-__all__ = ["ClosableReader", "MessageHead", "MessageStream", "as_chunk"]
-
 _HEAD_LIMIT: Final = 256 * 1024
 _PIECE: Final = 65536
 _HEAD_END: Final = b"\r\n\r\n"

@@ -41,8 +41,6 @@ from appsdk_operator.testing._proxy.http_messages import (
     as_chunk,
 )
 
-__all__ = ["HTTPRelay"]
-
 _T = TypeVar("_T")
 
 _HOST: Final = "127.0.0.1"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from appsdk_operator.apiserver import Access, LoggedRequest
     from appsdk_operator.testing._proxy.http_relay import HTTPRelay
 
-__all__ = ["FaultProxy"]
 
 _T = TypeVar("_T")
 

@@ -11,8 +11,6 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 
-__all__ = ["Address", "ConnectionPair", "NetworkFaults", "cancel_all"]
-
 Address: TypeAlias = tuple[int, int, int, str, Any]  # as getaddrinfo gives it
 # With this option a close resets the connection.
 _RESET: Final = struct.pack("ii", 1, 0)

@@ -10,7 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from appsdk_operator.testing._pytest.kube_test import KubeTest
 
-__all__ = ["PLANE", "STATE"]
 
 STATE: Final = pytest.StashKey[Any]()
 """On a test item: its :class:`KubeTest`."""

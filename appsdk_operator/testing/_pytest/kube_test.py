@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from appsdk_operator.testing import LoggedRequest
     from appsdk_operator.webhooks import DevelopmentServer
 
-__all__ = ["KubeTest"]
 
 _LABEL: Final = "app.kubernetes.io/managed-by"
 _THREAD_PATIENCE: Final = 5.0

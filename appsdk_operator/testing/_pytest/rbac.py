@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from appsdk_operator.testing import Access
     from appsdk_operator.testing._pytest.servers import KubeServer
 
-__all__ = ["OPERATOR", "RbacRecorder"]
 
 OPERATOR: Final = "system:serviceaccount:appsdk-operator-pytest:operator"
 """The user of ``kube_config`` on the embedded server while its requests are recorded."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from appsdk_operator.testing import LoggedRequest
 
-__all__ = ["errors", "events", "operators", "requests", "snapshot_of"]
 
 _WIDTH: Final = 200
 

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from appsdk_operator.testing import APIServer, ControlPlane, LoggedRequest
     from appsdk_operator.webhooks import DevelopmentServer
 
-__all__ = [
-    "USER_AGENT",
-    "ExistingCluster",
-    "KubeServer",
-    "RequestLog",
-    "connection_facts",
-    "install",
-    "request_log",
-    "roles_of",
-    "server_name",
-    "serving",
-    "start_control_plane",
-    "webhook_server",
-]
 
 USER_AGENT: Final = "appsdk-operator-pytest"
 """The user agent of the plugin's own requests; reports leave them out."""

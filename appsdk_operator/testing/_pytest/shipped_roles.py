@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from appsdk_operator.testing import LoggedRequest
     from appsdk_operator.testing._pytest.servers import KubeServer
 
-__all__ = ["ShippedRoles"]
 
 _NAMESPACE: Final = "appsdk-operator-pytest"
 _ACCOUNT: Final = "operator"

@@ -12,8 +12,6 @@ from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_fra
 from appsdk_operator.testing._world.journal import Entry
 from appsdk_operator.testing._world.world import World
 
-__all__ = ["check_chain", "check_chain_at_rest", "check_timers", "check_timers_at_rest"]
-
 __tracebackhide__ = hides_kit_frames
 
 Break: TypeAlias = Callable[[str, str], BrokenPromise]

@@ -16,8 +16,6 @@ from appsdk_operator.runtime import settle
 from appsdk_operator.testing._world.cluster import Process
 from appsdk_operator.webhooks import WebhookServerOptions
 
-__all__ = ["definitions_of", "kind_of", "maker_of"]
-
 
 def kind_of(app: App) -> Kind[Any, Any]:
     """The kind that a world's other clients write: the first that the App handles.

@@ -31,7 +31,6 @@ from appsdk_operator.testing.strategies import specs as specs_of
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["check_operator"]
 
 __tracebackhide__ = hides_kit_frames
 

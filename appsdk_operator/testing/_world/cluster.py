@@ -38,8 +38,6 @@ from appsdk_operator.testing._world.recording import CallRecorder, recorded
 from appsdk_operator.testing.strategies import part_of
 from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher
 
-__all__ = ["NO_CHANGE", "Process", "SimulatedCluster"]
-
 NO_CHANGE: Final = "no change"
 """The outcome of a write that changed nothing."""
 _SOMEBODY: Final = "somebody"

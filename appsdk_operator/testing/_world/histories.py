@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from appsdk_operator.testing._world.world import World
 
-__all__ = ["FOREIGN", "Step", "histories", "play"]
 
 FOREIGN: Final = "x.example.org/hold"
 """The finalizer of another controller."""

@@ -11,8 +11,6 @@ import attrs
 
 from appsdk_operator.resource import Object
 
-__all__ = ["Entry", "Journal", "timeline_of"]
-
 _LONGEST: Final = 14
 
 

@@ -20,20 +20,6 @@ from appsdk_operator.testing._world.histories import FOREIGN
 from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.world import World
 
-__all__ = [
-    "FinalizerChecker",
-    "Promise",
-    "break_promise",
-    "check_app_rest",
-    "check_converged",
-    "check_exclusion",
-    "check_journal",
-    "check_object_order",
-    "check_rest",
-    "check_watcher_order",
-    "still_failing",
-]
-
 __tracebackhide__ = hides_kit_frames
 
 

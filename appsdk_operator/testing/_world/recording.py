@@ -19,8 +19,6 @@ from appsdk_operator.watchers import (
     SelectiveWatcher,
 )
 
-__all__ = ["CallRecorder", "recorded"]
-
 _current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar("call", default=None)
 
 

@@ -18,8 +18,6 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
 )
 
-__all__ = ["add_targets", "as_runnable"]
-
 # Reconcilers whose request carries the object: an InformerController calls them.
 _OF_WATCHERS: Final = (OpinionatedReconciler, SimpleReconciler, KeyReconciler)
 

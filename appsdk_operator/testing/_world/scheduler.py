@@ -32,8 +32,6 @@ from appsdk_operator.runtime import (
     environment,
 )
 
-__all__ = ["Fiber", "StuckError", "ThreadScheduler"]
-
 _PATIENCE: Final = 20.0
 _MOST_WAITS_AT_END: Final = 20
 _here: Final = threading.local()

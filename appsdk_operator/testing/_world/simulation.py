@@ -15,8 +15,6 @@ from appsdk_operator.testing._world.journal import Entry
 from appsdk_operator.testing._world.runnable import add_targets
 from appsdk_operator.watchers import InformerController, KubernetesInformer
 
-__all__ = ["Simulation"]
-
 __tracebackhide__ = hides_kit_frames
 
 

@@ -21,8 +21,6 @@ from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.runnable import as_runnable
 from appsdk_operator.testing._world.scheduler import StuckError, ThreadScheduler
 
-__all__ = ["Replica", "World"]
-
 __tracebackhide__ = hides_kit_frames
 
 _LEASE: Final = kinds.coordination.v1.Lease

@@ -7,8 +7,6 @@ from typing import final
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 
-__all__ = ["DeliveredVersions", "goes_back"]
-
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
 
 

@@ -34,8 +34,6 @@ from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceRecon
 from appsdk_operator.watchers._retry import RetryDequeuePolicy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["Dispatcher"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 _ObjectId: TypeAlias = tuple[str, str, str]

@@ -36,8 +36,6 @@ from appsdk_operator.watchers._reconciler import ResourceReconciler
 from appsdk_operator.watchers._retry import RetryPolicy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
-__all__ = ["ErrorHandler", "Failures", "RetryPlan", "WatcherCall", "retry_action"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 

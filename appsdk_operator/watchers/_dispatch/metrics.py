@@ -16,8 +16,6 @@ import attrs
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
 
-__all__ = ["CallMetrics", "ControllerMetrics", "Role", "RunningCall"]
-
 _LABELS = ("event_type", "kind")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _DURATION = Family(

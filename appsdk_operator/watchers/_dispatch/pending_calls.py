@@ -17,8 +17,6 @@ from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._reconciler import ReconcileRequest
 
-__all__ = ["CallReason", "PendingCall", "PendingCalls", "Reaction"]
-
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
 
 

@@ -38,14 +38,6 @@ from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher,
 
 _log = get_logger("appsdk_operator.watchers")
 
-__all__ = [
-    "RegisteredReconciler",
-    "RegisteredTarget",
-    "RegisteredWatcher",
-    "cause_of",
-    "name_of",
-]
-
 
 # Module names, because a look-up of an enumeration's member costs as much as a call.
 _CREATE, _DELETE, _UPDATE = (

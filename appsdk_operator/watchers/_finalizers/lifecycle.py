@@ -32,8 +32,6 @@ from appsdk_operator.watchers._finalizers.names import (
 )
 from appsdk_operator.watchers._finalizers.uses import OperatorName
 
-__all__ = ["Concerns", "FinalizerLifecycle", "HasFinalizerLifecycle", "NotifyCallback"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 Concerns = Callable[[Object, Object], bool]

@@ -12,18 +12,6 @@ from appsdk_operator.resource import Kind, check_kind
 from appsdk_operator.runtime import UNNAMED
 from appsdk_operator.runtime.validation import check_text
 
-__all__ = [
-    "FinalizerSupplier",
-    "OperatorFinalizer",
-    "Spellings",
-    "default_finalizer",
-    "finalizer_names",
-    "in_progress_finalizer",
-    "in_progress_name",
-    "spellings",
-    "takes_operator_name",
-]
-
 FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 """Returns the finalizer name for a kind."""
 

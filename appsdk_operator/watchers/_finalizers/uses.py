@@ -13,13 +13,6 @@ from appsdk_operator.client import Client
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import PREVIOUS_NAMES
 
-__all__ = [
-    "FinalizerUse",
-    "FinalizerUses",
-    "OperatorName",
-    "finalizer_uses",
-]
-
 
 @final
 @attrs.frozen

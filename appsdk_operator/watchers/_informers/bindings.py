@@ -13,8 +13,6 @@ from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics
 from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
 
-__all__ = ["InformerBindings"]
-
 
 @final
 class InformerBindings:

@@ -13,8 +13,6 @@ from appsdk_operator.runtime import FailureLog, get_logger, is_interrupt, presen
 from appsdk_operator.watchers._checks import check_returned, check_watcher
 from appsdk_operator.watchers._watcher import CallbackResult, ResourceWatcher, SelectiveWatcher
 
-__all__ = ["KubernetesInformer"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 

@@ -18,8 +18,6 @@ from appsdk_operator.runtime import (
     safe_repr,
 )
 
-__all__ = ["OwnedInformer", "RunnableInformer"]
-
 _log = get_logger("appsdk_operator.watchers")
 
 _POLL = 0.1

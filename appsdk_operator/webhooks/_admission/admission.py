@@ -37,8 +37,6 @@ from appsdk_operator.webhooks._answers import (
 )
 from appsdk_operator.webhooks._time_limits import seconds_left
 
-__all__ = ["Admission"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _PANICS: Final = Family(
     "controller_runtime_webhook_panics_total", "counter", "Total number of webhook panics"

@@ -40,20 +40,6 @@ from appsdk_operator.webhooks._admission.merging import merged_patch
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse, Denied
 
-__all__ = [
-    "AdmissionHandler",
-    "DefaultFunction",
-    "Defaulter",
-    "Defaulting",
-    "MultiMutating",
-    "MultiValidating",
-    "UpdateFunction",
-    "Validating",
-    "ValidationResult",
-    "Validator",
-    "name_of",
-]
-
 AdmissionHandler: TypeAlias = Callable[
     [AdmissionRequest], AdmissionResponse | Awaitable[AdmissionResponse]
 ]

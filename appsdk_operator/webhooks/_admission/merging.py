@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from appsdk_operator.resource import PatchError, apply_json_patch, json_diff
 
-__all__ = ["ConflictingPatches", "merged_patch"]
-
 _ABSENT: Final = object()
 _Operations = Sequence[Mapping[str, Any]]
 

@@ -28,16 +28,6 @@ from appsdk_operator.runtime import Clock, SafeLogger, get_logger, present_clock
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.webhooks._users import UserInfo
 
-__all__ = [
-    "AdmissionRequest",
-    "GroupVersionResource",
-    "Operation",
-    "WireRequest",
-    "admission_request",
-    "current",
-    "log_fields",
-]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 
 current: contextvars.ContextVar[AdmissionRequest | None] = contextvars.ContextVar(

@@ -13,8 +13,6 @@ from appsdk_operator.client import ApiError
 from appsdk_operator.resource import JsonPatch
 from appsdk_operator.runtime import validation
 
-__all__ = ["AdmissionResponse", "Denied"]
-
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -11,8 +11,6 @@ from appsdk_operator.resource import MAX_LEVELS, TOO_DEEP, encode_json, is_deepe
 from appsdk_operator.webhooks._admission.requests import WireRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
 
-__all__ = ["MAX_BODY_BYTES", "V1", "MalformedReview", "WireReview", "decode_review", "encode"]
-
 MAX_BODY_BYTES: Final = 7 * 1024 * 1024
 """A body of this size is too large: two objects of 3 MiB, and the rest of the review."""
 V1: Final = "admission.k8s.io/v1"

@@ -17,8 +17,6 @@ from appsdk_operator.resource import (
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
 
-__all__ = ["field_error", "is_of_request", "is_of_stored_alone", "response_to"]
-
 _WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`(?: \(and \d+ more\))?")
 _MISSING: Final = re.compile(r"Object missing required field `([^`]+)`")
 _MISSING_IN_MODEL: Final = re.compile(r"Field required(?: \(and \d+ more\))?")

@@ -13,14 +13,6 @@ from appsdk_operator.runtime import validation
 from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.webhooks._users import UserInfo
 
-__all__ = [
-    "ReviewError",
-    "TokenReviewRequest",
-    "TokenReviewResponse",
-    "decode_review",
-    "encode_review",
-]
-
 GROUP: Final = "authentication.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")
 _DEFAULT: Final = f"{GROUP}/v1"

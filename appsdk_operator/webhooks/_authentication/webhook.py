@@ -17,8 +17,6 @@ from appsdk_operator.webhooks._authentication.reviews import (
 )
 from appsdk_operator.webhooks._users import UserInfo
 
-__all__ = ["TokenReviewHandler", "TokenReviewWebhook"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 
 _MAX_BYTES: Final = 1 << 20

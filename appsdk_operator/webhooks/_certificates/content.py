@@ -9,16 +9,6 @@ import attrs
 
 from appsdk_operator.serving import KeyPair
 
-__all__ = [
-    "CLOCK_DIFFERENCE",
-    "Authority",
-    "Certificate",
-    "Content",
-    "Issuer",
-    "Pair",
-    "merged",
-]
-
 CLOCK_DIFFERENCE: Final = 900.0
 """Seconds by which clocks may differ: certificates are valid from that long before they are made,
 and an expired authority is removed that long after its end."""

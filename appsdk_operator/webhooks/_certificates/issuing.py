@@ -22,16 +22,6 @@ if TYPE_CHECKING:
         CertificateIssuerPrivateKeyTypes as PrivateKey,
     )
 
-__all__ = [
-    "KEY_TYPES",
-    "KeyType",
-    "X509Issuer",
-    "check_cryptography",
-    "key_matches",
-    "read_authorities",
-    "read_pair",
-    "signer_of",
-]
 
 KeyType: TypeAlias = Literal["EC-P256", "EC-P384", "RSA-2048", "RSA-4096"]
 KEY_TYPES: Final[tuple[KeyType, ...]] = ("EC-P256", "EC-P384", "RSA-2048", "RSA-4096")

@@ -52,8 +52,6 @@ from appsdk_operator.webhooks._certificates import issuing, plan, secret
 from appsdk_operator.webhooks._certificates.content import Content
 from appsdk_operator.webhooks._certificates.targets import CertificateTarget, as_target
 
-__all__ = ["ManagedCertificates"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _SECRET: Final = kinds.core.v1.Secret
 _DAY: Final = 86400.0

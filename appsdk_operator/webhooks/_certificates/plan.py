@@ -55,8 +55,6 @@ from appsdk_operator.webhooks._certificates.content import (
     merged,
 )
 
-__all__ = ["Decision", "Memory", "Observed", "Policy", "Target", "decide"]
-
 _SOON: Final = 0.0
 
 

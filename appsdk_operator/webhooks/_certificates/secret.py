@@ -32,8 +32,6 @@ from appsdk_operator.webhooks._certificates.issuing import (
     signer_of,
 )
 
-__all__ = ["SECRET_TYPE", "Reading", "data_of", "read", "read_foreign"]
-
 SECRET_TYPE: Final = "kubernetes.io/tls"  # noqa: S105 - a type
 _KEYS: Final = ("tls.crt", "tls.key", "ca.crt", "ca.key", "next-ca.key", "trusted")
 

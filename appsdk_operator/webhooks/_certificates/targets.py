@@ -17,8 +17,6 @@ from appsdk_operator.webhooks._certificates.content import Certificate
 from appsdk_operator.webhooks._certificates.issuing import certified_name, read_authorities
 from appsdk_operator.webhooks._certificates.plan import Target
 
-__all__ = ["ANNOTATION", "CertificateTarget", "as_target"]
-
 ANNOTATION: Final = "cert-manager.io/inject-ca-from"
 
 _Clients = Callable[[Mapping[str, Any]], Iterator[tuple[str, Mapping[str, Any]]]]

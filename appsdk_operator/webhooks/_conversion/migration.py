@@ -30,8 +30,6 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-__all__ = ["MigrationError", "MigrationProgress", "migrate_stored_versions"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _CRD: Final = apiextensions.v1.CustomResourceDefinition
 _ANNOTATION: Final = "appsdk-operator.io/storage-migration"

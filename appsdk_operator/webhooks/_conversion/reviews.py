@@ -10,14 +10,6 @@ import msgspec
 
 from appsdk_operator.resource import MAX_LEVELS, TOO_DEEP, encode_json, is_deeper
 
-__all__ = [
-    "ConversionReview",
-    "ReviewError",
-    "decode_review",
-    "encode_failure",
-    "encode_success",
-]
-
 _VERSION: Final = "apiextensions.k8s.io/v1"
 _KIND: Final = "ConversionReview"
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)

@@ -35,8 +35,6 @@ from appsdk_operator.webhooks._conversion.reviews import (
     encode_success,
 )
 
-__all__ = ["ConversionWebhook"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _PANICS: Final = Family(
     "controller_runtime_conversion_webhook_panics_total",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import asyncio
     import concurrent.futures
 
-__all__ = ["ASGIWebhooks", "asgi"]
 
 _log: Final = get_logger("appsdk_operator.webhooks")
 

@@ -6,8 +6,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 
-__all__ = ["Table", "WebhookTable", "table_of"]
-
 
 @runtime_checkable
 class WebhookTable(Protocol):

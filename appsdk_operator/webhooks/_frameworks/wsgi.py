@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias, final
 from appsdk_operator.serving import Headers, HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._frameworks.table import Table, WebhookTable, table_of
 
-__all__ = ["WSGIWebhooks", "wsgi"]
-
 _PART: Final = 1 << 16
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 

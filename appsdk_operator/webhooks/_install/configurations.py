@@ -13,15 +13,6 @@ from appsdk_operator.resource.kinds import admissionregistration
 from appsdk_operator.runtime import validation
 from appsdk_operator.webhooks._rules import SUBDOMAIN, WebhookRule
 
-__all__ = [
-    "CONFIGURATION_KINDS",
-    "RuleSource",
-    "checked_service",
-    "client_config",
-    "rules_of",
-    "webhook_configurations",
-]
-
 _PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 _PEM: Final = b"-----BEGIN CERTIFICATE-----"
 

@@ -33,8 +33,6 @@ from appsdk_operator.webhooks._install.temporary import TemporaryInstallation
 from appsdk_operator.webhooks._server.server import WebhookServer
 from appsdk_operator.webhooks._server.webhooks import Webhooks
 
-__all__ = ["DevelopmentServer"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

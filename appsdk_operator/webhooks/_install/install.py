@@ -13,16 +13,6 @@ from appsdk_operator.runtime import Clock, get_logger, system_clock, validation
 from appsdk_operator.webhooks._install.configurations import CONFIGURATION_KINDS
 from appsdk_operator.webhooks._install.probe import write_until_obeyed
 
-__all__ = [
-    "FIELD_MANAGER",
-    "conversion_owner",
-    "despite_conflicts",
-    "install_configurations",
-    "install_conversion",
-    "remove_configurations",
-    "restore_conversion",
-]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 
 FIELD_MANAGER: Final = "appsdk-operator-webhooks"

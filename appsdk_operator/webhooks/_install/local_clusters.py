@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["LOCAL_CONTEXTS", "Reach", "allowed_context", "docker_gateway", "reach_by", "reach_of"]
-
 LOCAL_CONTEXTS: Final = ("kind-*", "k3d-*", "minikube", "docker-desktop", "rancher-desktop")
 """The contexts of clusters on one's own machine, with ``*`` and ``?``."""
 

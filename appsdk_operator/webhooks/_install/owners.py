@@ -10,8 +10,6 @@ from typing import Any, Self
 
 import attrs
 
-__all__ = ["Owner"]
-
 
 @attrs.frozen
 class Owner:

@@ -12,8 +12,6 @@ from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.resource.kinds import core
 from appsdk_operator.runtime import Clock, StopSignal
 
-__all__ = ["Probe", "write_until_obeyed"]
-
 _LABEL: Final = "appsdk-operator.io/probe"
 _NAME: Final = "probe.appsdk-operator.io"
 _NAMESPACE: Final = "default"

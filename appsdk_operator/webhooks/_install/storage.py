@@ -15,8 +15,6 @@ from appsdk_operator.client import (
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
 
-__all__ = ["await_storage"]
-
 _INTERVAL: Final = 0.1
 _SETTLE: Final = 0.5
 """Seconds for which it has to answer: a server notices the change a moment after it stored it."""

@@ -24,8 +24,6 @@ from appsdk_operator.webhooks._install.probe import Probe
 from appsdk_operator.webhooks._install.storage import await_storage
 from appsdk_operator.webhooks._rules import WebhookRule
 
-__all__ = ["TemporaryInstallation"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 
 _LABEL: Final = "appsdk-operator.io/temporary-webhooks"

@@ -22,8 +22,6 @@ from appsdk_operator.webhooks._conversion.webhook import ConversionWebhook
 from appsdk_operator.webhooks._rules import WebhookRule, WebhookRuleOptions
 from appsdk_operator.webhooks._server.webhooks import WebhookHost, Webhooks
 
-__all__ = ["WebhookBuilder", "webhook_for"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _CONVERT: Final = "/convert"
 _PATH: Final = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)")

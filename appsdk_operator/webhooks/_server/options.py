@@ -12,8 +12,6 @@ import attrs
 from appsdk_operator.runtime import validation
 from appsdk_operator.serving import Certificates, HTTPLimits, TLSOptions, check_address
 
-__all__ = ["DEFAULT_LIMITS", "WebhookServerOptions", "default_delay", "default_tls"]
-
 _POD_DELAY = 3.0
 
 DEFAULT_LIMITS = HTTPLimits(max_connections=256, idle_timeout=120.0)

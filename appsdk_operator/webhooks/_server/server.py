@@ -42,8 +42,6 @@ from appsdk_operator.webhooks._server.options import (
 )
 from appsdk_operator.webhooks._server.webhooks import Webhooks
 
-__all__ = ["WebhookServer"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DIAL_SECONDS: Final = 10.0
 _DIAL_PAUSE: Final = 0.1

@@ -27,8 +27,6 @@ from appsdk_operator.webhooks._answers import answering, note_failure, waited
 from appsdk_operator.webhooks._rules import WebhookRule
 from appsdk_operator.webhooks._time_limits import time_limit
 
-__all__ = ["WebhookHost", "Webhooks"]
-
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DEFAULT_BODY_BYTES: Final = 1 << 20
 _LATENCY: Final = Family(

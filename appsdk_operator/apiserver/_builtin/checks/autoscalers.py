@@ -9,8 +9,6 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["autoscaler"]
-
 _SOURCES: Final = {
     "ContainerResource": "containerResource",
     "External": "external",

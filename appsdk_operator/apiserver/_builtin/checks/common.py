@@ -18,39 +18,6 @@ from appsdk_operator.apiserver._values.names import (
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 
-__all__ = [
-    "Errors",
-    "Object",
-    "address",
-    "amount_of",
-    "choice",
-    "config_key",
-    "domain_path",
-    "expression",
-    "given",
-    "internal",
-    "is_invalid_selector",
-    "key",
-    "label",
-    "labels",
-    "needed",
-    "network",
-    "not_found",
-    "not_negative",
-    "number_or_percentage",
-    "one_of",
-    "port_name",
-    "port_number",
-    "port_or_name",
-    "profile",
-    "relative_path",
-    "required",
-    "selector",
-    "selects",
-    "subdomain",
-    "unchanged",
-]
-
 Errors = Iterator[FieldError]
 Object = Mapping[str, Any]
 

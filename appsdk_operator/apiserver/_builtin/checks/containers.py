@@ -11,9 +11,6 @@ from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._builtin.checks.resources import resources
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["containers", "environment_field", "init_containers", "resource_field"]
-
-
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _FIELDS: Final = (

@@ -13,19 +13,6 @@ from appsdk_operator.apiserver._builtin.priorities import SYSTEM_CLASSES
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "config_map",
-    "disruption_budget",
-    "event",
-    "lease",
-    "limit_range",
-    "namespace",
-    "node",
-    "priority_class",
-    "quota",
-    "secret",
-]
-
 _DATA_LIMIT: Final = 1024 * 1024
 
 

@@ -13,9 +13,6 @@ from appsdk_operator.apiserver._values.go_text import go_quote, parse_integer
 from appsdk_operator.apiserver._values.status import FieldError, Verbatim
 from appsdk_operator.apiserver._values.times import parse_duration
 
-__all__ = ["cron_job", "job"]
-
-
 _MAX_PARALLEL: Final = 100_000
 _MOST_RULES: Final = 20
 _MOST_EXIT_CODES: Final = 255

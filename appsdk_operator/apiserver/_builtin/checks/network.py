@@ -10,8 +10,6 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["endpoint_slice", "endpoints", "ingress", "ingress_class", "network_policy", "service"]
-
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _DAY: Final = 86_400
 _BALANCED: Final = "may only be used when `type` is 'LoadBalancer'"

@@ -15,9 +15,6 @@ from appsdk_operator.apiserver._builtin.checks.resources import quantity
 from appsdk_operator.apiserver._builtin.checks.volumes import volumes
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["pod", "pod_spec", "template"]
-
-
 _RANGE: Final = "must be between 0 and 2147483647, inclusive"
 _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _SEARCH: Final = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"

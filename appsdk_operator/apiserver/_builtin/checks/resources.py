@@ -9,8 +9,6 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.common import Errors
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["STANDARD", "quantity", "resource_name", "resources"]
-
 _CONTAINER: Final = ("cpu", "ephemeral-storage", "memory")
 STANDARD: Final = frozenset(
     {

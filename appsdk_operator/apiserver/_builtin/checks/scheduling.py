@@ -9,8 +9,6 @@ from appsdk_operator.apiserver._builtin.checks import common as checks
 from appsdk_operator.apiserver._builtin.checks.common import Errors, Object
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = ["affinity", "node_terms", "spread", "tolerations"]
-
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _RANGE: Final = "must be in the range 1-100"

@@ -11,18 +11,6 @@ from appsdk_operator.apiserver._builtin.checks.containers import environment_fie
 from appsdk_operator.apiserver._builtin.checks.scheduling import node_terms
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "attachment",
-    "claim",
-    "claim_spec",
-    "csi_driver",
-    "csi_node",
-    "persistent_volume",
-    "storage_class",
-    "volumes",
-]
-
-
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _HOST_TYPES: Final = (
     "",

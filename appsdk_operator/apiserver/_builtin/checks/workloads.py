@@ -14,16 +14,6 @@ from appsdk_operator.apiserver._builtin.checks.volumes import claim_spec
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.status import FieldError
 
-__all__ = [
-    "controller",
-    "daemon_set",
-    "deployment",
-    "pod_template",
-    "replica_set",
-    "runtime_class",
-    "stateful_set",
-]
-
 _NO_MATCH: Final = "`selector` does not match template `labels`"
 _STATEFUL_MUTABLE: Final = (
     "minReadySeconds",

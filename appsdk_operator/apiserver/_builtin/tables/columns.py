@@ -13,22 +13,6 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-__all__ = [
-    "SELECTOR",
-    "Ago",
-    "Object",
-    "Since",
-    "TableColumn",
-    "columns",
-    "condition_of",
-    "containers",
-    "get",
-    "join_first",
-    "labels_text",
-    "reference_text",
-    "selector_text",
-]
-
 Since: TypeAlias = str | tuple[str, str] | int | None
 """A time stamp, two of them, or a number of seconds."""
 Ago: TypeAlias = Callable[[Since], str]

@@ -17,8 +17,6 @@ from appsdk_operator.apiserver._builtin.tables.columns import (
     reference_text,
 )
 
-__all__ = ["COLUMNS"]
-
 
 def _cluster_ip(service: Object) -> Any:
     addresses = get(service, "spec", "clusterIPs")

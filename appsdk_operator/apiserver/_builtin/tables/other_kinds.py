@@ -18,8 +18,6 @@ from appsdk_operator.apiserver._builtin.tables.columns import (
     selector_text,
 )
 
-__all__ = ["COLUMNS"]
-
 
 def _first_seen(event: Object) -> Since:
     first: Since = event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp")

@@ -18,8 +18,6 @@ from appsdk_operator.apiserver._builtin.tables.columns import (
     reference_text,
 )
 
-__all__ = ["COLUMNS"]
-
 
 def _ended(state: Object) -> str:
     if state.get("reason"):

@@ -30,9 +30,6 @@ from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.names import NameStyle
 from appsdk_operator.apiserver._values.quantity import QuantityError, amount
 
-__all__ = ["KUBERNETES_FUNCTIONS"]
-
-
 # -- lists ---------------------------------------------------------------------------------
 
 

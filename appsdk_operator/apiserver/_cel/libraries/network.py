@@ -15,8 +15,6 @@ from appsdk_operator.apiserver._cel.values import CelError
 from appsdk_operator.apiserver._values.go_text import parse_integer
 from appsdk_operator.apiserver._values.string_formats import parse_request_uri
 
-__all__ = ["NETWORK_FUNCTIONS"]
-
 
 @final
 @attrs.frozen

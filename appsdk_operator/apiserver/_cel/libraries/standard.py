@@ -28,8 +28,6 @@ from appsdk_operator.apiserver._cel.values import (
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.go_text import go_float, parse_integer
 
-__all__ = ["STANDARD_FUNCTIONS"]
-
 
 def _divide(left: int, right: int) -> int:
     if right == 0:

@@ -15,8 +15,6 @@ from appsdk_operator.apiserver._cel.values import (
 from appsdk_operator.apiserver._values.go_pattern import GoPatternError, go_pattern
 from appsdk_operator.apiserver._values.go_text import go_float, parse_integer
 
-__all__ = ["STRING_FUNCTIONS"]
-
 
 def _char_at(text: str, position: int) -> str:
     if not 0 <= position <= len(text):
