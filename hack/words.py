@@ -37,7 +37,7 @@ NAMES = {
     "_says": "the noun of what it writes to",
 }
 """Names as a whole, and what they end with."""
-_PLACES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples", "appsdk_operator")
+_PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "appsdk_operator")
 _SUFFIXES = {".py", ".pyi", ".md", ".j2", ".html"}
 _ALLOWED = {"equal_numbers", "public_numbers"}
 

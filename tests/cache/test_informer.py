@@ -670,7 +670,7 @@ def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
     clock.advance(2.0)
     health = informer.health()
     assert not health.is_ready
-    assert "out of touch with the server for 11 s" in health.text
+    assert "has not reached the server for 11 s" in health.text
     assert "verbs 'list' and 'watch'" in health.text
     running.client.then(Stream([bookmark(11)]))
     informer.step(running.stop)

@@ -25,7 +25,7 @@ class Health:
 
 @final
 class Contact:
-    """How long an informer has been out of touch with the server, or blocked by a handler.
+    """How long an informer has not reached the server, or been blocked by a handler.
 
     An open watch proves little: some servers and proxies accept every watch and cut it. So a watch
     counts once it has delivered something, or has been open for :data:`GRACE` seconds. Written by
@@ -54,7 +54,7 @@ class Contact:
         return self._failing_since
 
     def lost_for(self, now: float) -> float | None:
-        """Seconds out of touch with the server; None while no more than :data:`GRACE`."""
+        """Seconds without the server; None while no more than :data:`GRACE`."""
         since = self._failing_since
         return None if self._is_stable(now) else _beyond_grace(since, now)
 
@@ -102,5 +102,5 @@ def health_of(
         started = "" if has_run else " (it was not started)"
         return Health(False, f"{what}: not synced yet{started}{cause}")
     if (lost := contact.lost_for(now)) is not None:
-        return Health(False, f"{what}: out of touch with the server for {lost:.0f} s{cause}")
+        return Health(False, f"{what}: has not reached the server for {lost:.0f} s{cause}")
     return Health(True, f"{what}: ok, {count} objects{undecodable}")

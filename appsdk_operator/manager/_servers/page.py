@@ -209,7 +209,7 @@ def _informers(state: Mapping[str, Any]) -> _Html:
         if not one["synced"]:
             status = _state(f"listing, {one['objects']:,} so far", "warn")
         elif one["unreachable_for"] is not None:
-            status = _state(f"out of touch for {seconds_text(one['unreachable_for'])}", "bad")
+            status = _state(f"unreachable for {seconds_text(one['unreachable_for'])}", "bad")
         else:
             status = _state("synced", "good") if one["ready"] else _state("not ready", "bad")
         watch = one["watch_age"]

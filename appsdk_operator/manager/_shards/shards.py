@@ -535,7 +535,7 @@ class Shards:
             try:
                 elector.run(stop, _nothing)
             except LeadershipLost as error:
-                _log.warning("%r was out of touch: %s", self, error)
+                _log.warning("%r did not reach the server: %s", self, error)
             finally:
                 elector.retire()
                 elector.join()
