@@ -69,10 +69,12 @@ class CronJobReconciler:
         """Write down what runs, clean up, start what is due, and wait for the next start."""
         try:
             cron_job = self.client.get(CronJob, request.name, namespace=request.namespace)
-        except NotFound:
-            return None  # the garbage collector deletes its jobs, which it owns
-        if cron_job.is_deleting:
+            return None if cron_job.is_deleting else self.run(cron_job)
+        except NotFound:  # deleted, maybe right now; the garbage collector deletes its jobs
             return None
+
+    def run(self, cron_job: CronJobObject) -> Result | None:
+        """What is due for a CronJob that exists."""
         now = datetime.fromtimestamp(self.clock.time(), UTC)
         jobs = Jobs.of(
             self.client.list(

@@ -309,8 +309,8 @@ def test_a_body_that_drips_is_given_up(serve, connect, data):
         return drip(server, data[begin:])(sock, request)
 
     server = serve(at_once_then_slowly)
-    client = connect(server, max_retries=0, request_timeout=0.1)
-    with pytest.raises(c.ReadTimeout, match=r"rest of the answer .*request_timeout=0\.1 s"):
+    client = connect(server, max_retries=0, request_timeout=0.5)
+    with pytest.raises(c.ReadTimeout, match=r"rest of the answer .*request_timeout=0\.5 s"):
         get(client)
 
 

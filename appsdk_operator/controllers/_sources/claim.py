@@ -13,7 +13,7 @@ class Claim:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self.is_taken = False
+        self.is_taken: bool = False
 
     def take(self) -> None:
         """Mark the source as started.

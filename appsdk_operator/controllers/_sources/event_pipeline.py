@@ -177,7 +177,7 @@ class EventPipeline(Generic[R]):
         self._retire: Callable[[], None] = lambda: None
         self.claim: Claim = Claim(name)
         """Taken before the start."""
-        self.is_stopped = False
+        self.is_stopped: bool = False
 
     def start(self, queue: RequestQueue[R], stop: StopSignal) -> None:
         """Start to handle events, until ``stop``."""

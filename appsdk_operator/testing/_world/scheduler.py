@@ -104,7 +104,7 @@ class ThreadScheduler:
         self._random_before: Any = None
         self._ready: list[Fiber] = []
         self._frozen: dict[int, list[Fiber]] = {}
-        self.is_interrupted = False
+        self.is_interrupted: bool = False
         """Set to return to the driver before all threads wait."""
         self._is_over = False
         self._ended: list[Fiber] = []

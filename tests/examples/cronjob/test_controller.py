@@ -354,6 +354,21 @@ def test_a_deleted_cron_job_takes_its_jobs_along() -> None:
         assert world.objects(Job) == []
 
 
+def test_a_cron_job_that_goes_while_its_status_is_written_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(CronJob, make) as world:
+        world.create(NAME, spec("* * * * *"))
+        world.run(120)
+        world.lag(600)
+        world.delete(NAME)
+        world.run(120)
+        assert "(404)" in world.timeline()
+        assert [each for each in caplog.messages if "failed" in each] == []
+        world.run(600)
+        assert world.objects(Job) == []
+
+
 def test_a_cron_job_that_is_being_deleted_makes_no_jobs() -> None:
     with World(CronJob, make) as world:
         world.create(NAME, spec("* * * * *"), finalizers=["example.com/wait"])
