@@ -14,6 +14,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from appsdk_operator.apiserver import Authority
+from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
 from appsdk_operator.runtime import system_clock
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -38,11 +39,14 @@ class _Server(web.Server):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.open: dict[Any, asyncio.Transport] = {}
+        self.is_closing = False
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        """Remember the transport."""
+        """Remember the transport; its handshake may end while the server closes."""
         super().connection_made(handler, transport)
         self.open[handler] = transport
+        if self.is_closing:
+            transport.abort()
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
         """Forget the transport, which has closed."""
@@ -77,21 +81,23 @@ class WebhookServer:
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self.gate = asyncio.Event()
-        server = _Server(self._handle, access_log=None)
-        runner = web.ServerRunner(server, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._context)
-        await site.start()
-        self.port: int = runner.addresses[0][1]
+        http = _Server(self._handle, access_log=None)
+        server = await self._loop.create_server(http, "127.0.0.1", 0, ssl=self._context)
+        self.port: int = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stopping.wait()
-        await runner.cleanup()
+        http.is_closing = True
+        await close_listeners(server)
+        http.pre_shutdown()
+        await http.shutdown(0.1)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         # A transport over TLS waits for the goodbye of its client, for which there is no time.
-        for transport in list(server.open.values()):
+        for transport in list(http.open.values()):
             transport.abort()
-        # They are closed some turns of the loop later.
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await run_ready_callbacks()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         review = json.loads(await request.read())
