@@ -18,6 +18,7 @@ from appsdk_operator.app._declarations import (
     Converter,
     Declarations,
     Defaulter,
+    FunctionOptions,
     Handler,
     Owned,
     Reconciling,
@@ -362,12 +363,21 @@ class App:
     # Watchers.
 
     def on_add(
-        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        time_limit: float | None = None,
+        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that was not handled before, until it has succeeded.
 
         Args:
             kind: the kind of the object.
+            where: whether it is called for an object; default: for all.
+            retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
+            time_limit: seconds that a call may take; default: the App's.
             watcher: a second function for the same cause needs another watcher. Each has a
                 finalizer of its own, and its failures do not delay the others. Default: the one
                 watcher of the kind, with the app's finalizer.
@@ -376,21 +386,39 @@ class App:
             TypeError: ``kind`` is no Kind, or the function does not take one object.
             ValueError: the watcher has a function for this cause already.
         """
-        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "add", watcher)
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(
+            kind, "add", watcher, where=where, retry=retry, time_limit=time_limit
+        )
         return found
 
     def on_sync(
-        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        time_limit: float | None = None,
+        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for each object that an earlier process has handled, at the start.
 
         For the arguments and errors see :meth:`on_add`.
         """
-        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "sync", watcher)
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(
+            kind, "sync", watcher, where=where, retry=retry, time_limit=time_limit
+        )
         return found
 
     def on_update(
-        self, kind: Kind[SpecT, StatusT], *, field: str = "", watcher: str = ""
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
+        when: Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        time_limit: float | None = None,
+        field: str = "",
+        watcher: str = "",
     ) -> UpdateDecorator[SpecT, StatusT]:
         """Call the function with the old object and the new one when the spec has changed.
 
@@ -399,7 +427,12 @@ class App:
         called again even if the object is back in that state.
 
         Args:
-            kind: as for :meth:`on_add`.
+            kind: as for :meth:`on_add`, as ``where``, ``retry`` and ``time_limit``.
+            where: see there.
+            when: whether a change, from the old object to the new one, is an update; default: one
+                of the spec is. With it those of the status and metadata are looked at, too.
+            retry: see there.
+            time_limit: see there.
             field: call it only if this field differs: ``spec.size``. Functions for different
                 fields may share a watcher. They are called in the order of their declaration; when
                 one fails, the others are called all the same, and a retry calls it alone.
@@ -409,18 +442,35 @@ class App:
             TypeError, ValueError: as :meth:`on_add`; or ``field`` is no path, or one whose changes
                 are no updates: below ``metadata`` or ``status``.
         """
-        found: UpdateDecorator[SpecT, StatusT] = self._handler(kind, "update", watcher, field)
+        found: UpdateDecorator[SpecT, StatusT] = self._handler(
+            kind,
+            "update",
+            watcher,
+            field,
+            where=where,
+            when=when,
+            retry=retry,
+            time_limit=time_limit,
+        )
         return found
 
     def on_delete(
-        self, kind: Kind[SpecT, StatusT], *, watcher: str = ""
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        time_limit: float | None = None,
+        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that is being deleted, and still exists.
 
         The object is released once it has succeeded. For the arguments and errors see
         :meth:`on_add`.
         """
-        found: ObjectDecorator[SpecT, StatusT] = self._handler(kind, "delete", watcher)
+        found: ObjectDecorator[SpecT, StatusT] = self._handler(
+            kind, "delete", watcher, where=where, retry=retry, time_limit=time_limit
+        )
         return found
 
     def watch(
@@ -530,6 +580,8 @@ class App:
         interval: float,
         kind: None = None,
         *,
+        retry: RetryPolicy | None = ...,
+        time_limit: float | None = ...,
         first_after: float = ...,
         name: str = ...,
         every_replica: bool = ...,
@@ -540,6 +592,9 @@ class App:
         interval: float,
         kind: Kind[SpecT, StatusT],
         *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = ...,
+        retry: RetryPolicy | None = ...,
+        time_limit: float | None = ...,
         first_after: float = ...,
         name: str = ...,
         every_replica: bool = ...,
@@ -549,6 +604,9 @@ class App:
         interval: float,
         kind: Kind[Any, Any] | None = None,
         *,
+        where: Callable[[Object[Any, Any]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        time_limit: float | None = None,
         first_after: float = 0.0,
         name: str = "",
         every_replica: bool = False,
@@ -563,6 +621,9 @@ class App:
         Args:
             interval: seconds between the end of a call and the next one.
             kind: the kind whose objects the function gets; default: it is called without any.
+            where: whether it is called for an object; default: for all.
+            retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
+            time_limit: seconds that a call may take; default: the App's.
             first_after: seconds until the first call for an object, or of the app; default 0. A
                 restart begins anew.
             name: of its controller, where it has one; default: the function's name.
@@ -579,8 +640,11 @@ class App:
         validation.checked_seconds("first_after", first_after)
         validation.check_flag("every_replica", every_replica)
         validation.check_text("name", name)
+        options = FunctionOptions(where=where, retry=retry, time_limit=time_limit)
         if kind is not None:
             check_kind(kind)
+        elif where is not None:
+            raise TypeError("where= is about objects, and every(…) without a kind has none")
 
         def declare(function: Callable[..., Any]) -> Any:
             arguments = () if kind is None else ("obj",)
@@ -592,6 +656,7 @@ class App:
                 name=self._free_name(name or f"every-{name_of(function).replace('_', '-')}"),
                 first_after=first_after,
                 every_replica=every_replica,
+                options=options,
             )
             self._declare(self._declared.timers, declared)
             return function
@@ -949,8 +1014,11 @@ class App:
         if isinstance(declared, _HANDLING) and declared.kind is not None:
             self._declared.handled.setdefault(declared.kind)
 
-    def _handler(self, kind: Any, cause: Cause, watcher: str, field: str = "") -> Any:
+    def _handler(
+        self, kind: Any, cause: Cause, watcher: str, field: str = "", **options: Any
+    ) -> Any:
         check_kind(kind)
+        checked = FunctionOptions(**options)
         validation.check_text("watcher", watcher)
         if watcher:
             check_operator_name(watcher, "watcher")
@@ -984,6 +1052,7 @@ class App:
                 cause=cause,
                 function=returning_nothing(function),
                 field=path,
+                options=checked,
             )
             self._declare(self._declared.watching, declared)
             return function

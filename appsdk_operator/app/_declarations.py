@@ -8,7 +8,9 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from appsdk_operator.controllers import ControllerOptions, FieldPath
-from appsdk_operator.resource import Kind, Versions
+from appsdk_operator.resource import Kind, Object, Versions
+from appsdk_operator.runtime import validation
+from appsdk_operator.watchers import RetryPolicy
 from appsdk_operator.webhooks import WebhookRule
 
 Cause: TypeAlias = Literal["add", "sync", "update", "delete"]
@@ -19,6 +21,35 @@ CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
     "delete": ("obj",),
 }
 """The callbacks of an OpinionatedWatcher, with their arguments."""
+
+
+Where: TypeAlias = Callable[[Object[Any, Any]], bool]
+"""Whether a function is called for an object."""
+When: TypeAlias = Callable[[Object[Any, Any], Object[Any, Any]], bool]
+"""Whether the change from one state of an object to another is an update for a function."""
+
+
+@attrs.frozen(kw_only=True)
+class FunctionOptions:
+    """The options that all functions of objects have."""
+
+    where: Where | None = None
+    """The objects for which it is called; None: all."""
+    when: When | None = None
+    """For updates: the changes for which it is called; None: those of the spec."""
+    retry: RetryPolicy | None = None
+    """When a failed call is repeated; None: as the App's policy says."""
+    time_limit: float | None = None
+    """The seconds that a call may take; None: as the App says."""
+
+    def __attrs_post_init__(self) -> None:
+        validation.check_callable("where", self.where, "obj")
+        validation.check_callable("when", self.when, "old", "new")
+        validation.check_callable("retry", self.retry, "error", "attempt")
+        if self.time_limit is not None:
+            validation.check_number("time_limit", self.time_limit)
+            if not self.time_limit > 0:
+                raise ValueError(f"time_limit={self.time_limit}: use more than 0 seconds")
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +82,7 @@ class Handler:
     function: Callable[..., Any]
     field: FieldPath | None = None
     """Updates that change another field alone are not delivered."""
+    options: FunctionOptions = FunctionOptions()
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +120,7 @@ class Timer:
     name: str
     first_after: float
     every_replica: bool
+    options: FunctionOptions = FunctionOptions()
 
 
 @attrs.frozen(kw_only=True)
