@@ -315,7 +315,7 @@ def test_a_call_that_waits_for_its_retry(make: Any, client: Any) -> None:
     (binding,) = controller._bindings.owned()
     binding.source.on_add(client.get(ConfigMap, "error-0", namespace="default"))
     in_a_thread(controller.process_next)
-    (owed,) = controller.debug_snapshot()["pending_calls"]
+    (owed,) = controller.debug_snapshot()["planned"]
     assert owed["error"]
     controller.close()
 

@@ -508,7 +508,8 @@ class InformerController:
         return Health(not bad, "; ".join([text, *notes]), note)
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its health, queue length and pending calls, as JSON values."""
+        """Its health, queue length, planned and given up calls, as JSON values."""
+        pending = self._dispatcher.pending_as_json()
         return {
             "controller": self.name,
             "workers": self._workers,
@@ -522,8 +523,9 @@ class InformerController:
             ],
             "informers": self._bindings.snapshots(),
             "health": self.health().text,
-            "pending_events": self.pending_events,
-            "pending_calls": self._dispatcher.pending_as_json(),
+            "queued": self.pending_events,
+            "planned": [call for call in pending if call["due_in"] is not None],
+            "given_up": [call for call in pending if call["due_in"] is None],
         }
 
     @property

@@ -115,8 +115,8 @@ def test_nothing_is_reconciled_before_every_kind_of_source_has_handed_over_all_i
     running.start()
 
     def queued_now() -> dict[str, Any]:
-        found = running.controller.debug_snapshot().get("queued", [])
-        return {each["request"]: each for each in found}
+        found = running.controller.debug_snapshot().get("planned", [])
+        return {each["object"]: each for each in found}
 
     first = f"{world.namespace}/w-00"
     # Pushed, too, which is handed over by a thread of its own.
@@ -124,7 +124,7 @@ def test_nothing_is_reconciled_before_every_kind_of_source_has_handed_over_all_i
     assert eventually(lambda: len(queued_now()) == 21)
     queued = queued_now()
     last = queued[f"{world.namespace}/w-19"]
-    assert last["reasons"] == [f"Widget {world.namespace}/w-19 was there at the start"]
+    assert last["why"] == f"Widget {world.namespace}/w-19 was there at the start"
     assert last["priority"] == LOW_PRIORITY
     assert queued[first]["priority"] == 0
     health = running.controller.health()

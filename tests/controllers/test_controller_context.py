@@ -143,8 +143,8 @@ def test_reasons_keep_no_object_and_no_traceback_alive(rig: Rig) -> None:
     entries = rig.controller._run.queue._state._entries
     (entry,) = entries.values()
     assert not any(isinstance(reason, (Event, Object)) for reason in entry.reasons or ())
-    (shown,) = rig.controller.debug_snapshot()["queued"]
-    assert shown["reasons"] == ["Pod default/web-1 updated", "LeafError: no server"]
+    (shown,) = rig.controller.debug_snapshot()["planned"]
+    assert shown["why"] == "Pod default/web-1 updated; LeafError: no server"
 
 
 def test_the_queue_of_a_source_can_rate_limit_too(rig: Rig) -> None:
@@ -152,9 +152,9 @@ def test_the_queue_of_a_source_can_rate_limit_too(rig: Rig) -> None:
     assert rig.tap.queue is not None
     assert rig.tap.queue.add_rate_limited("a", reason=FAIL) == 1.0
     assert rig.tap.queue.add_rate_limited("a", priority=5) == 2.0
-    (shown,) = rig.controller.debug_snapshot()["queued"]
+    (shown,) = rig.controller.debug_snapshot()["planned"]
     assert (shown["due_in"], shown["priority"]) == (1.0, 5)
-    assert shown["reasons"] == ["ConnectionError: no server"]
+    assert shown["why"] == "ConnectionError: no server"
     assert rig.after(1.0) == ["a"]
     assert rig.script.contexts[0].attempt == 0
 
@@ -177,20 +177,24 @@ def test_the_debug_snapshot_shows_what_runs_and_what_waits_and_is_plain_json(rig
     context = rig.script.contexts[0]
     assert snapshot["running"] == [
         {
-            "request": "default/web",
+            "object": "default/web",
             "reconcile_id": context.id,
             "attempt": 0,
             "seconds": 2.0,
-            "reasons": ["hello"],
+            "why": "hello",
         }
     ]
-    assert snapshot["queued"] == [
+    assert snapshot["queued"] == 0
+    assert snapshot["planned"] == [
         {
-            "request": "default/next",
+            "object": "default/next",
+            "callback": "",
+            "why": "Pod default/web-1 deleted",
+            "attempt": 0,
+            "due_in": 3.0,
+            "error": "",
             "place": "waiting",
             "priority": 0,
-            "due_in": 3.0,
-            "reasons": ["Pod default/web-1 deleted"],
         }
     ]
     assert snapshot["sources"] == [{"source": "source tap", "state": "synced"}]

@@ -41,7 +41,7 @@ def make(rigs: list[Rig]) -> Any:
 
 def queued(rig: Rig) -> dict[str, Any]:
     """The one request that waits."""
-    (entry,) = rig.controller.debug_snapshot()["queued"]
+    (entry,) = rig.controller.debug_snapshot()["planned"]
     return dict(entry)
 
 
@@ -591,7 +591,7 @@ def test_the_default_limiter_spreads_those_that_failed_together() -> None:
         rig.work()
     finally:
         logging.disable(logging.NOTSET)
-    delays = {entry["due_in"] for entry in rig.controller.debug_snapshot()["queued"]}
+    delays = {entry["due_in"] for entry in rig.controller.debug_snapshot()["planned"]}
     assert len(delays) == 50
     assert all(0.005 <= delay <= 0.0055 for delay in delays)
     rig.close()

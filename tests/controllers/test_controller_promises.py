@@ -159,8 +159,8 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         now = self.rig.clock.monotonic()
         shown = {
-            entry["request"]: (entry["due_in"], entry["priority"])
-            for entry in self.rig.controller.debug_snapshot()["queued"]
+            entry["object"]: (entry["due_in"], entry["priority"])
+            for entry in self.rig.controller.debug_snapshot()["planned"]
         }
         assert shown == {
             key: (max(0.0, due.at - now), due.priority) for key, due in self.queued.items()

@@ -260,7 +260,7 @@ def test_no_reconcile_before_every_source_has_handed_over_its_initial_objects() 
     for number, source in enumerate(sources):
         assert source.is_waited_for.wait(PATIENCE)
         assert not rig.controller.has_synced
-        assert len(rig.controller.debug_snapshot()["queued"]) >= number
+        assert len(rig.controller.debug_snapshot()["planned"]) >= number
         assert rig.script.calls == []
         assert not any("/worker/" in thread.name for thread in threading.enumerate())
         if source is not sources[-1]:

@@ -91,7 +91,7 @@ def test_no_more_than_the_given_number_run_side_by_side() -> None:
     rig.script.during = gate
     running(rig, "a", "b", "c")
     eventually(lambda: len(rig.script.calls) == 2)
-    assert len(rig.controller.debug_snapshot()["queued"]) == 1
+    assert len(rig.controller.debug_snapshot()["planned"]) == 1
     gate.open.set()
     assert rig.controller.wait_idle(PATIENCE)
     assert len(rig.script.calls) == 3

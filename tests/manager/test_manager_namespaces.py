@@ -79,4 +79,4 @@ def test_what_lies_in_a_namespace_that_is_followed_no_more_is_left_without_a_wor
 
 
 def _is_quiet(snapshot: dict[str, Any]) -> bool:
-    return not snapshot["queued"] and not snapshot["failing"] and not snapshot["running"]
+    return not snapshot["planned"] and not snapshot["failing"] and not snapshot["running"]

@@ -249,7 +249,7 @@ class Controller(Generic[R]):
         return None if run is None else run.queue.next_due
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its options, health, running and queued requests with their reasons, as JSON values."""
+        """Its options, health, running and planned requests with their reasons, as JSON values."""
         run = self._run
         options = self._options
         snapshot: dict[str, Any] = {
@@ -260,7 +260,7 @@ class Controller(Generic[R]):
         }
         if run is None:
             return snapshot
-        return snapshot | run.snapshot(self.clock.monotonic())
+        return snapshot | run.snapshot(self.clock.monotonic(), self.clock.time())
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` each call; returns the function that ends that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
@@ -13,6 +13,7 @@ from appsdk_operator.controllers._sources.starts import SourceStarts
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityLog,
+    CallRecord,
     Clock,
     Metrics,
     RateLimiter,
@@ -23,6 +24,12 @@ from appsdk_operator.runtime import (
 )
 
 R = TypeVar("R", bound=Hashable)
+
+_ENDED: Final = {
+    "given up": "no attempt is left",
+    "terminal": "failed for good",
+    "fatal": "ended the controller",
+}
 
 
 @final
@@ -53,6 +60,7 @@ class ControllerRun(Generic[R]):
             name, rate_limiter=limiter, clock=clock, metrics=registry
         )
         self.source_queue: SourceQueue[R] = SourceQueue(self.queue, on_source_failure)
+        self._activity = activity
         self.metrics = ReconcileMetrics(name, options.max_concurrent_reconciles)
         self.deadlines = Deadlines(helpers, clock)
         self.starts: SourceStarts[R] = SourceStarts(
@@ -73,35 +81,78 @@ class ControllerRun(Generic[R]):
         )
         self.metrics.publish(registry, self.runner.active_count)
 
-    def snapshot(self, now: float) -> dict[str, Any]:
-        """Its sources, results, running and queued requests, as JSON values."""
+    def snapshot(self, now: float, time: float) -> dict[str, Any]:
+        """Its sources, results, running, planned and given up requests, as JSON values."""
+        failing = {safe_text(request): count for request, count in self.runner.failing().items()}
+        errors = _last_errors(self._activity)
+        waiting = self.queue.snapshot()
+        planned = []
+        for entry in waiting:
+            request = safe_text(entry["key"])
+            attempt = failing.get(request, 0)
+            planned.append(
+                {
+                    "object": request,
+                    "callback": "",
+                    "why": "; ".join(map(str, entry["reasons"])),
+                    "attempt": attempt,
+                    "due_in": entry["due_in"],
+                    "error": errors.get(request, "") if attempt else "",
+                    "place": entry["place"],
+                    "priority": entry["priority"],
+                }
+            )
         return {
             "sources": self.starts.snapshot(),
             "results": self.metrics.results(),
             "running": [
                 {
-                    "request": safe_text(context.request),
+                    "object": safe_text(context.request),
                     "reconcile_id": context.id,
                     "attempt": context.attempt,
                     "seconds": now - context.started,
-                    "reasons": list(context.reasons),
+                    "why": "; ".join(map(str, context.reasons)),
                 }
                 for context in self.runner.active()
             ],
-            "queued": [
-                {
-                    "request": safe_text(entry["key"]),
-                    "place": entry["place"],
-                    "priority": entry["priority"],
-                    "due_in": entry["due_in"],
-                    "reasons": entry["reasons"],
-                }
-                for entry in self.queue.snapshot()
-            ],
-            "failing": {
-                safe_text(request): count for request, count in self.runner.failing().items()
-            },
+            "queued": sum(not entry["due_in"] for entry in waiting),
+            "planned": planned,
+            "failing": failing,
+            "given_up": _given_up(self._activity, now, time),
         }
+
+
+def _last_errors(log: ActivityLog) -> dict[str, str]:
+    """The last recorded error of each object, by the text of its key."""
+    found: dict[str, str] = {}
+    for call in log.failures():
+        if call.cause is not None:
+            found.setdefault(_object_of(call), f"{call.cause.type}: {call.cause.text}")
+    return found
+
+
+def _given_up(log: ActivityLog, now: float, time: float) -> list[dict[str, Any]]:
+    """The objects whose last recorded call failed for good."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for call in log.failures():
+        if call.outcome not in _ENDED or call.key in found:
+            continue
+        latest = log.timeline(call.namespace, call.name, kind=call.kind)
+        if latest and latest[0] is call and call.cause is not None:
+            found[call.key] = {
+                "object": _object_of(call),
+                "callback": call.callback,
+                "why": _ENDED[call.outcome],
+                "attempt": call.attempt,
+                "due_in": None,
+                "error": f"{call.cause.type}: {call.cause.text}",
+                "since": time - (now - call.started),
+            }
+    return list(found.values())
+
+
+def _object_of(call: CallRecord) -> str:
+    return f"{call.namespace}/{call.name}" if call.namespace else call.name
 
 
 def _check_limiter(limiter: Any) -> None:

@@ -22,11 +22,8 @@ _MOST_PARTS: Final = 200
 _MOST_FAILURES: Final = 200
 _MOST_EXAMPLES: Final = 5
 _MOST_LABELS: Final = 100
-_ENDED: Final = {
-    "given up": "no attempt is left",
-    "terminal": "failed for good",
-    "fatal": "ended the controller",
-}
+_LONGEST_TEXT: Final = 1000
+_ROW: Final = ("object", "callback", "why", "attempt", "due_in", "error", "since")
 
 
 @final
@@ -115,9 +112,9 @@ class DebugState:
         for part in parts:
             details = _details(part)
             if "controller" in details:
-                given_up, waiting = _planned(details)
-                rows = [row for row in (*waiting, *given_up) if row["object"] == text]
-                planned += [{"controller": details["controller"], **row} for row in rows]
+                rows = (*_planned(details), *_rows(details, "given_up"))
+                name_of_part = {"controller": details["controller"]}
+                planned += [name_of_part | row for row in rows if row["object"] == text]
         return {
             "version": STATE_VERSION,
             "time": time,
@@ -200,29 +197,22 @@ def _logs(parts: Iterable[Any]) -> list[ActivityLog]:
 def _controller(
     part: Any, details: dict[str, Any], log: ActivityLog | None, now: float, time: float
 ) -> dict[str, Any]:
-    given_up, waiting = _planned(details)
-    queued = details.get("queued")
-    if log is not None and queued is not None:
-        given_up = _given_up(log, now, time)
-        errors = _last_errors(log)
-        for row in waiting[:_MOST_ROWS]:
-            if row["attempt"]:
-                row["error"] = errors.get(row["object"], "")
+    planned, given_up = _planned(details), _rows(details, "given_up")
     health = health_of(part)
     targets = details.get("targets", ())
     return {
         "name": str(details["controller"]),
-        "type": "reconcilers" if queued is not None or "kind" in details else "watchers",
+        "type": "reconcilers" if "kind" in details else "watchers",
         "kinds": sorted({str(target["kind"]) for target in targets})
         or [kind for kind in [str(details.get("kind", ""))] if kind],
         "callbacks": [dict(target) for target in targets][:_MOST_ROWS],
         "workers": details.get("workers"),
         "ready": health is None or health.is_ready,
         "health": str(details.get("health", "")),
-        "queued": details.get("pending_events", sum(not e["due_in"] for e in queued or ())),
+        "queued": details.get("queued", 0),
         "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),
-        "planned": waiting[:_MOST_ROWS],
-        "planned_total": len(waiting),
+        "planned": planned[:_MOST_ROWS],
+        "planned_total": len(planned),
         "given_up": given_up[:_MOST_ROWS],
         "given_up_total": len(given_up),
         "results": details.get("results", {}),
@@ -231,66 +221,22 @@ def _controller(
     }
 
 
-def _planned(details: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The calls that were given up, and those that are planned, soonest first."""
-    given_up: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = []
-    for entry in details.get("pending_calls", ()):
-        row = {
-            "object": entry["object"].removeprefix("/"),
-            "callback": entry["watcher"],
-            "why": f"{entry['why']} of {entry['action']}",
-            "attempt": entry["attempt"],
-            "due_in": entry["due_in"],
-            "error": entry["error"][:1000],
+def _planned(details: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls whose time is yet to come, soonest first; those that are due are queued."""
+    rows = [row for row in _rows(details, "planned") if row["due_in"]]
+    return sorted(rows, key=lambda row: float(row["due_in"]))
+
+
+def _rows(details: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The rows of a controller's snapshot, without long texts and what only it knows."""
+    return [
+        {
+            field: value[:_LONGEST_TEXT] if isinstance(value, str) else value
+            for field, value in row.items()
+            if field in _ROW
         }
-        (given_up if entry["due_in"] is None else waiting).append(row)
-    failing = details.get("failing", {})
-    for entry in details.get("queued", ()):
-        if entry["due_in"]:
-            reasons = [str(reason) for reason in entry["reasons"]]
-            waiting.append(
-                {
-                    "object": entry["request"],
-                    "callback": "",
-                    "why": "; ".join(reasons)[:1000],
-                    "attempt": failing.get(entry["request"], 0),
-                    "due_in": entry["due_in"],
-                    "error": "",
-                }
-            )
-    waiting.sort(key=lambda row: row["due_in"])
-    return given_up, waiting
-
-
-def _last_errors(log: ActivityLog) -> dict[str, str]:
-    """The last recorded error of each object, by the text of its key."""
-    found: dict[str, str] = {}
-    for call in log.failures():
-        if call.cause is not None:
-            text = f"{call.namespace}/{call.name}" if call.namespace else call.name
-            found.setdefault(text, f"{call.cause.type}: {call.cause.text}")
-    return found
-
-
-def _given_up(log: ActivityLog, now: float, time: float) -> list[dict[str, Any]]:
-    """The objects whose last recorded call failed for good."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for call in log.failures():
-        if call.outcome not in _ENDED or call.key in found:
-            continue
-        latest = log.timeline(call.namespace, call.name, kind=call.kind)
-        if latest and latest[0] is call and call.cause is not None:
-            found[call.key] = {
-                "object": f"{call.namespace}/{call.name}" if call.namespace else call.name,
-                "callback": call.callback,
-                "why": _ENDED[call.outcome],
-                "attempt": call.attempt,
-                "due_in": None,
-                "error": f"{call.cause.type}: {call.cause.text}",
-                "since": time - (now - call.started),
-            }
-    return list(found.values())
+        for row in details.get(name, ())
+    ]
 
 
 def _failures(logs: Sequence[ActivityLog], now: float, time: float) -> list[dict[str, Any]]:

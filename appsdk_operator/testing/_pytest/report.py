@@ -143,7 +143,7 @@ def _is_elsewhere(row: Any, namespace: str) -> bool:
     """Whether a row of a snapshot is about an object of another namespace."""
     if not isinstance(row, Mapping):
         return False
-    name = str(row.get("request") or row.get("object") or "")
+    name = str(row.get("object") or "")
     return "/" in name and not name.startswith(f"{namespace}/") and f"/{namespace}/" not in name
 
 

@@ -282,10 +282,9 @@ class PendingCalls:
         """The calls for a debug page, as JSON values."""
         return [
             {
-                "watcher": name_of(self.target.handler, call.action, call.latest),
-                "object": f"{call.latest.namespace}/{call.latest.name}",
-                "action": call.action.value,
-                "why": call.reason.value,
+                "object": str(call.latest.key),
+                "callback": name_of(self.target.handler, call.action, call.latest),
+                "why": f"{call.reason.value} of {call.action.value}",
                 "attempt": call.attempt,
                 "due_in": None if call.due is None else call.due - now,
                 "error": "" if call.error is None else safe_repr(call.error),
