@@ -309,7 +309,7 @@ def test_a_failed_test_tells_what_the_server_saw_and_what_the_operator_did(run: 
             "* Warning Refused ConfigMap/mine: not today",
             "*- kube: operator -*",
             "*controller: refuser",
-            "* watcher=*, object=test-it-*/mine, action=*, why=retry, attempt=1, *no such key*",
+            "* object=test-it-*/mine, callback=*, why=retry of *, attempt=1, *no such key*",
             "*- kube: errors -*",
             "ERROR * not today*",
         ],
