@@ -12,14 +12,17 @@ import attrs
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
 from appsdk_operator.app._assembly import AppManager, Assembly, Observer, WatcherOptions, assemble
+from appsdk_operator.app._checks import check_name_of_check
 from appsdk_operator.app._declarations import (
     CAUSES,
     Cause,
+    Check,
     Converter,
     Declarations,
     Defaulter,
     FunctionOptions,
     Handler,
+    Index,
     Owned,
     Reconciling,
     Task,
@@ -36,15 +39,17 @@ from appsdk_operator.app._decorators import (
     ObjectDecorator,
     UpdateDecorator,
 )
-from appsdk_operator.app._fields import check_field
+from appsdk_operator.app._fields import check_field, check_index, check_indexed_field
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
+from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
 from appsdk_operator.app._returned import returning_nothing
 from appsdk_operator.app._run import ExitStatus, run_program, start_logging
 from appsdk_operator.app._run_options import RunOptions
 from appsdk_operator.app._webhooks import add_webhooks
+from appsdk_operator.cache import IndexFunction
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
     ControllerOptions,
@@ -103,6 +108,8 @@ from appsdk_operator.webhooks import (
 _log: Final = get_logger("appsdk_operator.app")
 
 R = TypeVar("R")
+Checked = TypeVar("Checked", bound=Callable[[], Any])
+Life = TypeVar("Life", bound=LifespanFunction)
 T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
 EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], Iterable[Request]]
 """Turns events of another kind into requests."""
@@ -316,6 +323,8 @@ class App:
         for each in self._declared.watching:
             if isinstance(each, Handler) and each.field is not None:
                 check_field(each.field, each.kind, [declared])
+        for index in self._declared.indexes:
+            check_indexed_field(index, [declared])
         self._declare(self._declared.owned, declared)
         return kind
 
@@ -694,6 +703,141 @@ class App:
             return target
 
         return declare if function is None else declare(function)
+
+    @overload
+    def check(self, function: Checked, /) -> Checked: ...
+    @overload
+    def check(
+        self, function: None = None, /, *, ready: bool = ..., name: str = ...
+    ) -> Callable[[Checked], Checked]: ...
+    def check(self, function: Any = None, /, *, ready: bool = False, name: str = "") -> Any:
+        """Ask the function at each probe whether all is well.
+
+            @app.check(ready=True)
+            def database() -> str | None:
+                return None if pool.is_open else "the pool is closed"
+
+        All is well when it returns None, True or an empty text. Else it returns the reason as text,
+        or False, or raises. It is called on every replica where the manager has a health server,
+        whose ``timeout`` it has. Before the lifespans have begun it is not called: a ready check
+        fails until then, and another one passes.
+
+        Args:
+            function: the function, without arguments; may be ``async def``.
+            ready: True: while it fails the pod is not ready, at ``/readyz/<name>``. Default: the
+                pod is restarted, at ``/healthz/<name>``; for what a restart corrects, and not for a
+                service that is away.
+            name: its name there; default: the function's, with '-' for '_'.
+
+        Raises:
+            TypeError: the function takes arguments.
+            ValueError: the name is taken, or is no path segment.
+        """
+        validation.check_flag("ready", ready)
+        validation.check_text("name", name)
+
+        def declare(target: Any) -> Any:
+            validation.check_callable("check", target, required=True, is_awaited=True)
+            declared = Check(
+                name=name or name_of(target).strip("<>").replace("_", "-"),
+                function=target,
+                is_ready_check=ready,
+            )
+            check_name_of_check(declared, self._declared.checks)
+            self._declare(self._declared.checks, declared)
+            return target
+
+        return declare if function is None else declare(function)
+
+    def lifespan(self, function: Life) -> Life:
+        """Run the generator function around everything else: to its ``yield``, and then the rest.
+
+            @app.lifespan
+            def pool() -> Iterator[None]:
+                with connect() as connection:
+                    connections.append(connection)
+                    yield
+
+        The first part runs before the webhooks, the first watch and the first call; the rest once
+        all of these have ended, also when the manager ends with an error. Both run on every
+        replica. Several begin in the order of their declaration, and end in reverse. An async one
+        is one task, on the event loop of the App's checks.
+
+        :attr:`client` writes in both parts, and reads from the cache in neither: there
+        :attr:`live_client` reads. An error before the ``yield`` ends the manager with it, later
+        ones do at its end. What exceeds the ``graceful_shutdown_timeout`` of the manager may still
+        run when the rest does.
+
+        Args:
+            function: a generator function without arguments, plain or async, with one ``yield``.
+
+        Raises:
+            TypeError: it is none.
+        """
+        check_lifespan(function)
+        self._declare(self._declared.lifespans, function)
+        return function
+
+    # The cache.
+
+    def index(
+        self,
+        kind: Kind[SpecT, StatusT],
+        path: str,
+        function: IndexFunction[SpecT, StatusT] | None = None,
+    ) -> None:
+        """Let lists from the cache select objects of ``kind`` by a field, without reading them all.
+
+            app.index(BUCKET, "spec.region")
+            app.index(BUCKET, "owner", lambda bucket: [ref.uid for ref in bucket.owner_references])
+
+        and then, in functions of the App::
+
+            app.client.list(BUCKET, field_selector={"owner": uid})
+
+        The kind is cached on every replica from the start, also if nothing else of the App needs
+        it.
+
+        Args:
+            kind: the kind.
+            path: the field, such as ``spec.region``; or any name, with a function.
+            function: the values under which an object is found; default: the one at ``path``.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: the kind has such an index, or lacks the field; the text has the nearest.
+        """
+        check_kind(kind)
+        validation.check_text("path", path, empty=False)
+        validation.check_function("function", function)
+        declared = Index(kind=kind, path=path, function=function)
+        check_index(declared, self._declared)
+        self._declare(self._declared.indexes, declared)
+
+    def memo(self, obj: Object[Any, Any]) -> dict[str, Any]:
+        """What the App's functions remember of an object, while the operator runs: a dict for them.
+
+        Every call for one object returns the same dict, until the object is gone; another one of
+        its name, with another uid, begins with an empty one. It is in memory: of one manager, as
+        :attr:`client` is, so that each replica has its own, and empty after a restart and in a new
+        leader. Keep what must not be lost in the object's status.
+
+        Getting it is thread-safe. The dict is a plain one: functions of one object do not overlap,
+        so that they need no lock; webhooks and threads of your own do.
+
+        Args:
+            obj: an object of a kind that the App handles, in any state. For one that is gone, or is
+                about to be created, the dict is kept nowhere.
+
+        Raises:
+            RuntimeError: as for :attr:`client`.
+            NotCachedError: the manager does not cache the kind.
+            ValueError: it has no uid.
+        """
+        manager = self._present("memo")
+        with self._lock:
+            state = self._managers[manager]
+        return state.memos.of(obj)
 
     # Webhooks.
 

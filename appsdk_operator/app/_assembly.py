@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
 import attrs
 
+from appsdk_operator.app._checks import add_checks
 from appsdk_operator.app._declarations import (
     Declarations,
     Handler,
@@ -18,6 +19,8 @@ from appsdk_operator.app._declarations import (
 )
 from appsdk_operator.app._functions import WatcherFunctions
 from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
+from appsdk_operator.app._memos import Memos
 from appsdk_operator.app._timers import AppTimer
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
@@ -38,6 +41,7 @@ from appsdk_operator.manager import (
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     Family,
+    LoopThread,
     Sample,
     StopSignal,
     validation,
@@ -111,23 +115,43 @@ class AppManager:
     runnable_group = RunnableGroup.HTTP_SERVERS
     """The first group to start and the last one to end."""
 
-    def __init__(self, name: str, manager: Manager) -> None:
+    def __init__(self, name: str, manager: Manager, lifespans: Sequence[LifespanFunction]) -> None:
         self.name = f"{name}/app"
         self.is_waiting = True
         """Whether the manager may still run: it neither has, nor is it closed."""
         self.is_running = False
+        self.loop = LoopThread(self.name)
+        """Where lifespans and checks that are ``async def`` run."""
+        self.memos = Memos(manager.cache, manager.client)
+        self.has_begun = False
+        """Whether the lifespans have begun, and not ended."""
         self._app_name = name
         self._metrics = manager.metrics
+        self._lifespans = Lifespans(lifespans, name=self.name, loop=self.loop)
+        self._begun = StopSignal(clock=manager.clock)
+        self.wait_until_ready = self._wait_until_begun if lifespans else None
 
     def run(self, stop: StopSignal) -> None:
-        """Publish the app's name, until ``stop`` is set."""
+        """Publish the app's name, within the lifespans, until ``stop`` is set."""
         self.is_waiting, self.is_running = False, True
         source = self._metrics.add_source(self._samples)
         try:
-            stop.wait()
+            self._lifespans.begin()
+            self.has_begun = True
+            self._begun.set()
+            try:
+                stop.wait()
+            finally:
+                self.has_begun = False
+                self._lifespans.end()
         finally:
             self.is_running = False
             source()
+            self.loop.close()
+
+    def _wait_until_begun(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        self._begun.child(stop).wait(timeout)
+        return self._begun.is_set()
 
     def close(self) -> None:
         """The manager was closed and will not run."""
@@ -162,8 +186,12 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     manager = Manager(server, _with_kinds(assembly.options, declared))
     manager.declared_by = assembly.app
     try:
-        state = AppManager(name, manager)
+        state = AppManager(name, manager, declared.lifespans)
         manager.add(state)
+        for index in declared.indexes:
+            manager.cache.add(index.kind)
+            manager.cache.index_field(index.kind, index.path, index.function)
+        add_checks(manager, declared.checks, is_running=lambda: state.has_begun, loop=state.loop)
         _add_watchers(assembly, manager)
         for reconciling in declared.reconciling:
             _add_reconciler(assembly, manager, reconciling)
@@ -182,14 +210,15 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
 def _with_kinds(options: ManagerOptions, declared: Declarations) -> ManagerOptions:
     """The options with a cache that follows the kinds of all controllers from the start.
 
-    Webhooks are called on replicas whose controllers do not run, and tasks and timers while
-    controllers that are about to start: they read what a controller reads, everywhere.
+    Webhooks and checks are called on replicas whose controllers do not run, and tasks and timers
+    while controllers that are about to start: they read what a controller reads, everywhere.
     """
     other_reads = (
         *declared.defaulters,
         *declared.validators,
         *declared.webhooks,
         *declared.tasks,
+        *declared.checks,
         *(each for each in declared.timers if each.kind is None or each.every_replica),
     )
     if not other_reads:

@@ -132,6 +132,25 @@ class Task:
 
 
 @attrs.frozen(kw_only=True)
+class Check:
+    """A health check."""
+
+    name: str
+    function: Callable[[], Any]
+    is_ready_check: bool
+    """Whether it says that the pod is ready; else that it need not be restarted."""
+
+
+@attrs.frozen(kw_only=True)
+class Index:
+    """An index of the cache, which answers field selectors."""
+
+    kind: Kind[Any, Any]
+    path: str
+    function: Callable[[Any], Any] | None
+
+
+@attrs.frozen(kw_only=True)
 class Defaulter:
     """A function that completes objects before they are stored."""
 
@@ -198,6 +217,9 @@ class Declarations:
     reconciling: list[Reconciling] = attrs.field(factory=list)
     timers: list[Timer] = attrs.field(factory=list)
     tasks: list[Task] = attrs.field(factory=list)
+    lifespans: list[Callable[[], Any]] = attrs.field(factory=list)
+    checks: list[Check] = attrs.field(factory=list)
+    indexes: list[Index] = attrs.field(factory=list)
     defaulters: list[Defaulter] = attrs.field(factory=list)
     validators: list[Validator] = attrs.field(factory=list)
     webhooks: list[Webhook] = attrs.field(factory=list)

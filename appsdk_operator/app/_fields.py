@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from appsdk_operator.app._declarations import Owned, is_builtin
+from appsdk_operator.app._declarations import Declarations, Index, Owned, is_builtin
 from appsdk_operator.controllers import FieldPath
-from appsdk_operator.resource import Kind, custom_resource_definition
+from appsdk_operator.resource import Kind, custom_resource_definition, field_selector_of
 
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 
@@ -45,6 +45,39 @@ def check_field(path: FieldPath, kind: Kind[Any, Any], owned: Sequence[Owned]) -
         if step == "metadata" and not where:
             return
         where = f"{where}.{step}" if where else step
+
+
+def check_index(index: Index, declared: Declarations) -> None:
+    """Check that an index can be made, and asked for.
+
+    Raises:
+        ValueError: there is one, or the kind cannot have the field.
+    """
+    path = index.path
+    field_selector_of({path: "value"}, "path")
+    if path in ("metadata.name", "metadata.namespace"):
+        raise ValueError(f"index({index.kind}, {path!r}): every cache answers that: leave it out")
+    if any((each.kind, each.path) == (index.kind, path) for each in declared.indexes):
+        raise ValueError(
+            f"index({index.kind}, {path!r}) is declared twice: use it, or choose another path"
+        )
+    check_indexed_field(index, declared.owned)
+
+
+def check_indexed_field(index: Index, owned: Sequence[Owned]) -> None:
+    """Check that objects of the kind can have the field of an index without a function.
+
+    Raises:
+        ValueError: as :func:`check_field`, or it is no dotted path.
+    """
+    if index.function is not None:
+        return
+    if not all(index.path.split(".")) or set(index.path) & set("[]'\""):
+        raise ValueError(
+            f"path={index.path!r}: write names with dots between them, spec.nodeName, or give a "
+            "function of the object"
+        )
+    check_field(FieldPath(index.path), index.kind, owned)
 
 
 def _unknown(path: FieldPath, kind: Kind[Any, Any], where: str, step: str, known: list[str]) -> str:

@@ -42,6 +42,7 @@ def permissions_of(
             *_of_reconcilers(declared),
             *_of_timers(declared),
             *_of_status(declared),
+            *_of_indexes(declared),
             *_of_uses(declared),
             *_of_events(name, declared, options),
             *_of_election(name, options),
@@ -116,6 +117,11 @@ def _of_status(declared: Declarations) -> Iterator[Permission]:
         if kind is not None and kind.qualified_name in own:
             reason = f"its functions write the status of {kind.plural}"
             yield _on(kind, ("get", "update", "patch"), reason, subresource="status")
+
+
+def _of_indexes(declared: Declarations) -> Iterator[Permission]:
+    for each in declared.indexes:
+        yield _on(each.kind, _FOLLOW, f"an index of {each.kind.plural} by {each.path}")
 
 
 def _of_uses(declared: Declarations) -> Iterator[Permission]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
 from clients_and_caches import Draft, Widget
@@ -93,6 +94,40 @@ def poll(stop: op.StopSignal) -> None: ...
 
 @app.task(every_replica=True)
 async def poll_everywhere(stop: op.StopSignal) -> None: ...
+
+
+@app.lifespan
+def around() -> Iterator[None]:
+    yield
+
+
+@app.lifespan
+async def around_async() -> AsyncIterator[None]:
+    yield
+
+
+@app.lifespan  # type: ignore[type-var]
+def no_generator() -> None: ...
+
+
+@app.check
+def disk() -> bool:
+    return True
+
+
+@app.check(ready=True)
+async def database() -> str | None:
+    return None
+
+
+@app.check  # type: ignore[type-var]
+def check_of(widget: Widget) -> None: ...
+
+
+app.index(WIDGET, "spec.size")
+app.index(WIDGET, "size", lambda widget: [str(widget.spec.size)])
+app.index(WIDGET, "size", lambda widget: [widget.spec.size])  # type: ignore[list-item]
+app.index(WIDGET, "size", lambda widget: [str(widget.spec.sise)])  # type: ignore[attr-defined]
 
 
 @app.default(WIDGET, failure_policy="Ignore")
