@@ -76,7 +76,9 @@ from appsdk_operator.manager import (
 )
 from appsdk_operator.resource import (
     Kind,
+    LabelSelector,
     MutableObject,
+    NamespaceSelector,
     Object,
     Versions,
     check_followed_namespace,
@@ -153,7 +155,9 @@ class App:
             '-'. It is part of finalizers, so a change of it needs ``previous_names``.
         previous_names: former names: finalizers with them are recognised, and replaced. Default:
             ``("operator",)``, what operators without a name write.
-        namespaces: the namespaces in which the operator works; default: all.
+        namespaces: the namespaces in which the operator works, by name; default: all. Names with
+            patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels of Namespaces:
+            those that match, as they come and go.
         leader_election: True: one replica works at a time, by a Lease of the app's name in the
             namespace of its pods; or the options of the election. Default: all replicas work.
         workers: how many objects of a kind are handled in parallel, unless ``controller_options``
@@ -181,7 +185,7 @@ class App:
         name: str,
         *,
         previous_names: Sequence[str] = ("operator",),
-        namespaces: Sequence[str] | None = None,
+        namespaces: Sequence[str] | LabelSelector | NamespaceSelector | None = None,
         leader_election: bool | LeaderElection = False,
         workers: int = 8,
         retry_policy: RetryPolicy | None = None,
@@ -234,8 +238,9 @@ class App:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces in which it works; empty: all."""
-        return tuple(self._options.cache.namespaces) if self._options.cache else ()
+        """The namespaces in which it works, by name; empty: all, or those that a pattern or a label
+        selector chooses, see ``options.cache.namespace_selector``."""
+        return self._options.cache.namespace_names if self._options.cache else ()
 
     @property
     def kinds(self) -> tuple[Kind[Any, Any] | Versions[Any, Any], ...]:
@@ -1295,7 +1300,7 @@ _OPERATIONS: Mapping[str, tuple[str, ...]] = {
 def _manager_options(
     name: str,
     previous_names: Sequence[str],
-    namespaces: Sequence[str] | None,
+    namespaces: Sequence[str] | LabelSelector | NamespaceSelector | None,
     leader_election: bool | LeaderElection,
     workers: int,
     options: AppOptionsDict,
@@ -1309,6 +1314,10 @@ def _manager_options(
         election = LeaderElection(id=name) if election else None
     cache = options.get("cache")
     if namespaces is not None:
+        if isinstance(namespaces, Sequence) and not namespaces:
+            raise ValueError(
+                "namespaces is empty: name some, or leave it out for all; ['*'] is all, too"
+            )
         if cache is not None and cache.namespaces:
             raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give the one")
         cache = attrs.evolve(cache or CacheSetup(), namespaces=namespaces)

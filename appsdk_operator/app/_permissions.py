@@ -48,9 +48,10 @@ def permissions_of(
             *_of_election(name, options),
             *_of_webhooks(declared, options),
             *_of_metrics(options),
+            *_of_namespaces(options),
         ]
     )
-    if options.cache is not None and options.cache.namespaces:
+    if options.cache is not None and options.cache.namespace_names:
         return found
     return tuple(each for each in found if not any(_covers(other, each) for other in found))
 
@@ -202,6 +203,16 @@ def _of_metrics(options: ManagerOptions) -> Iterator[Permission]:
         kinds.authorization.v1.SubjectAccessReview,
     ):
         yield _on(kind, ("create",), "it asks who may read the metrics")
+
+
+def _of_namespaces(options: ManagerOptions) -> Iterator[Permission]:
+    selector = None if options.cache is None else options.cache.namespace_selector
+    if selector is not None:
+        reason = (
+            f"it works in the namespaces {selector}, and follows which there are; what it does in "
+            "them is allowed in all, because a role cannot tell which will match"
+        )
+        yield _on(kinds.core.v1.Namespace, _FOLLOW, reason)
 
 
 def _on(

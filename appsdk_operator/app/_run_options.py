@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
-from appsdk_operator.resource import check_followed_namespace
+from appsdk_operator.resource import check_followed_namespace, namespace_selector_of
 from appsdk_operator.runtime import LOG_FORMATS, LogFormat, validation
 
 _ALL: Final = "*"
@@ -16,15 +16,19 @@ _TRUTHS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": Fal
 
 
 def _namespaces(value: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
     if isinstance(value, str):
         given = tuple(part.strip() for part in value.split(",") if part.strip())
-        given = () if given == (_ALL,) else given
-    elif value is None:
-        return None
+        if value and not given:
+            raise ValueError(f"namespaces={value!r} has no name: give some, or '*' for all")
     else:
         given = validation.checked_texts("namespaces", value)
-    for name in given:
-        check_followed_namespace(name, "namespaces")
+    if given == (_ALL,):
+        return ()
+    if namespace_selector_of(given) is None:
+        for name in given:
+            check_followed_namespace(name, "namespaces")
     return given
 
 
@@ -84,7 +88,10 @@ class RunOptions:
     """The context of the kubeconfig; default: its current one."""
     namespaces: tuple[str, ...] | None = attrs.field(default=None, converter=_namespaces)
     """The namespaces to work in, as names or as a text with commas; empty, or the text ``*``: all.
-    None: those of the App."""
+    None: those of the App.
+
+    Names may be patterns, such as ``team-*,!team-x``; see
+    :class:`~appsdk_operator.resource.NamespaceSelector`."""
     leader_election: bool | None = attrs.field(default=None, converter=_election)
     """Whether one replica works at a time. Default: as the App says."""
     leader_election_namespace: str = attrs.field(default="", validator=_text)

@@ -56,7 +56,8 @@ from appsdk_operator.cache._cache.followed import (
     Followed as Followed,
 )
 from appsdk_operator.cache._cache.options import (
-    checked_namespaces as checked_namespaces,
+    NamespaceSelection as NamespaceSelection,
+    checked_selection as checked_selection,
     kind_tuple as kind_tuple,
 )
 from appsdk_operator.cache._cache.registration import (

@@ -147,6 +147,10 @@ from appsdk_operator.resource._names import (
     check_namespace_name as check_namespace_name,
     check_path_segment as check_path_segment,
 )
+from appsdk_operator.resource._namespaces import (
+    NamespaceSelector as NamespaceSelector,
+    namespace_selector_of as namespace_selector_of,
+)
 from appsdk_operator.resource._object import (
     AnyObject as AnyObject,
     OwnerReference as OwnerReference,

@@ -60,9 +60,9 @@ def check_followed_namespace(value: object, option: str = "namespace") -> None:
         return
     if any(sign in str(value) for sign in "*?["):
         raise ValueError(
-            f"{option} has the pattern {value!r}, and the API server knows names only: give each "
-            "name, or none for all; for namespaces that come and go, handle Namespace objects and "
-            "call cache.set_namespaces([…])"
+            f"{option} has the pattern {value!r}, and here names only are known: give each name, "
+            "or none for all; patterns are for App(namespaces=…) and Cache(namespaces=…), which "
+            "then follow the namespaces as they come and go"
         )
     raise ValueError(
         f"{option} has {value!r}, which no namespace can be called: a name has at most 63 "

@@ -10,9 +10,10 @@ import attrs
 import pytest
 
 from appsdk_operator.app import App, RunOptions
-from appsdk_operator.cache import CacheOptions, Informer, NamespaceOptions
+from appsdk_operator.cache import Cache, CacheOptions, Informer, NamespaceOptions
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
+from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Kind, Object, Scope
 from appsdk_operator.testing import APIServer, install_crds
 from tests.app.test_app import BUCKET, CONFIG_MAP, nothing
@@ -22,11 +23,9 @@ from tests.app.test_managers import Calls, bucket, eventually, made, running
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("team-*", "knows names only: give each name, or none for all"),
-        ("team-[ab]", r"call cache.set_namespaces\(\[…\]\)"),
-        ("*", "none for all"),
         ("Team_A", "lower-case letters, digits and '-'"),
         ("a" * 64, "at most 63"),
+        ("Team-*", "lower-case letters, digits and '-'|patterns are for"),
     ],
 )
 def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_followed(
@@ -44,6 +43,75 @@ def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_foll
     for make in makers:
         with pytest.raises(ValueError, match=remedy):
             make()
+    client.close()
+
+
+@pytest.mark.parametrize("pattern", ["team-*", "team-[ab]", "*"])
+def test_where_one_namespace_is_meant_a_pattern_is_refused(pattern: str) -> None:
+    client = Client(ClientConfig(server="http://localhost"))
+    makers: list[Callable[[], object]] = [
+        lambda: App("bucket-operator").uses(CONFIG_MAP, namespace=pattern),
+        lambda: CacheOptions(namespaces=[pattern]),
+        lambda: Cache(client, namespaces={pattern: NamespaceOptions()}),
+        lambda: Informer(CONFIG_MAP, client, namespace=pattern),
+    ]
+    for make in makers:
+        with pytest.raises(ValueError, match=r"names only are known.*App\(namespaces=…\)"):
+            make()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "problem"),
+    [
+        ([], r"namespaces is empty: name some, or leave it out"),
+        ("team-*", "give a list of names"),
+        (["team-*", ""], "'', which no name matches"),
+        (["team-*", "Team"], "'Team', which no namespace can be called"),
+        (["team-*", "team-[a"], r"'team-\[a', which no name matches"),
+        (["team-*", "!*"], "selects none"),
+        (["a", "!a"], "selects none"),
+        (["*", "a"], "is all of them"),
+    ],
+)
+def test_patterns_of_namespaces_are_checked_when_they_are_given(
+    namespaces: Any, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        App("bucket-operator", namespaces=namespaces)
+
+
+@pytest.mark.parametrize("text", [",", " , ", " "])
+def test_a_list_of_namespaces_without_a_name_does_not_mean_all(text: str) -> None:
+    with pytest.raises(ValueError, match="has no name: give some, or '\\*' for all"):
+        RunOptions(namespaces=text)
+    with pytest.raises(ValueError, match="APPSDK_NAMESPACES: namespaces="):
+        RunOptions.from_environment({"APPSDK_NAMESPACES": text})
+
+
+def test_a_star_alone_is_all_namespaces() -> None:
+    assert RunOptions(namespaces="*").namespaces == RunOptions(namespaces=["*"]).namespaces == ()
+    app = App("bucket-operator", namespaces=["*"])
+    assert app.namespaces == ()
+    assert app.options.cache is not None
+    assert app.options.cache.namespace_selector is None
+
+
+def test_patterns_of_an_app_are_no_names() -> None:
+    app = App("bucket-operator", namespaces=["infra", "team-*"])
+    assert app.namespaces == ()
+    assert app.options.cache is not None
+    assert str(app.options.cache.namespace_selector) == "infra, team-*"
+    assert RunOptions(namespaces="infra,team-*").namespaces == ("infra", "team-*")
+    with pytest.raises(ValueError, match="give the one"):
+        App("bucket-operator", namespaces=["a"], cache=CacheSetup(namespaces=["team-*"]))
+
+
+def test_namespaces_that_a_selector_chooses_are_not_set_by_hand() -> None:
+    client = Client(ClientConfig(server="http://localhost"))
+    cache = Cache(client, namespaces=["team-*"])
+    with pytest.raises(ValueError, match=r"are chosen by team-\*"):
+        cache.set_namespaces(["a"])
     client.close()
 
 

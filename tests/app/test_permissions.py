@@ -67,7 +67,7 @@ def make_app(done: Done, namespaces: Sequence[str] | None = None) -> App:
     """An operator with each feature that needs a permission."""
     app = App(
         USER,
-        namespaces=namespaces,
+        namespaces=namespaces or None,
         leader_election=LeaderElection(
             id=USER, namespace="default", lease_duration=60.0, release_on_cancel=True
         ),
@@ -244,13 +244,15 @@ def until(check: Callable[[], bool]) -> None:
         StopSignal().wait(0.02)
 
 
-@pytest.mark.parametrize("namespaces", [(), ("red",)], ids=["everywhere", "in one namespace"])
+@pytest.mark.parametrize(
+    "namespaces", [(), ("red",), ("re*",)], ids=["everywhere", "in one namespace", "by a pattern"]
+)
 def test_an_operator_with_each_feature_needs_no_other_permissions(
     server: APIServer, admin: Client, namespaces: Sequence[str]
 ) -> None:
     done = Done()
     app = make_app(done, namespaces)
-    grant(admin, app.permissions(), namespaces)
+    grant(admin, app.permissions(), app.namespaces)
     assert run(server, admin, app, done, "red") == []
     assert done.steps == STEPS
 
@@ -269,6 +271,19 @@ def test_without_any_one_permission_an_error_names_what_is_missing(
     refused = run(server, admin, make_app(done, ["red"]), done, "red")
     assert refused, done.steps
     assert any(missing.resources[0] in text for text in refused), refused
+
+
+def test_an_operator_of_patterns_that_may_not_follow_namespaces_says_which_rule_is_missing(
+    server: APIServer, admin: Client
+) -> None:
+    app = make_app(Done(), ["red", "team-*"])
+    known = [each for each in app.permissions() if each.resources != ("namespaces",)]
+    grant(admin, known, app.namespaces)
+    refused = run(server, admin, app, Done(), "red")
+    assert any(
+        "the account needs verbs 'list' and 'watch' on namespaces in the whole cluster" in text
+        for text in refused
+    ), refused
 
 
 def test_permissions_are_the_same_each_time_and_each_has_its_reasons() -> None:

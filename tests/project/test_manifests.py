@@ -196,10 +196,24 @@ def test_an_app_of_some_namespaces_has_roles_there_alone() -> None:
     assert rule["resources"] == ["nodes"]
 
 
+def test_an_app_of_patterns_has_a_role_of_the_cluster_that_says_why() -> None:
+    app = App("small", namespaces=["team-*", "!team-x"], leader_election=True)
+    app.on_add(BUCKET)(nothing)
+    texts = manifests(app)
+    found = objects(texts)
+    rules = found["ClusterRole", "", "small"]["rules"]
+    assert ["buckets"] in [rule["resources"] for rule in rules]
+    (followed,) = [rule for rule in rules if rule["resources"] == ["namespaces"]]
+    assert (followed["apiGroups"], followed["verbs"]) == ([""], ["list", "watch"])
+    assert "it works in the namespaces team-*, !team-x, and follows which there are" in " ".join(
+        line.strip(" #") for line in texts["base/role.yaml"].splitlines()
+    )
+
+
 @pytest.mark.parametrize("release", ["red", "backups", "small", "other"])
 @pytest.mark.parametrize("namespaces", [[], ["red"], ["red", "small"]])
 def test_a_release_in_any_namespace_has_all_its_roles(release: str, namespaces: list[str]) -> None:
-    app = App("small", namespaces=namespaces, leader_election=True)
+    app = App("small", namespaces=namespaces or None, leader_election=True)
     app.on_add(BUCKET)(nothing)
     app.uses(kinds.core.v1.ConfigMap, verbs=["create"], namespace="backups")
     texts = {

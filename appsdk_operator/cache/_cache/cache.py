@@ -13,12 +13,15 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.errors import Remedies
 from appsdk_operator.cache._cache.kind_cache import KindCache, ReadTarget
 from appsdk_operator.cache._cache.metrics import CacheMetrics
+from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
 from appsdk_operator.cache._cache.options import (
     CacheOptions,
     NamespaceOptions,
     Namespaces,
+    NamespaceSelection,
     checked_by_kind,
     checked_namespaces,
+    checked_selection,
 )
 from appsdk_operator.cache._cache.query import (
     FIELD_INDEX,
@@ -43,6 +46,7 @@ from appsdk_operator.resource import (
     FieldSelection,
     Kind,
     LabelSelection,
+    NamespaceSelector,
     Object,
     check_kind,
     check_namespace_name,
@@ -80,6 +84,7 @@ Objects: TypeAlias = list[Object[SpecT, StatusT]]
 ReadTargets: TypeAlias = list[ReadTarget]
 
 _REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
+_SELECTED_REMEDIES = Remedies(to_follow="add it to namespaces=, or read it with a client")
 
 
 @final
@@ -99,7 +104,7 @@ class Cache:
         self,
         client: ListWatchClient,
         *,
-        namespaces: Namespaces = (),
+        namespaces: NamespaceSelection = (),
         label_selector: LabelSelection | None = None,
         field_selector: FieldSelection | None = None,
         transform: Transform | None = None,
@@ -120,6 +125,10 @@ class Cache:
             client: lists and watches.
             namespaces: the namespaces to follow, as names or as :class:`NamespaceOptions` by name;
                 default: all. In a mapping the name ``""`` among others stands for all the others.
+                Names with patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels
+                of Namespaces: those that match, as they come and go, see
+                :class:`~appsdk_operator.resource.NamespaceSelector`. That needs list and watch of
+                Namespaces, and one watch for each kind and namespace.
             label_selector: selects objects of any kind by label; default: all.
             field_selector: the same for fields.
             transform: changes each object before it is stored; default: none.
@@ -143,7 +152,11 @@ class Cache:
         if not sync_timeout > 0:
             raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
         self._client = client
-        self._namespaces = checked_namespaces(namespaces)
+        selection = checked_selection(namespaces)
+        is_selected = isinstance(selection, NamespaceSelector)
+        self._namespaces = {} if isinstance(selection, NamespaceSelector) else selection
+        # False until it is known which namespaces a selector chooses.
+        self._are_namespaces_known = not is_selected
         self._defaults = NamespaceOptions(
             label_selector=label_selector, field_selector=field_selector, transform=transform
         )
@@ -158,6 +171,11 @@ class Cache:
         self.clock: Clock = clock
         """The clock of all waits."""
         self._metrics = entered_metrics(metrics)
+        self._follower: NamespaceFollower | None = None
+        if isinstance(selection, NamespaceSelector):
+            self._follower = NamespaceFollower(
+                selection, client, on_error=on_error, clock=clock, metrics=self._metrics
+            )
         self._lock = fork_safe(threading.RLock())
         self._changed = Waiters(clock)
         self._kind_caches: dict[Kind, KindCache] = {}
@@ -282,6 +300,8 @@ class Cache:
                 self._cache_metrics.note_removed(registration)
             removed.end()
             self._changed.wake()
+            if self._follower is not None:
+                self._follower.wake()
         joins = [registration.join for registration in removed.registrations]
         join_all(joins, timeout, f"the cache of {kind}")
 
@@ -303,10 +323,16 @@ class Cache:
 
         Raises:
             NotCachedError: ``kind`` was not added.
-            ValueError: ``kind`` is cluster-scoped, or a name is empty.
+            ValueError: ``kind`` is cluster-scoped, a name is empty, or a selector chooses the
+                namespaces of the cache, and no ``kind`` is given.
         """
         if namespaces is None and kind is None:
             raise ValueError("namespaces=None: give names, or an empty list for all namespaces")
+        if kind is None and self._follower is not None:
+            raise ValueError(
+                f"the namespaces of this cache are chosen by {self._follower.selected.selector}, "
+                "as they come and go: make it with names, or set those of a kind"
+            )
         if kind is not None:
             check_kind(kind)
         wanted = None if namespaces is None else checked_namespaces(namespaces)
@@ -420,6 +446,7 @@ class Cache:
                 on_error=self._on_error,
                 clock=self.clock,
                 changed=self._changed,
+                are_namespaces_known=self._knows_namespaces_of(kind_cache),
                 remove=self._remove_handler,
             )
             try:
@@ -527,7 +554,9 @@ class Cache:
     def has_synced(self) -> bool:
         """Whether every local copy is complete, and no change of namespaces is under way."""
         with self._lock:
-            return all(kind_cache.is_settled for kind_cache in self._kind_caches.values())
+            return self._are_namespaces_known and all(
+                kind_cache.is_settled for kind_cache in self._kind_caches.values()
+            )
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until it runs and :attr:`has_synced`; False when stopped or after ``timeout``
@@ -548,12 +577,16 @@ class Cache:
         for kind in self.kinds:
             with contextlib.suppress(LookupError):
                 found += [informer.debug_snapshot() for informer in self.informers(kind)]
+        if self._follower is not None:
+            found.insert(0, self._follower.informer.debug_snapshot())
         return {"informers": found[:500]}
 
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not, why."""
         with self._lock:
             informers = [each.informer for kc in self._kind_caches.values() for each in kc.active]
+        if self._follower is not None:
+            informers.insert(0, self._follower.informer)
         healths = [informer.health() for informer in informers]
         bad = [health.text for health in healths if not health.is_ready]
         return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
@@ -588,6 +621,8 @@ class Cache:
                     for registration in kind_cache.registrations:
                         registration.start()
                     kind_cache.run()
+            if self._follower is not None:
+                self._run_follower(self._follower, own)
             self._changed.wake()
             self._cache_metrics.publish(metrics)
             own.wait()
@@ -637,7 +672,7 @@ class Cache:
         if not check_kind(kind).is_namespaced and namespace:
             raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
         targets = self._read_targets(kind, namespace)
-        if not (obstacle := _obstacle(targets)):
+        if not (obstacle := self._obstacle(kind, targets)):
             return targets
         if not self._is_lazy:
             raise _REMEDIES.not_synced(obstacle)
@@ -645,7 +680,7 @@ class Cache:
         def is_ready() -> bool:
             nonlocal targets, obstacle
             targets = self._read_targets(kind, namespace)
-            obstacle = _obstacle(targets)
+            obstacle = self._obstacle(kind, targets)
             return not obstacle
 
         for target in targets:
@@ -722,14 +757,84 @@ class Cache:
                 self.add(kind)
             kind_cache = self._get(kind)
             targets = kind_cache.read_targets(namespace)
-            if not targets:
+            if not targets and not self._may_be_empty(kind_cache, namespace):
                 known = ", ".join(sorted(str(selection) for selection in kind_cache.selections))
+                if self._is_selected(kind_cache):
+                    assert self._follower is not None
+                    selector = self._follower.selected.selector
+                    raise _SELECTED_REMEDIES.not_followed(
+                        f"{kind} is cached in the namespaces {selector}, and {namespace!r} is none "
+                        "of them, or not yet",
+                        kind,
+                        namespace,
+                    )
                 raise _REMEDIES.not_followed(
                     f"{kind} is cached in {known} only, not in namespace {namespace!r}",
                     kind,
                     namespace,
                 )
         return targets
+
+    # Namespaces that a selector chooses.
+
+    def _is_selected(self, kind_cache: KindCache) -> bool:
+        """Whether a selector chooses the namespaces of the kind."""
+        return (
+            self._follower is not None
+            and kind_cache.kind.is_namespaced
+            and kind_cache.options.namespaces is None
+        )
+
+    def _knows_namespaces_of(self, kind_cache: KindCache) -> Callable[[], bool]:
+        return lambda: self._are_namespaces_known or not self._is_selected(kind_cache)
+
+    def _may_be_empty(self, kind_cache: KindCache, namespace: str) -> bool:
+        """Whether no informer is needed: nothing exists there, or that is not known yet."""
+        if not self._is_selected(kind_cache):
+            return False
+        assert self._follower is not None
+        is_known = self._are_namespaces_known
+        return not namespace or not is_known or self._follower.selected.has_ended(namespace)
+
+    def _obstacle(self, kind: Kind, targets: ReadTargets) -> str:
+        """Why the local copies cannot be read yet; empty if they can."""
+        if self._follower is not None and not self._are_namespaces_known:
+            with self._lock:
+                if self._is_selected(self._get(kind)):
+                    return self._follower.informer.health().text
+        return _obstacle(targets)
+
+    def _run_follower(self, follower: NamespaceFollower, stop: StopSignal) -> None:
+        self._start(f"{follower.informer.kind}/", lambda: follower.informer.run(stop), stop)
+        self._start("namespaces", lambda: follower.run(stop, self.follow_namespaces), stop)
+
+    def follow_namespaces(self) -> None:
+        """For the follower: follow the namespaces that the selector chooses now."""
+        assert self._follower is not None
+        with self._lock:
+            change = self._follower.update(self._informers_in)
+            if change is None or (self._are_namespaces_known and not change):
+                return
+            was_known, self._are_namespaces_known = self._are_namespaces_known, True
+            names = sorted(self._follower.selected.watched)
+            self._namespaces = {name: NamespaceOptions() for name in names}
+            changed = [each for each in self._kind_caches.values() if self._is_selected(each)]
+            for kind_cache in changed:
+                kind_cache.lets_join |= was_known and kind_cache.is_settled
+                kind_cache.follow(self._selections(kind_cache))
+            self._changed.wake()
+            informers = [each.informer for kind_cache in changed for each in kind_cache.current]
+        self._follower.log(change)
+        _report_failures(informers)
+
+    def _informers_in(self, namespace: str) -> Sequence[Informer]:
+        return [
+            each.informer
+            for kind_cache in self._kind_caches.values()
+            if self._is_selected(kind_cache)
+            for each in kind_cache.current
+            if each.selection.namespace == namespace
+        ]
 
     def _get(self, kind: Kind) -> KindCache:
         kind_cache = self._kind_caches.get(kind)
@@ -765,6 +870,8 @@ class Cache:
                 kind_cache.advance()
             self._changed.wake()
             informers = [each.informer for each in kind_cache.current]
+        if self._follower is not None:
+            self._follower.wake()  # a deleted namespace may have been listed, and be empty
         _report_failures(informers)
 
     def _run(self, made: SelectionInformer) -> None:
@@ -772,19 +879,27 @@ class Cache:
         if stop is not None and made.stop is None:
             own = made.stop = stop.child()
             informer = made.informer
+            self._start(f"{informer.kind}/{made.selection}", lambda: informer.run(own), stop)
 
-            def follow() -> None:
-                try:
-                    informer.run(own)
-                except BaseException as error:
-                    # Nobody may go on reading a local copy that no longer follows the server.
-                    self._failure = error
-                    stop.set()
+    def _start(self, name: str, run: Callable[[], None], stop: StopSignal) -> None:
+        def follow() -> None:
+            try:
+                run()
+            except BaseException as error:
+                # Nobody may go on reading a local copy that no longer follows the server.
+                self._failure = error
+                stop.set()
 
-            self._threads.start(f"{informer.kind}/{made.selection}", follow)
+        self._threads.start(name, follow)
 
     def _selections(self, kind_cache: KindCache) -> Sequence[Selection]:
-        return selections_of(kind_cache.kind, kind_cache.options, self._namespaces, self._defaults)
+        return selections_of(
+            kind_cache.kind,
+            kind_cache.options,
+            self._namespaces,
+            self._defaults,
+            are_selected=self._follower is not None,
+        )
 
     def _handlers(self) -> Sequence[CacheRegistration]:
         with self._lock:
@@ -794,7 +909,7 @@ class Cache:
 def _obstacle(targets: ReadTargets) -> str:
     """Why the local copies cannot be read yet; empty if they can."""
     for target in targets:
-        if not target.informer.has_synced:
+        if not target.informer.has_synced and not target.is_joining:
             return target.informer.health().text
     for target in targets:
         if target.is_switching:  # the new informers may be behind earlier reads

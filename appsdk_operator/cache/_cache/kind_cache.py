@@ -28,6 +28,8 @@ class ReadTarget:
     """Not these namespaces."""
     is_switching: bool = False
     """Whether a switchover to the informer is under way: it may be behind earlier reads."""
+    is_joining: bool = False
+    """Whether the read of all namespaces does not wait for the informer's first list."""
 
     def covers(self, namespace: str) -> bool:
         """Whether the read covers objects of ``namespace``."""
@@ -72,6 +74,8 @@ class KindCache:
         self.registrations: list[CacheRegistration] = []
         self.selections: list[Selection] = []
         """The selections to follow, once no switchover is under way."""
+        self.lets_join = False
+        """Whether namespaces that come later may still be listed when all are read."""
         self._make = make
         self._run = run
         self._current: dict[Selection, SelectionInformer] = {}
@@ -233,7 +237,8 @@ class KindCache:
         asked = namespace or selection.namespace
         now = self._current.get(selection)
         if now is not None:
-            return ReadTarget(now.informer, asked)
+            is_joining = self.lets_join and not namespace
+            return ReadTarget(now.informer, asked, is_joining=is_joining)
         part = selection
         if namespace:
             part = attrs.evolve(selection, namespace=asked, excluded=frozenset())

@@ -13,10 +13,12 @@ from appsdk_operator.resource import (
     FieldSelector,
     Kind,
     LabelSelector,
+    NamespaceSelector,
     check_followed_namespace,
     check_kind,
     field_selector_of,
     label_selector_of,
+    namespace_selector_of,
 )
 from appsdk_operator.runtime.validation import (
     check_flag,
@@ -58,6 +60,28 @@ class NamespaceOptions:
 Namespaces: TypeAlias = Sequence[str] | Mapping[str, NamespaceOptions]
 """Names, or options by name; empty: all namespaces. In a mapping the name ``""`` stands for all
 namespaces, or among others for all the others."""
+NamespaceSelection: TypeAlias = Namespaces | LabelSelector | NamespaceSelector
+"""Namespaces; or what selects them as they come and go: names and patterns of names, such as
+``["team-*", "!team-x"]``, or a selector of their labels."""
+
+
+def checked_selection(
+    namespaces: NamespaceSelection,
+) -> dict[str, NamespaceOptions] | NamespaceSelector:
+    """``namespaces`` as a selector, or as a mapping of names to options.
+
+    Raises:
+        ValueError, TypeError: as :func:`checked_namespaces`, and as :class:`NamespaceSelector`.
+    """
+    if isinstance(namespaces, (str, Mapping)):
+        return checked_namespaces(namespaces)
+    if not isinstance(namespaces, (LabelSelector, NamespaceSelector)):
+        if not isinstance(namespaces, Iterable):
+            raise TypeError(f"namespaces={namespaces!r}: give a list of names")
+        namespaces = tuple(namespaces)
+        if namespaces == ("*",):
+            return {}
+    return namespace_selector_of(namespaces) or checked_namespaces(namespaces)
 
 
 def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:

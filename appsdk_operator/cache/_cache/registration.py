@@ -37,6 +37,7 @@ class CacheRegistration:
         on_error: ErrorHandler | None,
         clock: Clock,
         changed: Waiters,
+        are_namespaces_known: Callable[[], bool],
         remove: Callable[[CacheRegistration, float], None],
     ) -> None:
         check_overflow(overflow)
@@ -46,6 +47,7 @@ class CacheRegistration:
         self._clock = clock
         self._has_ended = self._had_synced = False
         self._changed = changed
+        self._are_namespaces_known = are_namespaces_known
         self.is_over: bool = False
         """Whether it was removed, by itself or with its kind."""
         self.awaits_full_objects = False
@@ -79,7 +81,7 @@ class CacheRegistration:
         if self.is_over:
             return self._had_synced
         registrations = self._registrations.values()
-        return not self.awaits_full_objects and all(each.has_synced for each in registrations)
+        return self._has_informers and all(each.has_synced for each in registrations)
 
     @property
     def pending_events(self) -> tuple[int, int]:
@@ -122,9 +124,14 @@ class CacheRegistration:
     def _are_listed(self) -> bool:
         """Whether the handler was sent the objects of every followed namespace."""
         registrations = self._registrations.values()
-        return not self.awaits_full_objects and all(
+        return self._has_informers and all(
             each.informer.has_synced and each.has_list_end for each in registrations
         )
+
+    @property
+    def _has_informers(self) -> bool:
+        """Whether it is registered at every informer; there may be none."""
+        return not self.awaits_full_objects and self._are_namespaces_known()
 
     @property
     def _is_ended(self) -> bool:

@@ -95,6 +95,8 @@ def selections_of(
     options: CacheOptions,
     namespaces: Mapping[str, NamespaceOptions],
     defaults: NamespaceOptions,
+    *,
+    are_selected: bool = False,
 ) -> list[Selection]:
     """The selections of ``kind``, one for each informer.
 
@@ -103,9 +105,12 @@ def selections_of(
         options: its options.
         namespaces: those of the cache; empty: all.
         defaults: the cache's options, which apply where no other does.
+        are_selected: whether a selector has chosen ``namespaces``; empty then: none.
     """
     chosen = namespaces if options.namespaces is None else options.namespaces
     names = list(chosen or ("",)) if kind.is_namespaced else [""]
+    if are_selected and kind.is_namespaced and options.namespaces is None:
+        names = list(namespaces)
     own = options.namespaces or {}
     selections: list[Selection] = []
     for name in names:

@@ -158,9 +158,12 @@ class CachedClient(ClientWrapper):
         key = ObjectKey(namespace, name)
         while True:
             try:
-                (target,) = self.cache.object_read_targets(kind, namespace)
+                targets = self.cache.object_read_targets(kind, namespace)
             except NotCachedError as error:
                 raise self.remedies.for_client(error) from None
+            if not targets:  # the namespace has ended
+                raise _not_found(kind, name)
+            (target,) = targets
             obj = self._resolved(kind, key, target.informer)
             # Again after a switchover: the old informer is behind, and the overlay is not for it.
             if not access_to(target.informer).is_frozen:

@@ -29,6 +29,7 @@ class NotStartedError(click.ClickException):
     examples=(
         "appsdk-operator run bucket_operator:app --dev",
         "appsdk-operator run bucket_operator.py --dev -n default --log-level debug",
+        "appsdk-operator run bucket_operator:app -n 'team-*,!team-x'",
     ),
 )
 @click.argument("target")
@@ -40,8 +41,8 @@ class NotStartedError(click.ClickException):
     metavar="NAME",
     multiple=True,
     envvar=ENVIRONMENT["namespaces"],
-    help="Namespace to work in; may be given often, or several with commas. Default: as the App "
-    "says.",
+    help="Namespace to work in, or a pattern such as 'team-*' or '!team-x', of which the last one "
+    "that matches decides; may be given often, or several with commas. Default: as the App says.",
 )
 @click.option(
     "-A",
@@ -79,7 +80,10 @@ def command(
     """
     if all_namespaces and options["namespaces"]:
         raise click.UsageError("-n and -A: give the one or the other")
-    names = ",".join(options.pop("namespaces"))
+    given_names = options.pop("namespaces")
+    names = ",".join(given_names)
+    if given_names and not names:
+        raise click.UsageError("-n: give the name of a namespace, or -A for all")
     given = {name: value for name, value in options.items() if value is not None}
     try:
         run_options = RunOptions(namespaces="*" if all_namespaces else names or None, **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, final
 
 import attrs
@@ -12,10 +12,10 @@ from appsdk_operator.cache import (
     CachedClient,
     CacheOptions,
     Health,
-    NamespaceOptions,
+    NamespaceSelection,
     Remedies,
     Transform,
-    checked_namespaces,
+    checked_selection,
     kind_tuple,
 )
 from appsdk_operator.client import (
@@ -32,6 +32,7 @@ from appsdk_operator.resource import (
     FieldSelection,
     Kind,
     LabelSelection,
+    NamespaceSelector,
     check_kind,
     field_selector_of,
     label_selector_of,
@@ -79,10 +80,11 @@ def _kinds(_: object, field: attrs.Attribute[Any], value: Iterable[object]) -> N
 class CacheSetup:
     """Options of a cluster's cache; the arguments of :class:`~appsdk_operator.cache.Cache`."""
 
-    namespaces: Sequence[str] | Mapping[str, NamespaceOptions] = attrs.field(
-        default=(), validator=lambda _, __, value: checked_namespaces(value)
+    namespaces: NamespaceSelection = attrs.field(
+        default=(), validator=lambda _, __, value: checked_selection(value)
     )
-    """The namespaces to watch, as names or with options for each; default: all."""
+    """The namespaces to watch, as names or with options for each; default: all. Names with
+    patterns, or a selector of the labels of Namespaces: those that match, as they come and go."""
     kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_cached_kinds)
     """Kinds to cache from the start. Others are added by the controllers that watch them."""
     by_kind: Mapping[Kind, CacheOptions] = attrs.field(
@@ -108,6 +110,18 @@ class CacheSetup:
     """Seconds that such a read waits for the informer to sync; default 120."""
     on_error: Callable[[Exception], None] | None = None
     """Called with the errors of all informers; default: they are logged."""
+
+    @property
+    def namespace_names(self) -> tuple[str, ...]:
+        """The namespaces by name; empty: all, or those of :attr:`namespace_selector`."""
+        selection = checked_selection(self.namespaces)
+        return () if isinstance(selection, NamespaceSelector) else tuple(selection)
+
+    @property
+    def namespace_selector(self) -> NamespaceSelector | None:
+        """What selects the namespaces as they come and go; None: they are given by name, or all."""
+        selection = checked_selection(self.namespaces)
+        return selection if isinstance(selection, NamespaceSelector) else None
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerOptions, Draft
 from appsdk_operator.manager._core.announcements import Announcements
-from appsdk_operator.manager._core.cluster import Cluster, check_server
+from appsdk_operator.manager._core.cluster import CacheSetup, Cluster, check_server
 from appsdk_operator.manager._core.debug_state import DebugState
 from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
@@ -573,12 +573,13 @@ class Manager:
         return environment(clock=self._clock, metrics=self._metrics)
 
     def _say_that_it_starts(self) -> None:
-        cache = self._options.cache
+        cache = self._options.cache or CacheSetup()
+        selector = cache.namespace_selector
         config = getattr(self._cluster.raw_client, "config", None)
         self._announce.starts(
             self._lifecycle.groups.members,
             server=config.server if isinstance(config, ClientConfig) else "",
-            namespaces=() if cache is None else tuple(cache.namespaces),
+            namespaces=cache.namespace_names if selector is None else [str(selector)],
         )
 
     def _observe_for_options(self) -> None:

@@ -1,0 +1,268 @@
+"""A cache whose namespaces a selector chooses, while they come and go and watches lag.
+
+One thread, informers that step when told to. Handlers get what the local copies hold, real
+deletions as such, and in the end all objects of the namespaces that match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from appsdk_operator import client as c
+from appsdk_operator.cache import Cache, NotCachedError, NotFollowedError
+from appsdk_operator.cache._informer.informer import Informer
+from appsdk_operator.resource import (
+    Kind,
+    LabelSelector,
+    ListPage,
+    NamespaceSelector,
+    Object,
+    kinds,
+)
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from tests.cache.conftest import THING, BatchRecorder, bookmark, error_line, line, page, thing
+from tests.cache.test_namespace_changes import NoThreads, Watch, told_by
+from tests.hypothesis_profiles import scaled
+
+NAMESPACE = kinds.core.v1.Namespace
+SPACES = ("team-a", "team-b", "other")
+TEAMS = NamespaceSelector(["team-*"])
+LABELLED = NamespaceSelector(labels=LabelSelector.parse("team=a"))
+
+
+class Server:
+    """Namespaces and the objects in them; watches deliver as much as the test says."""
+
+    def __init__(self) -> None:
+        self.revision = 10
+        self.objects: dict[tuple[Kind, str, str], Object] = {}
+        self.terminating: set[str] = set()
+        self.deleted: set[str] = set()
+        self.history: list[tuple[int, str, Object]] = []
+        self.budget = 0
+        self.expires = False
+
+    def put(self, kind: Kind, name: str, *, namespace: str = "", **more: Any) -> None:
+        before = self.objects.get((kind, namespace, name))
+        self.revision += 1
+        uid = before.uid if before else f"u{self.revision}"
+        made = thing(name, self.revision, kind=kind, namespace=namespace, uid=uid, **more)
+        self.objects[kind, namespace, name] = made
+        self.history.append((self.revision, "MODIFIED" if before else "ADDED", made))
+
+    def take(self, kind: Kind, name: str, *, namespace: str = "") -> None:
+        before = self.objects.pop((kind, namespace, name), None)
+        if before is not None:
+            self.revision += 1
+            self.deleted.add(before.uid)
+            gone = thing(name, self.revision, kind=kind, namespace=namespace, uid=before.uid)
+            self.history.append((self.revision, "DELETED", gone))
+
+    def has(self, kind: Kind, name: str, namespace: str = "") -> bool:
+        return (kind, namespace, name) in self.objects
+
+    def things_in(self, namespace: str) -> list[Object]:
+        return [
+            o for (kind, space, _), o in self.objects.items() if (kind, space) == (THING, namespace)
+        ]
+
+    def list_page(self, kind: Kind, *, namespace: str, **_: Any) -> ListPage:
+        found = [
+            obj
+            for (each, space, _), obj in self.objects.items()
+            if each == kind and namespace in ("", space)
+        ]
+        return page(*found, version=self.revision)
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        namespace: str,
+        resource_version: str,
+        send_initial_events: bool,
+        **_: Any,
+    ) -> Watch:
+        if send_initial_events:
+            raise c.error_from_status({"code": 422})
+        return Watch(list(self._lines(kind, int(resource_version), namespace)))
+
+    def _lines(self, kind: Kind, position: int, namespace: str) -> Iterator[bytes]:
+        if self.expires:
+            yield error_line(410, "Expired")
+            return
+        for revision, what, obj in self.history:
+            if revision > position and obj.kind == kind and namespace in ("", obj.namespace):
+                if self.budget <= 0:
+                    return
+                self.budget -= 1
+                yield line(what, obj)
+        yield bookmark(self.revision)
+
+
+class Followed(RuleBasedStateMachine):
+    @initialize(selector=st.sampled_from([TEAMS, LABELLED]))
+    def begin(self, selector: NamespaceSelector) -> None:
+        self.server = Server()
+        self.selector = selector
+        self.clock = ManualClock()
+        # The namespaces that exist and ceased to match, ever.
+        self.ceased: set[str] = set()
+        self.matching: set[str] = set()
+        self.start()
+
+    @rule()
+    def start(self) -> None:
+        """A process begins, after another one or not."""
+        self.cache = Cache(
+            self.server,  # type: ignore[arg-type]
+            namespaces=self.selector,
+            clock=self.clock,
+            metrics=Metrics(),
+            on_error=lambda _: None,
+        )
+        self.cache._stop = StopSignal(clock=self.clock)
+        self.cache._threads = NoThreads()  # type: ignore[assignment]
+        self.cache.add(THING)
+        self.recorder = BatchRecorder()
+        self.registration = self.cache.add_event_handler(THING, self.recorder)
+        self.seen = 0
+        self.reads = self.was_complete = False
+        assert self.cache._follower is not None
+        self.follower = self.cache._follower
+
+    @rule(name=st.sampled_from(SPACES), labels=st.sampled_from([None, {"team": "a"}]))
+    def create_or_label(self, name: str, labels: dict[str, str] | None) -> None:
+        self.server.put(NAMESPACE, name, labels=labels)
+        if self.selector.matches(name, labels):
+            self.matching.add(name)
+        elif name in self.matching:
+            self.matching.discard(name)
+            self.ceased.add(name)
+
+    @rule(name=st.sampled_from(SPACES))
+    def terminate(self, name: str) -> None:
+        if self.server.has(NAMESPACE, name):
+            self.server.terminating.add(name)
+
+    @rule(name=st.sampled_from(SPACES))
+    def finish(self, name: str) -> None:
+        """Kubernetes removes a namespace once it is empty."""
+        if name in self.server.terminating and not self.server.things_in(name):
+            self.server.terminating.discard(name)
+            self.server.take(NAMESPACE, name)
+            self.matching.discard(name)
+
+    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]))
+    def write(self, space: str, name: str) -> None:
+        if not self.server.has(NAMESPACE, space):
+            return
+        if space not in self.server.terminating or self.server.has(THING, name, space):
+            self.server.put(THING, name, namespace=space)
+
+    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]))
+    def delete(self, space: str, name: str) -> None:
+        self.server.take(THING, name, namespace=space)
+
+    def active(self) -> list[tuple[Informer, StopSignal]]:
+        assert self.cache._stop is not None
+        things = self.cache._kind_caches[THING].active
+        return [
+            (self.follower.informer, self.cache._stop),
+            *((each.informer, each.stop) for each in things if each.stop is not None),
+        ]
+
+    @rule(number=st.integers(0, 5), budget=st.integers(0, 3), expires=st.booleans())
+    def step(self, number: int, budget: int, expires: bool = False) -> None:
+        living = self.active()
+        informer, stop = living[number % len(living)]
+        self.server.budget, self.server.expires = budget, expires
+        self.clock.advance(informer.step(stop))
+        self.server.expires = False
+        self.look()
+
+    def look(self) -> None:
+        """What the follower's thread does, once it is woken."""
+        if self.follower._has_news:
+            self.follower._has_news = False
+            self.cache.follow_namespaces()
+
+    @invariant()
+    def handlers_know_what_the_local_copies_hold(self) -> None:
+        held = {
+            (o.namespace, o.name): (o.uid, o.resource_version)
+            for informer in self.cache.informers(THING)
+            for o in informer.store.list()
+        }
+        assert told_by(self.recorder.events, self.server.deleted) == held
+
+    @invariant()
+    def only_what_ceased_to_match_is_given_up(self) -> None:
+        for event in self.recorder.events[self.seen :]:
+            assert not event.is_unfollowed or event.key.namespace in self.ceased, event
+        self.seen = len(self.recorder.events)
+
+    @invariant()
+    def before_the_namespaces_are_known_nothing_is_read_and_nothing_has_synced(self) -> None:
+        if not self.follower.informer.has_synced:
+            assert not self.cache.has_synced
+            assert not self.registration.has_synced
+            for namespace in ("", "team-a"):
+                with pytest.raises(NotCachedError):
+                    self.cache.list(THING, namespace=namespace)
+
+    @invariant()
+    def once_all_could_be_read_they_can_be_read_for_ever(self) -> None:
+        self.reads = self.reads or self.cache.has_synced
+        if self.reads:
+            found = self.cache.list(THING)
+            assert len({obj.key for obj in found}) == len(found)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "cache"):
+            return
+        for _ in range(60):
+            for number in range(len(self.active())):
+                self.step(number, 100)
+        assert self.cache.has_synced
+        assert self.registration.has_synced
+        expected = {
+            (obj.namespace, obj.name): (obj.uid, obj.resource_version)
+            for space in self.matching
+            for obj in self.server.things_in(space)
+        }
+        assert told_by(self.recorder.events, self.server.deleted) == expected
+        assert {(o.namespace, o.name) for o in self.cache.list(THING)} == set(expected)
+        assert self.follower.selected.watched == self.matching
+        assert not self.follower._bells
+        for space in set(SPACES) - self.matching:
+            if self.follower.selected.has_ended(space):
+                assert self.cache.list(THING, namespace=space) == []
+            else:
+                with pytest.raises(NotFollowedError):
+                    self.cache.list(THING, namespace=space)
+
+
+@pytest.mark.hypothesis
+def test_whatever_namespaces_come_and_go_those_that_match_are_followed_to_their_end() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Followed,
+        settings=settings(
+            max_examples=scaled(200),
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
