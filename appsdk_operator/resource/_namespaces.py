@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -16,7 +16,7 @@ _SIGNS: Final = frozenset("*?[]!")
 _GLOB: Final = re.compile(r"(?:[a-z0-9*?-]|\[!?[a-z0-9-]+\])+")
 
 
-def _checked_patterns(value: Iterable[str]) -> tuple[str, ...]:
+def _checked_patterns(value: Iterable[Any]) -> tuple[str, ...]:
     patterns = tuple(value)
     for pattern in patterns:
         check_namespace_name("" if isinstance(pattern, str) else pattern, "namespaces")

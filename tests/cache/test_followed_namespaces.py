@@ -112,6 +112,23 @@ class Server:
         yield bookmark(self.revision)
 
 
+def test_the_last_deletion_ends_a_namespace_whose_own_end_came_first() -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS)
+    followed.create_or_label("team-a", None)
+    followed.write("team-a", "a")
+    for _ in range(5):
+        for number in range(len(followed.active())):
+            followed.step(number, 10)
+    followed.end("team-a")
+    followed.step(0, 10)
+    assert followed.follower.selected.watched == {"team-a"}
+    followed.step(1, 10)
+    assert followed.follower.selected.watched == set()
+    followed.only_what_ceased_to_match_is_given_up()
+    followed.teardown()
+
+
 class Followed(RuleBasedStateMachine):
     @initialize(selector=st.sampled_from([TEAMS, LABELLED]))
     def begin(self, selector: NamespaceSelector) -> None:
@@ -175,6 +192,14 @@ class Followed(RuleBasedStateMachine):
     @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]))
     def delete(self, space: str, name: str) -> None:
         self.server.take(THING, name, namespace=space)
+
+    @rule(space=st.sampled_from(SPACES))
+    def end(self, space: str) -> None:
+        """All of it goes before any watch shows it."""
+        self.terminate(space)
+        for each in self.server.things_in(space):
+            self.server.take(THING, each.name, namespace=space)
+        self.finish(space)
 
     def active(self) -> list[tuple[Informer, StopSignal]]:
         assert self.cache._stop is not None

@@ -73,15 +73,15 @@ def checked_selection(
     Raises:
         ValueError, TypeError: as :func:`checked_namespaces`, and as :class:`NamespaceSelector`.
     """
+    if isinstance(namespaces, (LabelSelector, NamespaceSelector)):
+        return namespace_selector_of(namespaces) or {}
     if isinstance(namespaces, (str, Mapping)):
         return checked_namespaces(namespaces)
-    if not isinstance(namespaces, (LabelSelector, NamespaceSelector)):
-        if not isinstance(namespaces, Iterable):
-            raise TypeError(f"namespaces={namespaces!r}: give a list of names")
-        namespaces = tuple(namespaces)
-        if namespaces == ("*",):
-            return {}
-    return namespace_selector_of(namespaces) or checked_namespaces(namespaces)
+    given: Any = namespaces
+    given = tuple(given) if isinstance(given, Iterable) else given
+    if given == ("*",):
+        return {}
+    return namespace_selector_of(given) or checked_namespaces(given)
 
 
 def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
