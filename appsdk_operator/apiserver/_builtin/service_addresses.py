@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar, final
 
 from appsdk_operator.apiserver._storage.storage import Collection, Event
 from appsdk_operator.apiserver._values.status import FieldError, internal_error, invalid
 
 _NETWORK: Final = ipaddress.IPv4Network("10.0.0.0/16")
-_ADDRESSES: Final = tuple(str(address) for address in _NETWORK.hosts())
+_ADDRESSES: Final = range(int(_NETWORK[1]), int(_NETWORK[-1]))
 _FIRST_PORT: Final = 30_000
 _LAST_PORT: Final = 32_767
 _WITH_ADDRESS: Final = ("ClusterIP", "NodePort", "LoadBalancer")
@@ -30,8 +30,8 @@ class ServiceAddresses:
 
     def __init__(self) -> None:
         """Nothing is taken."""
-        self._addresses = _Pool(_ADDRESSES)
-        self._ports = _Pool(range(_FIRST_PORT, _LAST_PORT + 1))
+        self._addresses = _Pool(_ADDRESSES, lambda number: str(ipaddress.IPv4Address(number)))
+        self._ports = _Pool(range(_FIRST_PORT, _LAST_PORT + 1), int)
 
     def on_event(self, collection: Collection, event: Event) -> None:
         """Note what a service takes and releases."""
@@ -167,9 +167,10 @@ _HEALTH_CHECK = "spec.healthCheckNodePort"
 class _Pool(Generic[_Value]):
     """The values of a range, and the key of the service that has each."""
 
-    def __init__(self, values: Sequence[_Value]) -> None:
+    def __init__(self, values: range, value_of: Callable[[int], _Value]) -> None:
         self._taken: dict[_Value, str] = {}
-        self._values = values
+        self._range = values
+        self._value_of = value_of
         self._next = 0
 
     def owner(self, value: _Value) -> str | None:
@@ -191,9 +192,9 @@ class _Pool(Generic[_Value]):
             StatusError: 500, there is none.
         """
         avoided = set(besides)
-        for _ in self._values:
-            value = self._values[self._next]
-            self._next = (self._next + 1) % len(self._values)
+        for _ in self._range:
+            value = self._value_of(self._range[self._next])
+            self._next = (self._next + 1) % len(self._range)
             if value not in self._taken and value not in avoided:
                 return value
         raise internal_error(f"failed to allocate a {what}: range is full")
