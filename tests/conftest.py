@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from tests import hypothesis_profiles, planes, reports
 from tests.ports import reserved_port
+from tests.shared_plane import SharedPlane
 
 # Also where a run is not one of hack/lane.py.
 pytest_report_to_serializable = reports.pytest_report_to_serializable
@@ -193,6 +194,14 @@ def _nothing_is_left_behind() -> Iterator[None]:
     assert not left, f"sockets left open: {left}"
     new_files = _temporary_files() - files
     assert not new_files, f"temporary files left: {sorted(new_files)}"
+
+
+@pytest.fixture(scope="session")
+def shared_plane() -> Iterator[SharedPlane]:
+    """A real control plane that is lent as a new one."""
+    shared = SharedPlane()
+    yield shared
+    shared.stop()
 
 
 @pytest.fixture

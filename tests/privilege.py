@@ -23,7 +23,8 @@ from appsdk_operator.app import Permission
 from appsdk_operator.client import AlreadyExists, Forbidden
 from appsdk_operator.project import Recording, Roles, roles
 from appsdk_operator.runtime import system_clock
-from appsdk_operator.testing import APIServer, ControlPlane, running
+from appsdk_operator.testing import APIServer, running
+from tests.shared_plane import SharedPlane
 
 __all__ = [
     "Example",
@@ -178,9 +179,9 @@ def embedded_server() -> Iterator[RbacServer]:
 
 
 @contextlib.contextmanager
-def control_plane_server() -> Iterator[RbacServer]:
+def control_plane_server(shared: SharedPlane) -> Iterator[RbacServer]:
     """The real server."""
-    with ControlPlane() as plane:
+    with shared.lent() as plane:
         with Client(plane.client_config()) as client:
             version = json.loads(client.request("GET", "/version"))
 

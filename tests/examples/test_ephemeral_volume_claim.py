@@ -19,7 +19,7 @@ from appsdk_operator.client import AlreadyExists, Invalid
 from appsdk_operator.controllers import has_owner_reference, until, wait_for
 from appsdk_operator.project import ManifestOptions, manifests
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import APIServer, ControlPlane, install_crds, running
+from appsdk_operator.testing import APIServer, install_crds, running
 from examples.ephemeral_volume_claim import EVC, PVC, Spec, Status, app, create, resize
 
 EXAMPLE = Path(__file__).parents[2] / "examples/ephemeral_volume_claim.py"
@@ -54,8 +54,8 @@ def configs(request: pytest.FixtureRequest) -> Iterator[tuple[ClientConfig, Clie
     """The administrator and the operator of a server, and whether it collects garbage."""
     is_real = request.param == "real"
     account = f"system:serviceaccount:{OPERATOR}:{OPERATOR}"
-    server: Any = ControlPlane() if is_real else APIServer(rbac=True)
-    with server:
+    shared = request.getfixturevalue("shared_plane").lent() if is_real else None
+    with shared or APIServer(rbac=True) as server:
         if is_real:
             config = server.client_config(account, groups=["system:serviceaccounts"])
         else:

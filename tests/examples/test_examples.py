@@ -15,8 +15,9 @@ import pytest
 
 from appsdk_operator import Client, ClientConfig, Kind, MutableObject, kinds
 from appsdk_operator.controllers import wait_for
-from appsdk_operator.testing import APIServer, ControlPlane
+from appsdk_operator.testing import APIServer
 from tests.dashboards.scraping import eventually
+from tests.shared_plane import SharedPlane
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
@@ -170,10 +171,10 @@ def test_an_example_tells_the_same_timeline_on_a_real_control_plane(name: str, r
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def real(tmp_path_factory: pytest.TempPathFactory, shared_plane: SharedPlane) -> Iterator[Path]:
     """The kubeconfig of a real control plane."""
     kubeconfig = tmp_path_factory.mktemp("real") / "kubeconfig"
-    with ControlPlane() as plane:
+    with shared_plane.lent() as plane:
         plane.write_kubeconfig(kubeconfig)
         yield kubeconfig
 

@@ -35,6 +35,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, system_clock
 from appsdk_operator.testing import APIServer, ControlPlane
 from tests.cache.conftest import eventually
+from tests.shared_plane import SharedPlane
 
 TOKEN = "a-token-nobody-may-see"
 REVIEWS = (kinds.authentication.v1.TokenReview, kinds.authorization.v1.SubjectAccessReview)
@@ -691,9 +692,9 @@ def test_reviews_of_oneself_are_answered_whatever_the_options() -> None:
         }
 
 
-@pytest.fixture
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
+@pytest.fixture(scope="module")
+def plane(shared_plane: SharedPlane) -> Iterator[ControlPlane]:
+    with shared_plane.lent() as plane:
         yield plane
 
 

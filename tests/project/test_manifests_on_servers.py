@@ -20,7 +20,7 @@ from appsdk_operator.client import ClientConfig
 from appsdk_operator.project import ManifestOptions, helm_chart, manifests
 from appsdk_operator.resource import Kind, custom_resource_definition
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import ControlPlane, install_crds
+from appsdk_operator.testing import install_crds
 from tests.apiserver.kubectl_tools import run_kubectl
 from tests.project.operators import full, small
 
@@ -210,15 +210,14 @@ def lane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lane]:
     path = tmp_path_factory.mktemp("kubectl") / "kubeconfig"
-    server: Any = (
-        ControlPlane() if request.param == "real" else APIServer(tls=True, token="let-me-in")
-    )
-    with server:
+    is_real = request.param == "real"
+    shared = request.getfixturevalue("shared_plane").lent() if is_real else None
+    with shared or APIServer(tls=True, token="let-me-in") as server:
         server.write_kubeconfig(path)
         config = ClientConfig.load(path)
         with Client(config, metrics=Metrics()) as client:
             install_crds(client, [custom_resource_definition(kind) for kind in THEIRS])
-            yield Lane(client, path, is_real=request.param == "real")
+            yield Lane(client, path, is_real=is_real)
 
 
 def applied(lane: Lane, objects: Objects) -> None:

@@ -24,7 +24,7 @@ from appsdk_operator.project import (
 )
 from appsdk_operator.resource import custom_resource_definition
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import ControlPlane, install_crds
+from appsdk_operator.testing import install_crds
 from appsdk_operator.watchers import OpinionatedWatcher
 from tests.project.operators import BUCKET, REGION, full, nothing, small
 from tests.project.test_manifests_on_servers import THEIRS, kind_of
@@ -47,7 +47,7 @@ FOREIGN = "example.com/other-operator.v1.Bucket"
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def config(request: pytest.FixtureRequest) -> Iterator[ClientConfig]:
     if request.param == "real":
-        with ControlPlane() as plane:
+        with request.getfixturevalue("shared_plane").lent() as plane:
             yield plane.client_config()
     else:
         with APIServer() as server:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from appsdk_operator.resource import (
     kinds,
 )
 from appsdk_operator.runtime import RealClock
-from appsdk_operator.testing import APIServer, ControlPlane, install_crds, install_webhooks
+from appsdk_operator.testing import APIServer, install_crds, install_webhooks
+from tests.shared_plane import SharedPlane
 
 CA = Authority(RealClock().time()).certificate
 
@@ -70,13 +72,18 @@ def configuration(name: str = "check", **client_config: Any) -> MutableObject:
 SERVICE = {"name": "operator", "namespace": "operators", "path": "/check"}
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def start(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Any]]:
+    """What starts a server with nothing in it."""
     if request.param == "embedded":
-        with APIServer() as server, Client(server.client_config()) as client:
-            yield client
-        return
-    with ControlPlane() as plane, Client(plane.client_config()) as client:
+        return APIServer
+    shared: SharedPlane = request.getfixturevalue("shared_plane")
+    return shared.lent
+
+
+@pytest.fixture
+def client(start: Callable[[], AbstractContextManager[Any]]) -> Iterator[Client]:
+    with start() as server, Client(server.client_config()) as client:
         yield client
 
 

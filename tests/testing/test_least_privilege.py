@@ -39,6 +39,7 @@ from tests.privilege import (
     embedded_server,
     recorded,
 )
+from tests.shared_plane import SharedPlane
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 EVENT = kinds.events.v1.Event
@@ -366,8 +367,8 @@ def embedded() -> Iterator[RbacServer]:
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[RbacServer]:
-    with control_plane_server() as server:
+def plane(shared_plane: SharedPlane) -> Iterator[RbacServer]:
+    with control_plane_server(shared_plane) as server:
         yield server
 
 

@@ -14,6 +14,7 @@ import pytest
 from appsdk_operator.client import Client, ClientConfig, Conflict, TransportError, Unauthorized
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy, FaultRule, FaultSchedule
+from tests.shared_plane import SharedPlane
 
 CONFIG_MAP, NAMESPACE = kinds.core.v1.ConfigMap, kinds.core.v1.Namespace
 
@@ -275,8 +276,14 @@ def test_a_server_that_is_not_there_is_a_connection_that_ends(refusing_port: int
         client.get(CONFIG_MAP, "a", namespace="default")
 
 
+@pytest.fixture(scope="module")
+def plane(shared_plane: SharedPlane) -> Iterator[ControlPlane]:
+    with shared_plane.lent() as plane:
+        yield plane
+
+
 @pytest.mark.real
-def test_a_schedule_applies_to_the_requests_to_a_real_server() -> None:
+def test_a_schedule_applies_to_the_requests_to_a_real_server(plane: ControlPlane) -> None:
     faults = FaultSchedule(
         [
             FaultRule.lose(verb="create", kind="ConfigMap", times=1),
@@ -285,7 +292,6 @@ def test_a_schedule_applies_to_the_requests_to_a_real_server() -> None:
         ]
     )
     with (
-        ControlPlane() as plane,
         FaultProxy(plane.client_config(), faults=faults) as proxy,
         Client(proxy.client_config(max_retries=0)) as client,
     ):

@@ -14,7 +14,6 @@ from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import (
     APIServer,
-    ControlPlane,
     install_webhooks,
     remove_webhooks,
     running,
@@ -43,8 +42,9 @@ VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration
     ],
 )
 def config(request: pytest.FixtureRequest) -> Iterator[ClientConfig]:
-    server: Any = APIServer() if request.param == "embedded" else ControlPlane()
-    with server:
+    is_real = request.param == "real"
+    shared = request.getfixturevalue("shared_plane").lent() if is_real else None
+    with shared or APIServer() as server:
         yield server.client_config()
 
 

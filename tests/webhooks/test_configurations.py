@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from appsdk_operator import Client, Kind, kinds
 from appsdk_operator.client import ApiError, ClientConfig, Forbidden, Hooks, InterceptedClient
 from appsdk_operator.resource import MutableObject
-from appsdk_operator.testing import APIServer, ControlPlane
+from appsdk_operator.testing import APIServer
 from appsdk_operator.webhooks import (
     WebhookRule,
     install_configurations,
@@ -330,8 +330,9 @@ def some_rules(draw: st.DrawFn) -> list[WebhookRule]:
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def config(request: pytest.FixtureRequest) -> Iterator[ClientConfig]:
-    server: Any = APIServer() if request.param == "embedded" else ControlPlane()
-    with server:
+    is_real = request.param == "real"
+    shared = request.getfixturevalue("shared_plane").lent() if is_real else None
+    with shared or APIServer() as server:
         yield server.client_config()
 
 

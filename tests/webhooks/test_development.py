@@ -21,7 +21,7 @@ from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
 from appsdk_operator.client import ApiError, Forbidden, NotFound
 from appsdk_operator.resource import MutableObject, Object, Versions, custom_resource_definition
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
-from appsdk_operator.testing import APIServer, ControlPlane, FaultRule, install_crds, running
+from appsdk_operator.testing import APIServer, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
 from appsdk_operator.webhooks._install.install import install_conversion, restore_conversion
@@ -53,8 +53,9 @@ class Cluster:
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def shared(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     path: Path = tmp_path_factory.mktemp("development") / "kubeconfig"
-    server: Any = APIServer(tls=True) if request.param == "embedded" else ControlPlane()
-    with server:
+    is_real = request.param == "real"
+    lent = request.getfixturevalue("shared_plane").lent() if is_real else None
+    with lent or APIServer(tls=True) as server:
         content = kubeconfig(server.url, server.ca_data, name="kind-test", token=server.token)
         write_kubeconfig(path, content)
         yield Cluster(server.client_config(), path, server)

@@ -39,7 +39,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[APIServer | ControlPlane]
         with APIServer() as embedded:
             yield embedded
         return
-    with ControlPlane() as real:
+    with request.getfixturevalue("shared_plane").lent() as real:
         yield real
 
 
