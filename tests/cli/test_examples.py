@@ -97,6 +97,18 @@ def mirror(folder: Path) -> None:
         store.add(Item((1, 36, 1), platform), file)
 
 
+def kopf_operator(folder: Path) -> None:
+    """An operator with kopf, and its CRD."""
+    crds(folder)
+    lines = (
+        "import kopf",
+        "@kopf.on.create('widgets')",
+        "def make(name, **_):",
+        "    print(name)",
+    )
+    (folder / "handlers.py").write_text("\n".join(lines))
+
+
 PREPARED: dict[str, Callable[[Path], None]] = {
     "add": project,
     "apiserver": crds,
@@ -104,6 +116,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "check": project,
     "crds": app_and_release,
     "manifests": operator,
+    "migrate": kopf_operator,
     "rbac": operator_with_tests,
     "models": crds,
     "release": operator,

@@ -1,0 +1,93 @@
+"""Translate the source of a kopf operator into that of an App."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from appsdk_operator.cli._frame import command as make_command
+from appsdk_operator.cli._output import Output
+
+if TYPE_CHECKING:
+    from appsdk_operator.cli._kopf.program import Migration
+
+
+@make_command(
+    "migrate",
+    examples=(
+        "appsdk-operator migrate kopf handlers.py --crd crds.yaml",
+        "appsdk-operator migrate kopf handlers.py --crd crds.yaml -o -",
+    ),
+)
+@click.argument("framework", type=click.Choice(["kopf"]))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--crd",
+    "crds",
+    metavar="FILE",
+    multiple=True,
+    help="A file or folder with the CRDs of its kinds; may be given several times.",
+)
+@click.option("--name", default="", help="The name of the App; default: as the file or its folder.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    default="migrated",
+    help="Folder of the translated files; - prints them.",
+)
+def command(
+    framework: str, files: tuple[str, ...], crds: tuple[str, ...], name: str, output: str
+) -> int:
+    """Translate Python files with handlers of kopf into an App's, as a beginning.
+
+    What corresponds is translated: handlers with their options and arguments, filters, errors,
+    changes of the object, events, webhooks. Where the meaning differs or nothing corresponds, a
+    line says "TODO:" and why. Other code and comments stay as they are.
+
+    Give all files of the operator in one call: several have one App, in operator_app.py. Kinds are
+    looked up in the CRDs, or guessed. A summary lists the handlers and the TODOs; the exit status
+    is 0 also if there are some.
+    """
+    from appsdk_operator.cli._kopf.program import migrate
+    from appsdk_operator.project import ModelError, read_crds
+
+    del framework  # the only one
+    paths = [Path(each).resolve() for each in dict.fromkeys(files)]
+    folder = Path(os.path.commonpath([path.parent for path in paths]))
+    try:
+        definitions = [crd for source in dict.fromkeys(crds) for crd in read_crds(source)]
+        sources = {
+            path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths
+        }
+        migration = migrate(sources, definitions, name=name, folder=folder.name)
+    except ModelError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot read {error.filename}: {error.strerror}") from error
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"cannot be read as Python: {error}") from error
+    status = Output(output).deliver(migration.texts, "migrate-kopf")
+    click.echo("\n".join(_summary(migration)), err=output == "-")
+    return status
+
+
+def _summary(migration: Migration) -> Sequence[str]:
+    """The handlers, and the places that a person has to look at."""
+    handlers = migration.handlers
+    lines = []
+    for path, each in handlers:
+        number = len(each.todos)
+        verdict = f"{number} TODO{'s' * (number != 1)}" if number else "translated"
+        lines.append(f"{path}:{each.line}: {each.name} ({', '.join(each.causes)}): {verdict}")
+    whole = sum(not each.todos for _, each in handlers)
+    lines.append(
+        f"{len(handlers)} handlers, {whole} translated without a TODO; "
+        f"{len(migration.todos)} TODOs in {len(migration.texts)} files"
+    )
+    lines += [f"{todo.path}:{todo.line}: {todo.reason}" for todo in migration.todos]
+    return lines

@@ -1,0 +1,327 @@
+"""``appsdk-operator migrate kopf``."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appsdk_operator import cli
+from appsdk_operator.app import App
+from appsdk_operator.cli._kopf.program import Migration, migrate
+from appsdk_operator.project import read_crds
+
+PAGES = Path(__file__).parent / "kopf"
+CRDS = read_crds(PAGES / "crds.yaml")
+PROGRAMS = sorted(path.stem for path in PAGES.glob("*.txt"))
+NEEDS_KOPF = {"gaps"}
+"""Programs of which a part could not be translated that Python runs when it imports them."""
+AWAITED = {
+    "arguments", "causes", "errors", "fields", "filters", "gaps", "kinds", "patches", "timers",
+}  # fmt: skip
+"""Programs with words that an App does not have yet."""
+
+
+def program(name: str) -> tuple[str, str]:
+    """An operator with kopf, and what it is translated to."""
+    parts = (PAGES / f"{name}.txt").read_text(encoding="utf-8").split("```python\n")
+    before, after = (part.partition("```\n")[0] for part in parts[1:])
+    return before, after
+
+
+def translated(text: str) -> tuple[str, Migration]:
+    """The translation of one module."""
+    migration = migrate({"handlers.py": text}, CRDS)
+    return migration.texts["handlers.py"], migration
+
+
+def comments(text: str) -> list[str]:
+    """The comments of a module."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def imported(text: str, name: str = "handlers") -> ModuleType:
+    """A module of this text."""
+    module = ModuleType(name)
+    exec(compile(text, f"{name}.py", "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_operator_is_translated(name: str) -> None:
+    before, after = program(name)
+    migration = migrate({f"{name}.py": before}, CRDS)
+    assert migration.texts[f"{name}.py"] == after
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in AWAITED])
+def test_what_is_written_declares_an_app(name: str) -> None:
+    _, after = program(name)
+    if name in NEEDS_KOPF:
+        pytest.importorskip("kopf")
+    app = imported(after).app
+    assert isinstance(app, App)
+    assert app.name == name
+
+
+@pytest.mark.programs
+def test_type_checkers_object_to_nothing_but_what_is_to_be_done(tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        if name not in AWAITED:
+            (tmp_path / f"{name}.py").write_text(program(name)[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = re.findall(r"(\w+)\.py:(\d+):\d+ - error: (.*)", done.stdout)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    unexpected = []
+    for name, line, message in errors:
+        lines = program(name)[1].splitlines()
+        if not any("# TODO: " in one for one in lines[max(0, int(line) - 3) : int(line)]):
+            unexpected.append(f"{name}:{line}: {message}")
+    assert unexpected == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_todo_is_listed_with_its_line(name: str) -> None:
+    before, after = program(name)
+    migration = migrate({f"{name}.py": before}, CRDS)
+    written = [number for number, line in enumerate(after.splitlines(), 1) if "# TODO: " in line]
+    assert [todo.line for todo in migration.todos] == written
+    of_handlers = {reason for _, each in migration.handlers for reason in each.todos}
+    assert of_handlers <= {todo.reason for todo in migration.todos}
+
+
+# Any operator.
+
+EXPRESSIONS = [
+    "name",
+    "spec['size']",
+    "meta.labels",
+    "status.get('a')",
+    "body['metadata']['name']",
+    "f'{name!r:>{len(name)}} {{}} {spec[\"x\"]}'",
+    "[name for name in 'ab']",
+    "(lambda name: name + uid)(name)",
+    "memo.count",
+    "labels",
+    "dict(body)",
+    "logger",
+    "'ä' + name",
+    "{**spec}",
+    "len(body)",
+    "kwargs.get('uid')",
+    "retry",
+    "f'{memo.count}'",
+    "f'ä{name}' 'b' f'{uid}'",
+    'f"""{name}\n{namespace}"""',
+]
+STATEMENTS = [
+    "print({0})",
+    "patch.status['x'] = {0}",
+    "return {0}",
+    "if {0}: patch.status['y'] = {0}",
+    "for one in [{0}]:\n    patch.status[one] = 1  # each",
+    "raise kopf.TemporaryError({0})",
+    "raise kopf.PermanentError(f'{{name}}')",
+    "x = {0}  # noted",
+    "# alone\nx = {0}",
+    "def inner(name):\n    return {0}",
+    "name = {0}",
+    "kopf.info(body, reason='A', message=str({0}))",
+    "while {0}:\n    # never\n    break",
+    "try:\n    print({0})\nexcept kopf.PermanentError:\n    pass",
+    "with open({0}) as file:\n    patch.status['f'] = file.read()",
+    "x = '''{{}}\n  # no comment'''",
+]
+DECORATORS = [
+    "@kopf.on.create('buckets')",
+    "@kopf.on.update('buckets', field='spec.size')  # when it grows",
+    "@kopf.on.delete('buckets', labels={'a': 'b'})",
+    "@kopf.on.resume('regions')",
+    "@kopf.timer('buckets', interval=60)",
+    "@kopf.on.event('pods')",
+    "@kopf.on.create('buckets', when=lambda name, **_: name)",
+    "@kopf.on.field('buckets', field='spec')",
+    "@kopf.on.validate('buckets')",
+    "@kopf.on.mutate('buckets')",
+    "@kopf.on.startup()",
+    "@kopf.on.create(\n    'unknown',\n    # a comment\n    retries=3,\n)",
+    "@kopf.index('buckets')",
+]
+ARGUMENTS = (
+    "name, spec, meta, status, body, memo, labels, logger, namespace, uid, patch, retry, **kwargs"
+)
+
+
+@st.composite
+def operators(draw: st.DrawFn) -> str:
+    """Modules with handlers of kopf."""
+    parts = ['"""An operator."""', "import kopf  # the framework", "", "SIZE = 3  # at most"]
+    for number in range(draw(st.integers(1, 3))):
+        decorators = draw(st.lists(st.sampled_from(DECORATORS), min_size=1, max_size=2))
+        chosen = draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=4))
+        body = [each.format(draw(st.sampled_from(EXPRESSIONS))) for each in chosen]
+        lines = "\n".join(body).splitlines() if draw(st.booleans()) else body
+        indented = "\n".join("    " + line.replace("\n    ", "\n        ") for line in lines)
+        prefix = "async " if draw(st.booleans()) else ""
+        head = f"{prefix}def handler_{number}({ARGUMENTS}):  # number {number}"
+        parts += ["", "", "# A handler.", *decorators, head, indented, "    # its end"]
+    return "\n".join(parts) + "\n"
+
+
+def is_python(text: str) -> bool:
+    try:
+        compile(text, "handlers.py", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
+
+
+@given(text=operators().filter(is_python))
+def test_whatever_is_translated_is_python_with_all_comments_and_no_handlers_of_kopf(
+    text: str,
+) -> None:
+    result, migration = translated(text)
+    ast.parse(result)
+    assert [one for one in comments(text) if one not in result] == []
+    again = translated(text)[1]
+    assert again == migration
+    nothing = migrate({"handlers.py": result}, CRDS)
+    assert nothing.handlers == []
+    assert nothing.todos == [] or "kopf" in result
+
+
+def test_code_without_kopf_stays_as_it_is() -> None:
+    text = "import json\n\n\ndef f(name , ** kwargs) :\n    return   {name:json}  # as it is\n"
+    assert translated(text)[0] == text
+
+
+def test_other_names_of_kopf_are_known() -> None:
+    text = (
+        "import os, kopf as k\nfrom kopf import on, TemporaryError as Again\n\n"
+        "@on.create('buckets')\ndef f(spec, **_):\n    raise Again('x', delay=spec['x'])\n\n"
+        "@k.on.delete('buckets')\ndef g(**_):\n    os.getpid()\n"
+    )
+    result, migration = translated(text)
+    assert "raise RetryAfter(obj.spec['x'], 'x')" in result
+    assert "@app.on_delete(BUCKET)" in result
+    assert "import os\n" in result
+    assert "kopf" not in result.replace("kopf.", "").splitlines()[0]
+    assert migration.todos == []
+    imported(result)
+
+
+def test_names_that_the_module_has_are_left_to_it() -> None:
+    text = (
+        "import kopf\n\napp = 1\nKind = 2\nBUCKET = 3\nlogger = 4\n\n"
+        "def Object(): ...\n\n"
+        "@kopf.on.create('buckets', retries=3)\n"
+        "def f(obj, name, logger, patch, **_):\n    draft = 5\n    patch.status['x'] = name\n"
+    )
+    module = imported(translated(text)[0])
+    assert (module.app, module.Kind, module.BUCKET, module.logger) == (1, 2, 3, 4)
+    assert isinstance(module.app_, App)
+
+
+def test_several_files_share_one_app(tmp_path: Path) -> None:
+    sources = {
+        "constants.py": "GROUP = 'example.com'\n",
+        "one.py": "import kopf\nfrom constants import GROUP\n\n"
+        "@kopf.on.create(GROUP, 'v1', 'buckets')\ndef f(name, **_):\n    print(name)\n",
+        "two.py": "import kopf\n\n@kopf.on.delete('bu')\ndef g(name, **_):\n    print(name)\n",
+    }
+    migration = migrate(sources, CRDS, name="buckets")
+    assert migration.texts["constants.py"] == sources["constants.py"]
+    for path, text in migration.texts.items():
+        (tmp_path / path).write_text(text)
+    script = "from operator_app import app, BUCKET; print(app.name, app.kinds == (BUCKET,))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("buckets True\n", "")
+
+
+# The command.
+
+
+def run(*arguments: str) -> int:
+    return cli.main(["migrate", "kopf", *arguments])
+
+
+@pytest.fixture
+def handlers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "handlers.py"
+    path.write_text(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef make(name, retry, **_):\n"
+        "    print(name, retry)\n\n@kopf.on.delete('buckets')\ndef remove(name, **_):\n"
+        "    print(name)\n"
+    )
+    return path
+
+
+def test_the_command_writes_files_and_a_summary(
+    handlers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = handlers.read_text()
+    assert run("handlers.py", "--crd", str(PAGES / "crds.yaml"), "--name", "buckets") == 0
+    first = capsys.readouterr().out
+    assert handlers.read_text() == original
+    assert 'app = App("buckets")' in Path("migrated/handlers.py").read_text()
+    summary = first[first.index("handlers.py:4:") :].splitlines()
+    assert summary[:3] == [
+        "handlers.py:4: make (create): 1 TODO",
+        "handlers.py:8: remove (delete): translated",
+        "2 handlers, 1 translated without a TODO; 1 TODOs in 1 files",
+    ]
+    assert re.match(r"handlers\.py:\d+: retry: ", summary[3])
+
+
+def test_a_second_run_keeps_what_was_edited(
+    handlers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("handlers.py") == 0
+    made = Path("migrated/handlers.py")
+    made.write_text(made.read_text() + "# mine\n")
+    capsys.readouterr()
+    assert run("handlers.py") == 0
+    assert made.read_text().endswith("# mine\n")
+
+
+def test_the_translation_can_be_printed(handlers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("handlers.py", "-o", "-") == 0
+    captured = capsys.readouterr()
+    ast.parse(captured.out)
+    assert "2 handlers" in captured.err
+    assert not Path("migrated").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("none.py",), "cannot read"),
+        (("broken.py",), "broken.py"),
+        (("handlers.py", "--crd", "handlers.py"), "handlers.py"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(
+    handlers: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], text: str
+) -> None:
+    Path("broken.py").write_text("def (:\n")
+    assert run(*arguments) == 1
+    assert text in capsys.readouterr().err
