@@ -3,6 +3,7 @@ from appsdk_operator.runtime._activity import (
     CallRecord as CallRecord,
     FailureCause as FailureCause,
     RequestRecord as RequestRecord,
+    current_stop as current_stop,
     present_call as present_call,
 )
 from appsdk_operator.runtime._clock import (
@@ -41,6 +42,9 @@ from appsdk_operator.runtime._queue.rate_limiters import (
     TokenBucket as TokenBucket,
     WithMaxWait as WithMaxWait,
 )
+from appsdk_operator.runtime._threading.limited_calls import (
+    TimeLimitExceeded as TimeLimitExceeded,
+)
 from appsdk_operator.runtime._threading.stop import (
     StopSignal as StopSignal,
 )
@@ -59,6 +63,7 @@ from appsdk_operator.runtime._activity import (
     CallSlot as CallSlot,
     ObservedParts as ObservedParts,
     Observers as Observers,
+    call_limited as call_limited,
     check_observer as check_observer,
     observed_call as observed_call,
     observed_request as observed_request,
@@ -87,13 +92,16 @@ from appsdk_operator.runtime._threading.fork import (
     after_fork as after_fork,
     fork_safe as fork_safe,
 )
-from appsdk_operator.runtime._threading.held_workers import (
+from appsdk_operator.runtime._threading.call_monitor import (
     HELD_FOR as HELD_FOR,
-    HeldWorkers as HeldWorkers,
+    CallMonitor as CallMonitor,
     RunningCall as RunningCall,
 )
 from appsdk_operator.runtime._threading.keyed_lock import (
     KeyedLock as KeyedLock,
+)
+from appsdk_operator.runtime._threading.limited_calls import (
+    LimitedCall as LimitedCall,
 )
 from appsdk_operator.runtime._logs.setup import (
     LOG_FORMATS as LOG_FORMATS,
@@ -133,6 +141,7 @@ from appsdk_operator.runtime._threading.threads import (
     LoopThread as LoopThread,
     ThreadGroup as ThreadGroup,
     as_exception as as_exception,
+    awaited_by as awaited_by,
     callback_place as callback_place,
     owned_by as owned_by,
     present_owner as present_owner,
@@ -161,6 +170,7 @@ from appsdk_operator.runtime._threading.weak import (
     weak_method as weak_method,
 )
 from appsdk_operator.runtime._threading.workers import (
+    SpareWorkers as SpareWorkers,
     Workers as Workers,
     is_cancelled as is_cancelled,
     left_behind as left_behind,

@@ -22,9 +22,16 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, final
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_text
-from appsdk_operator.runtime._logs.tracebacks import failed_function, user_traceback
-from appsdk_operator.runtime._threading.held_workers import HELD_FOR, RunningCall
-from appsdk_operator.runtime._threading.threads import as_exception, callback_place
+from appsdk_operator.runtime._logs.tracebacks import (
+    callback_name,
+    failed_function,
+    user_traceback,
+)
+from appsdk_operator.runtime._threading.call_monitor import HELD_FOR, CallMonitor, RunningCall
+from appsdk_operator.runtime._threading.limited_calls import LimitedCall
+from appsdk_operator.runtime._threading.stop import StopSignal
+from appsdk_operator.runtime._threading.threads import as_exception, callback_place, settle
+from appsdk_operator.runtime._threading.workers import is_cancelled
 from appsdk_operator.runtime.validation import check_plain
 
 _log = get_logger("appsdk_operator.runtime")
@@ -391,6 +398,7 @@ class CallSlot:
     __slots__ = (
         "is_noted",
         "is_retry",
+        "limited",
         "log",
         "omitted_requests",
         "record",
@@ -410,6 +418,8 @@ class CallSlot:
         """What it is called for; None: no call runs."""
         self.is_retry: bool = False
         """Whether the call repeats an earlier one."""
+        self.limited: LimitedCall | None = None
+        """The part of the call that runs now and may have a time limit; None without."""
         self.record: CallRecord | None = None
         """The record of the call, made at its start for observers, else at its end."""
         self.requests: list[RequestRecord] | None = None
@@ -438,6 +448,52 @@ def present_call() -> CallRecord | None:
     return slot.record or slot.log.describe(slot)
 
 
+def current_stop() -> StopSignal:
+    """The stop signal of the call that the calling thread or task makes.
+
+    It is set when the call's time limit has passed, when its controller stops, and when the call
+    has ended. Pass it to everything that waits, or look at it in loops. Outside of calls, as in a
+    test that calls the function itself, it is one that nothing sets.
+
+    >>> current_stop().is_set()
+    False
+    """
+    slot = _slot.get()
+    if slot is None:
+        return StopSignal()
+    return slot.log.stop if slot.limited is None else slot.limited.stop
+
+
+def call_limited(
+    function: Callable[..., Any], *args: Any, seconds: float | None, name: str = ""
+) -> Any:
+    """Call a function within a call of a watcher or reconciler, with a time limit of its own.
+
+    At its limit the function's stop signal (:func:`current_stop`) is set, and an ``async def`` is
+    cancelled. One that does not return all the same is logged, counted and shown, and another
+    worker takes the place of its own. Outside of a controller's call there is no limit.
+
+    Args:
+        function: the function.
+        args: its arguments.
+        seconds: the limit; None: none.
+        name: its name for errors and logs; default: its own.
+
+    Returns:
+        What it has returned, awaited.
+
+    Raises:
+        TimeLimitExceeded: it has taken longer, or was cancelled for that.
+        Exception: what it has raised.
+    """
+    slot = _slot.get()
+    if seconds is None or slot is None:
+        return settle(function(*args))
+    log = slot.log
+    with log.limited(slot, seconds, lambda: name or callback_name(function)):
+        return settle(function(*args))
+
+
 @final
 class ActivityLog:
     """The recent calls of one controller. Thread-safe.
@@ -456,6 +512,10 @@ class ActivityLog:
         self.clock: Clock = clock
         self.slots: dict[int, CallSlot] = {}
         """The slots of the workers, by thread id."""
+        self.monitor: CallMonitor = CallMonitor(name, self.running_calls, clock=clock)
+        """Watches the calls that run."""
+        self.stop: StopSignal = StopSignal(clock=clock)
+        """Set when the controller stops; replaced at its start."""
         self.observers: Observers = Observers()
         self.skip_until: float = -sys.float_info.max
         """Calls that began before this time and ended well are not recorded."""
@@ -486,6 +546,10 @@ class ActivityLog:
         if slot is None:
             slot = self.slots[thread] = CallSlot(self)
         return slot
+
+    def limited(self, slot: CallSlot, seconds: float, name: Callable[[], str]) -> _Limited:
+        """A block with a time limit, within the call in ``slot``; ``name`` is for its error."""
+        return _Limited(self, slot, seconds, name)
 
     def begin(self, slot: CallSlot) -> None:
         """Show observers the call in ``slot``; only needed where there are any."""
@@ -575,7 +639,7 @@ class ActivityLog:
                 call = slot.record or self.describe(slot)
                 place = f"{call.namespace}/{call.name}" if call.namespace else call.name
                 about = f"{call.kind.partition('.')[0]} {place}".strip()
-                found.append(RunningCall(thread, started, about))
+                found.append(RunningCall(thread, started, about, slot.limited))
         return found
 
     def calls(self) -> list[CallRecord]:
@@ -608,6 +672,43 @@ class ActivityLog:
     def is_limited(self) -> bool:
         """Whether there were so many calls within the last minute that some are not recorded."""
         return self.clock.monotonic() < self.skip_until + 60.0
+
+
+@final
+class _Limited:
+    """What :meth:`ActivityLog.limited` returns."""
+
+    __slots__ = ("_call", "_log", "_name", "_outer", "_seconds", "_slot")
+
+    def __init__(
+        self, log: ActivityLog, slot: CallSlot, seconds: float, name: Callable[[], str]
+    ) -> None:
+        self._log = log
+        self._slot = slot
+        self._seconds = seconds
+        self._name = name
+
+    def __enter__(self) -> None:
+        log, slot, seconds = self._log, self._slot, self._seconds
+        outer = self._outer = slot.limited
+        parent = log.stop
+        if outer is not None:
+            parent = outer.stop
+            seconds = min(seconds, left) if (left := outer.remaining()) is not None else seconds
+        slot.limited = self._call = LimitedCall(
+            log.clock.monotonic(), seconds, parent=parent, clock=log.clock
+        )
+        if seconds < log.monitor.shortest:
+            log.monitor.name_limit(seconds)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        call, log = self._call, self._log
+        now = log.clock.monotonic()
+        has_exceeded = log.monitor.has_exceeded(call, now)
+        self._slot.limited = self._outer
+        call.end()
+        if has_exceeded and (error is None or is_cancelled(error)):
+            raise call.exceeded(self._name(), now) from None
 
 
 @contextlib.contextmanager

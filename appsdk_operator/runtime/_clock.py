@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
 
@@ -89,6 +91,7 @@ class ManualClock:
         self._changed = threading.Condition()
         self._sequence = itertools.count()
         self._waiters: list[tuple[float, int, threading.Condition]] = []
+        self._alarms: tuple[Callable[[], float | None], ...] = ()
         self._seen = threading.local()
 
     def monotonic(self) -> float:
@@ -134,7 +137,11 @@ class ManualClock:
             raise ValueError(f"cannot advance by {seconds} s: a clock does not go back")
         target = self._now + seconds
         while True:
+            alarm = self._next_alarm()
             with self._changed:
+                if alarm <= target and (not self._waiters or alarm <= self._waiters[0][0]):
+                    self._now = max(self._now, alarm)
+                    continue
                 if not self._waiters or self._waiters[0][0] > target:
                     # What was woken may have moved it on already.
                     self._now = max(self._now, target)
@@ -146,10 +153,35 @@ class ManualClock:
             with condition:
                 condition.notify_all()
 
-    def next_deadline(self) -> float | None:
-        """The earliest deadline of any waiter; None when there is none."""
+    def add_alarm(self, alarm: Callable[[], float | None]) -> Callable[[], None]:
+        """Call ``alarm`` at each step of the time, in the thread that moves it.
+
+        For what has to look at something in time and no thread that waits for it. It returns the
+        time at which it wants to be called next; None for none. It must not wait.
+
+        Returns:
+            The function that removes it.
+        """
         with self._changed:
-            return self._waiters[0][0] if self._waiters else None
+            self._alarms = (*self._alarms, alarm)
+
+        def remove() -> None:
+            with self._changed:
+                self._alarms = tuple(each for each in self._alarms if each is not alarm)
+
+        return remove
+
+    def _next_alarm(self) -> float:
+        """The earliest time after the present one that an alarm asks for."""
+        dues = [due for alarm in self._alarms if (due := alarm()) is not None and due > self._now]
+        return min(dues, default=math.inf)
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline of any waiter or alarm; None when there is none."""
+        alarm = self._next_alarm()
+        with self._changed:
+            due = min(alarm, self._waiters[0][0] if self._waiters else math.inf)
+        return None if due == math.inf else due
 
     def block_until_waiting(self, count: int, *, timeout: float = 10.0) -> None:
         """Return once at least ``count`` threads wait for a deadline of this clock.

@@ -24,6 +24,7 @@ __all__ = [
     "check_plain",
     "check_text",
     "check_wait",
+    "checked_limit",
     "checked_seconds",
     "checked_texts",
     "no_awaitable",
@@ -297,6 +298,21 @@ def checked_seconds(name: str, seconds: float) -> float:
         hint = "use 0 for never, or seconds" if name == "resync" else "use 0 or more seconds"
         raise ValueError(f"{name}={seconds}: {hint}")
     return seconds
+
+
+def checked_limit(name: str, seconds: float | None) -> float | None:
+    """Return ``seconds``, a time limit, after a check; None is no limit.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is not above 0, or not finite.
+    """
+    if seconds is None:
+        return None
+    check_number(name, seconds)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"{name}={seconds}: give more than 0 seconds, or None for no limit")
+    return float(seconds)
 
 
 def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
-    HeldWorkers,
     LoopThread,
     Metrics,
     StillRunning,
@@ -42,7 +41,7 @@ from appsdk_operator.runtime import (
     safe_text,
     thread_clock,
 )
-from appsdk_operator.runtime.validation import check_count, check_flag, check_number
+from appsdk_operator.runtime.validation import check_count, check_flag, check_number, checked_limit
 from appsdk_operator.watchers._checks import (
     check_argument_order,
     check_cache,
@@ -114,6 +113,7 @@ class InformerController:
         resyncs_repeat: bool = True,
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
+        time_limit: float | None = None,
         stop_timeout: float = 30.0,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
@@ -140,6 +140,11 @@ class InformerController:
                 finalizers are repeated all the same.
             max_pending: how many events may wait before ``overflow`` applies; default 10,000.
             overflow: what happens then; default: coalesce, object by object.
+            time_limit: seconds that a call may take; default: no limit. At the limit its stop
+                signal (:func:`~appsdk_operator.runtime.current_stop`) is set, and an ``async def``
+                is cancelled. A call that takes longer has failed, whatever it returns. One that
+                does not return is logged, counted and shown, and another worker takes the place of
+                its own, at most as many as there are workers; its object waits until it returns.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
             clock: the clock for all waits; default: the environment's.
             metrics: where it publishes; default: those of its Manager, else
@@ -157,6 +162,7 @@ class InformerController:
             raise ValueError(f"stop_timeout={stop_timeout}: use at least 0 seconds")
         check_calls(workers, retry_policy, retry_dequeue_policy, error_handler)
         check_flag("resyncs_repeat", resyncs_repeat)
+        time_limit = checked_limit("time_limit", time_limit)
         self.name = name
         self.needs_leader_election: bool = True
         """Whether a manager with leader election runs it on the leader only; default True."""
@@ -187,6 +193,7 @@ class InformerController:
             metrics=self._metrics,
             clock=clock,
             workers=workers,
+            time_limit=time_limit,
         )
         self._delivery = Delivery(
             name,
@@ -199,6 +206,11 @@ class InformerController:
             is_known=self._dispatcher.is_known,
             on_failure=self._fail,
             clock=clock,
+        )
+        if time_limit is not None:
+            self._delivery.deliver_by_object()
+        self.activity.monitor.equip(
+            workers=workers, log=_log, remedy="workers=", replace=self._delivery.replace
         )
         self._callers = Workers(self._delivery, self._loop)
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
@@ -389,6 +401,8 @@ class InformerController:
             except BaseException:
                 finalizer_uses.reduce(self, self._finalizer_uses())
                 raise
+        if target.has_time_limits:
+            self._delivery.deliver_by_object()
         for key in keys:
             self._delivery.wake(key)
 
@@ -504,6 +518,8 @@ class InformerController:
             notes.append(f"{given_up} calls given up until a resync shows their objects")
         if terminal := self._dispatcher.terminal():
             notes.append(f"{terminal} calls failed for good, until their objects are changed")
+        if over := self.activity.monitor.note():
+            notes.append(over)
         note = f"{self.name}: {'; '.join(notes)}" if notes else ""
         return Health(not bad, "; ".join([text, *notes]), note)
 
@@ -526,6 +542,7 @@ class InformerController:
             "queued": self.pending_events,
             "planned": [call for call in pending if call["due_in"] is not None],
             "given_up": [call for call in pending if call["due_in"] is None],
+            "over_time_limit": self.activity.monitor.over_limit(),
         }
 
     @property
@@ -565,7 +582,7 @@ class InformerController:
                     f"controller {self.name} was {was}: a controller runs once, make a new one"
                 )
             self._has_run = True
-            own = self._stop = stop.child()
+            own = self._stop = self.activity.stop = stop.child()
             bindings = self._bindings.owned()
         # At the stop itself: until this thread wakes, workers would begin the calls that wait.
         own.on_set(self._dispatcher.stop)
@@ -581,7 +598,7 @@ class InformerController:
             Waiters(self.clock).wait(own.is_set, own, _UNMATCHED_KINDS_AFTER)
             if not own.is_set():
                 self._warn_of_unmatched_kinds()
-            self._held_workers().watch(own)
+            self.activity.monitor.watch(own)
         except Exception as error:  # a thread cannot be started, for example
             self._fail(error)
         finally:
@@ -596,6 +613,7 @@ class InformerController:
             others = self._threads.join(max(_HELPERS_END, deadline - thread_clock().monotonic()))
             running += others
             self._metrics.retire()
+            self.activity.monitor.retire()
             self._dispatcher.end()
             self._is_over = True
         if running:
@@ -640,6 +658,7 @@ class InformerController:
             self._is_published = True
         self._publishes_in = metrics = present_metrics(self._publishes_in)
         self._metrics.publish(metrics)
+        self.activity.monitor.publish(metrics)
         self._delivery.publish(metrics)
 
     def _run_informer(self, binding: OwnedInformer, stop: StopSignal) -> None:
@@ -676,16 +695,6 @@ class InformerController:
             stop = self._stop
         if stop is not None:
             stop.set()
-
-    def _held_workers(self) -> HeldWorkers:
-        return HeldWorkers(
-            self.name,
-            self._workers,
-            self.activity.running_calls,
-            log=_log,
-            remedy="workers=",
-            clock=self.clock,
-        )
 
     def _warn_of_unmatched_kinds(self) -> None:
         """Log kinds without informers, or without watchers: a misspelt kind raises no error."""

@@ -20,7 +20,7 @@ def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
     rig.controller.watch(rig.tap)
     rig.start()
     assert gate.entered.wait(PATIENCE)
-    held = rig.controller._held_workers()
+    held = rig.controller.activity.monitor
     (call,) = rig.controller.activity.running_calls()
     held.look(call.started + 29.0)
     assert not caplog.records

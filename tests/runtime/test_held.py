@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from appsdk_operator.runtime import (
-    HeldWorkers,
+    CallMonitor,
     LoopThread,
     ManualClock,
     RunningCall,
@@ -119,15 +119,15 @@ def test_a_time_out_of_the_coroutine_itself_is_raised(loop: LoopThread) -> None:
         loop.run(late())
 
 
-def held_by(log_name: str, workers: int, calls: list[RunningCall]) -> HeldWorkers:
-    return HeldWorkers(
-        "shop/buckets",
-        workers,
-        lambda: calls,
+def held_by(log_name: str, workers: int, calls: list[RunningCall]) -> CallMonitor:
+    monitor = CallMonitor("shop/buckets", lambda: calls, clock=ManualClock())
+    monitor.equip(
+        workers=workers,
         log=get_logger(log_name),
         remedy="workers=",
-        clock=ManualClock(),
+        replace=lambda thread: False,
     )
+    return monitor
 
 
 def test_a_callback_that_holds_the_only_worker_for_half_a_minute_is_named_once(

@@ -27,6 +27,7 @@ from appsdk_operator.runtime import (
     Family,
     Metrics,
     Sample,
+    SpareWorkers,
     StopSignal,
     ThreadGroup,
     Waiters,
@@ -310,6 +311,7 @@ class Delivery:
         self._random = rng or random_of(clock)
         self._resync_number = 0
         self._is_stopped = False
+        self._spares = SpareWorkers(name, lambda number: self._start_worker(workers + number - 1))
         self._retire: Callable[[], None] = lambda: None
         if metrics is not None:
             self.publish(metrics)
@@ -453,13 +455,38 @@ class Delivery:
 
     def start(self) -> None:
         """Start the workers."""
+        self._spares.open()
         for number in range(self._workers):
-            self._threads.start(f"worker-{number}", self._work)
+            self._start_worker(number)
+
+    def _start_worker(self, number: int) -> None:
+        self._threads.start(f"worker-{number}", self._work)
+
+    def deliver_by_object(self) -> None:
+        """Use the batch queue for no further events, so that a worker holds one object at a time.
+
+        For handlers with time limits: the worker of one that hangs can be replaced.
+        """
+        with self._lock:
+            self._line_bound = 0
+
+    def replace(self, thread: int) -> bool:
+        """Start a worker in the place of ``thread``, which ends after its present call.
+
+        The object of that call stays closed until then. Not while the batch queue is in use.
+
+        Returns:
+            Whether it has: False also for a thread that was replaced before, and after the stop.
+        """
+        with self._lock:
+            is_in_line = self._is_line_queued
+        return not is_in_line and self._spares.replace(thread)
 
     def stop(self) -> None:
         """Drop pending events and end the workers after their current call; twice is harmless."""
         with self._lock:
             self._is_stopped = True
+            self._spares.close()
             self._line.clear()
             self._pending.clear()
             self._resyncs.clear()
@@ -530,6 +557,8 @@ class Delivery:
                     _log.exception(
                         "%s: handling %s failed outside of the user's code", self._name, item.key
                     )
+                if self._spares.have_replaced_me():
+                    return
 
     def _process(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
         """Process one key of the work queue: the batch queue, a resync, or an object's event."""

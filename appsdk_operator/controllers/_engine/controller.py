@@ -22,9 +22,9 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
-    HeldWorkers,
     LoopThread,
     Metrics,
+    SpareWorkers,
     StillRunning,
     StopSignal,
     ThreadGroup,
@@ -116,6 +116,7 @@ class Controller(Generic[R]):
             name, clock=clock, describe=call_describer(name, self._kind, self._reconcile)
         )
         """For debug pages and observers: the record of its reconciles."""
+        self.activity.stop = self._own
         self._loop = LoopThread(name)
         # Weak: a controller that never ran is collected with its last reference, which frees its
         # name.
@@ -232,7 +233,10 @@ class Controller(Generic[R]):
         sources = run.starts.health()
         if not sources.is_ready:
             return Health(False, f"controller {self.name}: {sources.text}")
-        return Health(True, f"controller {self.name} ok" + (sources.text and f"; {sources.text}"))
+        over = self.activity.monitor.note()
+        notes = [f"controller {self.name} ok", sources.text, over]
+        note = f"{self.name}: {over}" if over else ""
+        return Health(True, "; ".join(text for text in notes if text), note)
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no request is due and no reconcile runs; False after ``timeout`` seconds.
@@ -340,10 +344,9 @@ class Controller(Generic[R]):
         try:
             # Nothing is started after a stop.
             if not self._own.is_set() and self._all_synced(run := self._begin()):
-                for number in range(self._options.max_concurrent_reconciles):
-                    self._workers.start(f"worker/{number}", functools.partial(self._work, run))
+                self._start_workers(run)
                 self._warn_without_sources(run)
-                self._held_workers().watch(self._own)
+                self.activity.monitor.watch(self._own)
         except Exception as error:
             self._fail(error)
         finally:
@@ -457,7 +460,22 @@ class Controller(Generic[R]):
                     return True
         return False
 
-    def _work(self, run: ControllerRun[R]) -> None:
+    def _start_workers(self, run: ControllerRun[R]) -> None:
+        count = self._options.max_concurrent_reconciles
+
+        def start(number: int) -> None:
+            self._workers.start(f"worker/{number}", functools.partial(self._work, run, spares))
+
+        spares = SpareWorkers(self.name, lambda number: start(count + number - 1))
+        self.activity.monitor.equip(
+            workers=count, log=_log, remedy="max_concurrent_reconciles", replace=spares.replace
+        )
+        spares.open()
+        self._own.on_set(spares.close)
+        for number in range(count):
+            start(number)
+
+    def _work(self, run: ControllerRun[R], spares: SpareWorkers) -> None:
         queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
         with self._loop.bound(), self.activity.entered():
             while (item := queue.get()) is not None:
@@ -468,6 +486,8 @@ class Controller(Generic[R]):
                 if bug is not None:
                     self._fail(bug)
                     self._own.set()
+                if spares.have_replaced_me():
+                    return
 
     def _warn_without_sources(self, run: ControllerRun[R]) -> None:
         """Log that nothing will ever be reconciled, unless a source is added within a second."""
@@ -478,16 +498,6 @@ class Controller(Generic[R]):
                 self.name,
                 extra={"controller": self.name},
             )
-
-    def _held_workers(self) -> HeldWorkers:
-        return HeldWorkers(
-            self.name,
-            self._options.max_concurrent_reconciles,
-            self.activity.running_calls,
-            log=_log,
-            remedy="max_concurrent_reconciles",
-            clock=self.clock,
-        )
 
     def _thread_failed(self, error: Exception) -> None:
         """End the run after one of its threads failed; :meth:`run` then raises ``error``."""
@@ -520,13 +530,13 @@ class Controller(Generic[R]):
             run.queue.shut_down()
         running = self._callers.stop(deadline)
         if run is not None:
-            run.deadlines.close()
             left = max(_HELPERS_END, deadline - thread_clock().monotonic())
             running += run.starts.join(left)
             # One of them may be the thread that ends a standby, which also calls this.
             left = max(_HELPERS_END, deadline - thread_clock().monotonic())
             running += self._helpers.join(left)
             run.metrics.retire()
+            self.activity.monitor.retire()
             run.runner.end()
         with self._lock:
             self._is_over = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar, final
 
-from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
 from appsdk_operator.controllers._engine.runner import ReconcileRunner, SourceQueue
 from appsdk_operator.controllers._options import ResolvedOptions
@@ -62,7 +61,6 @@ class ControllerRun(Generic[R]):
         self.source_queue: SourceQueue[R] = SourceQueue(self.queue, on_source_failure)
         self._activity = activity
         self.metrics = ReconcileMetrics(name, options.max_concurrent_reconciles)
-        self.deadlines = Deadlines(helpers, clock)
         self.starts: SourceStarts[R] = SourceStarts(
             name, helpers, clock, timeout=options.cache_sync_timeout, stop=stop
         )
@@ -73,13 +71,13 @@ class ControllerRun(Generic[R]):
             options=options,
             queue=self.queue,
             metrics=self.metrics,
-            deadlines=self.deadlines,
             activity=activity,
             stop=stop,
             clock=clock,
             finders=finders,
         )
         self.metrics.publish(registry, self.runner.active_count)
+        activity.monitor.publish(registry)
 
     def snapshot(self, now: float, time: float) -> dict[str, Any]:
         """Its sources, results, running, planned and given up requests, as JSON values."""
@@ -104,6 +102,7 @@ class ControllerRun(Generic[R]):
             )
         return {
             "sources": self.starts.snapshot(),
+            "over_time_limit": self._activity.monitor.over_limit(),
             "results": self.metrics.results(),
             "running": [
                 {

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.context import ReconcileContext, current, log_fields
-from appsdk_operator.controllers._engine.deadlines import Deadlines
 from appsdk_operator.controllers._engine.failures import (
     FailureSeries,
     is_bug,
@@ -104,7 +103,6 @@ class ReconcileRunner(Generic[R]):
         options: ResolvedOptions,
         queue: WorkQueue[R],
         metrics: ReconcileMetrics,
-        deadlines: Deadlines,
         activity: ActivityLog,
         stop: StopSignal,
         clock: Clock,
@@ -118,10 +116,11 @@ class ReconcileRunner(Generic[R]):
         """The name of the reconciler, for logs."""
         self._queue = queue
         self._metrics = metrics
-        self._deadlines = deadlines
         self._stop = stop
         self._clock = clock
-        self._timeout = options.reconcile_timeout
+        self._limit = options.reconcile_timeout or None
+        if self._limit is not None:
+            activity.monitor.name_limit(self._limit)
         self._max_attempts = options.max_attempts
         self._recovers = options.recover_exceptions
         self._failure_log = FailureLog(_log, clock)
@@ -161,7 +160,6 @@ class ReconcileRunner(Generic[R]):
         clock = self._clock
         started = clock.monotonic()
         self._hot_loops.note(request, started)
-        deadline = started + self._timeout if self._timeout else None
         attempt, max_attempts = 0, self._max_attempts
         series = self._failures.get(request)
         if series is not None:
@@ -175,7 +173,7 @@ class ReconcileRunner(Generic[R]):
             attempt=attempt,
             max_attempts=max_attempts,
             started=started,
-            deadline=deadline,
+            limit=self._limit,
             stop=self._stop,
             clock=clock,
         )
@@ -185,13 +183,12 @@ class ReconcileRunner(Generic[R]):
         activity = self._activity
         slot = self._slots.get(thread) or activity.slot(thread)
         slot.started = started
+        slot.limited = context
         slot.trigger = context
         token = current.set(context)
         if activity.observers.present:
             activity.begin(slot)
         try:
-            if deadline is not None:
-                self._deadlines.begin(context)
             if _log.logger.isEnabledFor(logging.DEBUG):
                 self._log_begin(context)
             returned = self._reconcile(request)
@@ -199,12 +196,14 @@ class ReconcileRunner(Generic[R]):
         except BaseException as error:
             explain_frozen(error)
             failure = error
+            if context.is_own_time_out and is_cancelled(error):
+                failure = context.exceeded(self.callback, clock.monotonic())
         finally:
             current.reset(token)
-            slot.trigger = None
+            slot.trigger = slot.limited = None
+            ended = clock.monotonic()
+            is_timeout = self._limit is not None and activity.monitor.has_exceeded(context, ended)
             context.end()
-        ended = clock.monotonic()
-        is_timeout = deadline is not None and self._has_timed_out(context, ended)
         seconds = ended - started
         if failure is None:
             self._succeeded(item, context, outcome, seconds, is_timeout)
@@ -235,7 +234,7 @@ class ReconcileRunner(Generic[R]):
         if inspect.isawaitable(returned):
             coroutine, returned = returned, None
             try:
-                returned = settle(_awaited(coroutine, context))
+                returned = settle(_awaited(coroutine))
             finally:
                 # Needed if the loop was closed and never awaited it; harmless otherwise.
                 if inspect.iscoroutine(coroutine):
@@ -245,14 +244,6 @@ class ReconcileRunner(Generic[R]):
         if returned is None or isinstance(returned, Result):
             return returned
         raise wrong_outcome(f"the reconciler of controller {self._name}", returned)
-
-    def _has_timed_out(self, context: ReconcileContext, ended: float) -> bool:
-        self._deadlines.end(context)
-        if context.is_timed_out:
-            return context.is_own_time_out
-        return (
-            context.deadline is not None and ended >= context.deadline and not self._stop.is_set()
-        )
 
     def _succeeded(
         self,
@@ -465,26 +456,9 @@ class _Raised:
         self.error = error
 
 
-async def _awaited(awaitable: Any, context: ReconcileContext) -> Any:
-    """Await an ``async def`` reconciler, and cancel it at its deadline."""
-    import asyncio
-
-    if context.deadline is not None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-
-        def cancel() -> None:
-            # The loop may have been closed, which cancels the task as well.
-            with contextlib.suppress(RuntimeError):
-                if task is not None:
-                    loop.call_soon_threadsafe(task.cancel)
-
-        context.on_time_out(cancel)
+async def _awaited(awaitable: Any) -> Any:
+    """Await an ``async def`` reconciler."""
     try:
         return await awaitable
-    except asyncio.CancelledError:
-        if not context.is_timed_out:
-            raise
-        raise TimeoutError("cancelled at its deadline: see reconcile_timeout") from None
     except (SystemExit, KeyboardInterrupt) as error:
         return _Raised(error)

@@ -8,7 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._environment import entered_environment, thread_clock
 from appsdk_operator.runtime._logs.loggers import get_logger
@@ -30,7 +30,7 @@ _LOOK_EVERY = 30.0
 """The longest pause in seconds between two looks by a thread that waits for a coroutine."""
 _MOST_PLACES = 100
 """Places in the code of which one loop warns."""
-_awaited: dict[int, Coroutine[Any, Any, Any]] = {}
+_awaited: dict[int, AwaitedCoroutine[Any]] = {}
 """The coroutine that a thread waits for in :meth:`LoopThread.run`, by the thread's ident."""
 _bound = threading.local()
 _owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
@@ -207,9 +207,10 @@ class LoopThread:
             except BaseException:
                 coroutine.close()
                 raise
-            future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
-        thread = threading.get_ident()
-        _awaited[thread] = coroutine
+            thread = threading.get_ident()
+            # Before it begins: from then on it can be cancelled.
+            awaited = _awaited[thread] = AwaitedCoroutine(coroutine, loop)
+            future = asyncio.run_coroutine_threadsafe(awaited.result(), loop)
         try:
             return self._result_of(future, loop)
         except concurrent.futures.CancelledError:
@@ -336,12 +337,44 @@ class LoopThread:
         return self._group.join(timeout)
 
 
-async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await ``coroutine``; SystemExit and the like become errors, or they would end the loop."""
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
+@final
+class AwaitedCoroutine(Generic[T]):
+    """A coroutine that a thread waits for, which another one may cancel."""
+
+    __slots__ = ("_is_cancelled", "_loop", "_task", "coroutine")
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.coroutine = coroutine
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Cancel it, from any thread. The thread that waits goes on once it has ended."""
+        with contextlib.suppress(RuntimeError):  # a closed loop has cancelled it
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def result(self) -> T:
+        """Await it; SystemExit and the like become errors, or they would end the loop."""
+        import asyncio
+
+        self._task = asyncio.current_task()
+        try:
+            if self._is_cancelled:
+                self.coroutine.close()
+                raise asyncio.CancelledError
+            return await self.coroutine
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
+        finally:
+            self._task = None  # which refers to this in turn
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -358,8 +391,13 @@ def callback_place(thread: int) -> str:
     Returns:
         ``function (file.py:12)``; ``""`` if it is nowhere in code of the user.
     """
-    coroutine = _awaited.get(thread)
-    return present_place(thread) if coroutine is None else awaiting_place(coroutine)
+    awaited = _awaited.get(thread)
+    return present_place(thread) if awaited is None else awaiting_place(awaited.coroutine)
+
+
+def awaited_by(thread: int) -> AwaitedCoroutine[Any] | None:
+    """The coroutine that a thread waits for on an event loop's thread; None: for none."""
+    return _awaited.get(thread)
 
 
 class CoroutineRunner(Protocol):

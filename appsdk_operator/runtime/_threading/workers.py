@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 import sys
+import threading
 from collections.abc import Callable
 from typing import Final, Protocol, final
 
 from appsdk_operator.runtime._environment import thread_clock
+from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.tracebacks import group_members
 from appsdk_operator.runtime._threading.threads import LoopThread
 
+_log = get_logger("appsdk_operator.runtime")
 _CANCEL_TIMEOUT: Final = 1.0
 """Seconds for coroutines and threads to end when the time of a stop is over."""
 
@@ -81,6 +85,60 @@ class Workers:
     def running(self) -> list[str]:
         """The names of the threads that run now."""
         return self._threads.join(0.0) + self._loop.close(0.0)
+
+
+@final
+class SpareWorkers:
+    """Workers that take the place of those whose calls hang. Thread-safe.
+
+    A worker that was replaced ends after the piece of work that it hangs in.
+    """
+
+    def __init__(self, name: str, start: Callable[[int], object]) -> None:
+        """Spare workers of controller ``name``; ``start`` starts the one of a number from 1 on."""
+        self._name = name
+        self._start = start
+        self._lock = threading.Lock()
+        self._count = 0
+        self._replaced: set[int] = set()
+        # Of the thread that the first workers were started in.
+        self._context: contextvars.Context | None = None
+
+    def open(self) -> None:
+        """Replace workers from now on: they have started."""
+        self._context = contextvars.copy_context()
+
+    def close(self) -> None:
+        """Replace no more workers."""
+        self._context = None
+
+    def replace(self, thread: int) -> bool:
+        """Start a worker in the place of ``thread``; False if that has one, or it cannot be."""
+        context = self._context
+        with self._lock:
+            if context is None or thread in self._replaced:
+                return False
+            self._replaced.add(thread)
+            self._count += 1
+            number = self._count
+        try:
+            context.copy().run(self._start, number)
+        except RuntimeError:
+            with self._lock:
+                self._replaced.discard(thread)
+            _log.exception("%s: no thread is to be had for a spare worker", self._name)
+            return False
+        return True
+
+    def have_replaced_me(self) -> bool:
+        """Whether the calling worker is to end, because another one has its place."""
+        if not self._replaced:
+            return False
+        thread = threading.get_ident()
+        with self._lock:
+            is_replaced = thread in self._replaced
+            self._replaced.discard(thread)
+        return is_replaced
 
 
 def _left(deadline: float) -> float:

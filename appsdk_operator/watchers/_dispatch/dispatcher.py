@@ -56,8 +56,10 @@ class Dispatcher:
         metrics: ControllerMetrics,
         clock: Clock,
         workers: int = 1,
+        time_limit: float | None = None,
     ) -> None:
         self._name = name
+        self._time_limit = time_limit
         self._failures = failures
         self._dequeue_policy = dequeue_policy
         self._metrics = metrics
@@ -75,7 +77,8 @@ class Dispatcher:
         self._pending: dict[_ObjectId, tuple[PendingCalls, ...]] = {}
         self._has_handled_event = False
         # The queue gives each key of a source to one worker, but has one for each source.
-        self._object_locks = KeyedLock() if workers > 1 else None
+        # A worker that hangs is replaced, so that one worker is one only without time limits.
+        self._object_locks = KeyedLock() if workers > 1 or time_limit is not None else None
         self._is_stopped = False
         self._is_adding = False
 
@@ -94,6 +97,8 @@ class Dispatcher:
         """
         target.call_metrics = self._metrics.add_kind(target.kind, target.role)
         target.failures = self._failures.log
+        if target.has_time_limits and self._object_locks is None:
+            self._object_locks = KeyedLock()
         keys = []
         with self._lock:
             for other in self._registered.items(target.kind):
@@ -391,8 +396,13 @@ class Dispatcher:
         slot.started = started = monotonic()
         if activity.observers.present:
             activity.begin(slot)
+        limit = self._time_limit
         try:
-            outcome = target.call(trigger)
+            if limit is None:
+                outcome = target.call(trigger)
+            else:
+                with activity.limited(slot, limit, lambda: name_of(target.handler, trigger.action)):
+                    outcome = target.call(trigger)
         except BaseException as error:
             failure = as_exception(f"the {target.role.value}", error)
         finally:

@@ -56,6 +56,7 @@ class RegisteredTarget:
         "delivered",
         "failures",
         "handler",
+        "has_time_limits",
         "is_removed",
         "kind",
         "longest_retry",
@@ -86,6 +87,8 @@ class RegisteredTarget:
         self.longest_retry: float | None = getattr(handler, "longest_retry", None)
         """For timers: the seconds after which a failed call is repeated at the latest, whatever the
         retry policy says; resyncs do not call them. None for others."""
+        self.has_time_limits = bool(getattr(handler, "has_time_limits", False))
+        """Whether its functions have time limits, within one call of it."""
         self.failures = FailureLog(_log, present_clock())
         """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.call_metrics: Mapping[ResourceAction, CallMetrics] = {}
