@@ -52,6 +52,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import (
     StopSignal as StopSignal,
+    current_stop as current_stop,
     setup_logging as setup_logging,
 )
 from appsdk_operator.watchers import (

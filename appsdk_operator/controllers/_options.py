@@ -90,7 +90,9 @@ class ControllerOptions:
     reconcile_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
     """Seconds that a reconcile may take; default, and 0: no limit. At the deadline the stop signal
     of its context is set, and an ``async def`` reconciler is cancelled. Python cannot interrupt a
-    plain function: it has to check the signal."""
+    plain function: it has to check the signal. One that does not is logged with its line, and a
+    spare worker takes over, at most as many as ``max_concurrent_reconciles``; its request waits
+    until it returns."""
     recover_exceptions: bool | None = attrs.field(default=None, validator=_check_flag)
     """Whether a reconcile that ends with a bug (``TypeError``, ``KeyError``, ``AssertionError``,
     ``SystemExit``, …) is retried like any failure; default True. With False it ends the

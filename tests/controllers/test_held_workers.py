@@ -45,3 +45,34 @@ def test_a_controller_without_a_source_says_so_after_a_second(
     eventually(lambda: "controller idle has no source, so that it" in caplog.text)
     stop.set()
     assert threads.join(PATIENCE) == []
+
+
+def test_a_reconcile_that_ignores_its_deadline_holds_up_its_own_request_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(reconcile_timeout=10.0)
+    gate = Gate()
+    rig.script.during = lambda request: gate(request) if request == "a" else None
+    rig.tap.requests = ("a", "b")
+    rig.controller.watch(rig.tap)
+    rig.start()
+    assert gate.entered.wait(PATIENCE)
+    eventually(lambda: rig.script.calls == ["a"])
+    rig.clock.advance(9.0)
+    assert rig.script.calls == ["a"]
+    rig.clock.advance(1.0)
+    eventually(lambda: rig.script.calls == ["a", "b"])
+    assert "spare worker 1 of 1 takes over in controller" in caplog.text
+    for name in ("calls_over_time_limit", "time_limits_exceeded_total"):
+        assert rig.metrics.value(name, controller=rig.controller.name) == 1
+    health = rig.controller.health()
+    assert health.is_ready
+    assert "; over the time limit: Gate.__call__ (" in health.text
+    assert health.note.startswith(f"{rig.controller.name}: over the time limit: ")
+    assert len(rig.controller.debug_snapshot()["over_time_limit"]) == 1
+    rig.add("a")
+    gate.open.set()
+    eventually(lambda: rig.script.calls == ["a", "b", "a"])
+    eventually(lambda: rig.results() == {"success": 3})
+    assert rig.value("reconcile_timeouts_total") == 1
+    assert rig.stop() == []

@@ -236,3 +236,36 @@ def test_a_manual_clock_gives_the_same_jitter_for_the_same_seed_and_a_real_one_d
 
     assert some(ManualClock(seed=7)) == some(ManualClock(seed=7)) != some(ManualClock(seed=8))
     assert some(system_clock) != some(system_clock)
+
+
+def test_an_alarm_is_asked_at_each_step_and_stops_the_clock_at_the_time_it_names() -> None:
+    clock, times = ManualClock(), []
+    dues = [2.0, 5.0]
+
+    def alarm() -> float | None:
+        now = clock.monotonic()
+        if dues and now >= dues[0]:
+            times.append(dues.pop(0))
+            assert now == times[-1]
+        return dues[0] if dues else None
+
+    remove = clock.add_alarm(alarm)
+    assert clock.next_deadline() == 2.0
+    clock.advance(1.0)
+    assert not times
+    clock.advance(4.0)
+    assert times == [2.0, 5.0]
+    assert clock.monotonic() == 5.0
+    assert clock.next_deadline() is None
+    dues.append(6.0)
+    remove()
+    clock.advance(9.0)
+    assert times == [2.0, 5.0]
+
+
+def test_an_alarm_that_names_no_later_time_does_not_hold_the_clock() -> None:
+    clock = ManualClock()
+    clock.add_alarm(lambda: 0.0)
+    clock.advance(3.0)
+    assert clock.monotonic() == 3.0
+    assert clock.next_deadline() is None

@@ -31,6 +31,7 @@ current: contextvars.ContextVar[ReconcileContext | None] = contextvars.ContextVa
 # Its own, so that a program that seeds the common one does not repeat ids.
 _random_bits = random.Random().getrandbits
 
+
 def reconcile_context() -> ReconcileContext | None:
     """The context of the current reconcile; None outside of one.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import math
@@ -192,7 +191,7 @@ class ReconcileRunner(Generic[R]):
             if _log.logger.isEnabledFor(logging.DEBUG):
                 self._log_begin(context)
             returned = self._reconcile(request)
-            outcome = None if returned is None else self._outcome(returned, context)
+            outcome = None if returned is None else self._outcome(returned)
         except BaseException as error:
             explain_frozen(error)
             failure = error
@@ -230,7 +229,7 @@ class ReconcileRunner(Generic[R]):
         followed: CallOutcome = "done" if again_after is None else "requeued"
         self._activity.end(slot, context, seconds, followed, again_after)
 
-    def _outcome(self, returned: Any, context: ReconcileContext) -> Result | None:
+    def _outcome(self, returned: Any) -> Result | None:
         if inspect.isawaitable(returned):
             coroutine, returned = returned, None
             try:

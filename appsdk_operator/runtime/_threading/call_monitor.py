@@ -54,13 +54,13 @@ class RunningCall(NamedTuple):
 class _Late:
     """A call that is over its limit."""
 
-    __slots__ = ("call", "has_replacement", "is_told", "since", "was_awaited")
+    __slots__ = ("call", "has_replacement", "is_logged", "since", "was_awaited")
 
     def __init__(self, call: LimitedCall, since: float, *, was_awaited: bool) -> None:
         self.call = call
         self.since = since
         self.was_awaited = was_awaited
-        self.is_told = False
+        self.is_logged = False
         self.has_replacement = False
 
     @property
@@ -269,9 +269,9 @@ class CallMonitor:
             replaced = sum(each.has_replacement for each in self._late.values())
         is_used_up = replaced >= self._workers
         late.has_replacement = not is_used_up and self._replace(call.thread)
-        if late.is_told:
+        if late.is_logged:
             return
-        late.is_told = True
+        late.is_logged = True
         if late.has_replacement:
             spare = f"spare worker {replaced + 1} of {self._workers} takes over"
         elif is_used_up:
@@ -317,7 +317,7 @@ class CallMonitor:
         are_all_held = len(held) >= self._workers
         for call in held:
             late = self._late.get(call.thread)
-            if late is None or not late.is_told:
+            if late is None or not late.is_logged:
                 self._warn(call, now, is_last=are_all_held and call is held[-1])
 
     def _warn(self, call: RunningCall, now: float, *, is_last: bool) -> None:

@@ -343,9 +343,7 @@ class AwaitedCoroutine(Generic[T]):
 
     __slots__ = ("_is_cancelled", "_loop", "_task", "coroutine")
 
-    def __init__(
-        self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
         self.coroutine = coroutine
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None
