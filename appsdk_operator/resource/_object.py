@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import operator
 import sys
@@ -705,19 +706,19 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         else:
             if same(known, new):
                 return current
-        merged = overlay(current, known, new, read)
-        if same(merged, new):
-            return merged
-        try:
-            wanted = convert(new, view)
-        except _codec.DECODE_ERRORS:  # a type without fields, which is left to the server
-            return merged
-        try:
-            found = convert(merged, view)
-        except Exception:  # a class that forbids other fields
-            return new
-        is_wanted = same(*(_codec.to_plain(one, nulls=True) for one in (found, wanted)))
-        return merged if is_wanted else new
+        for keeps in (True, False):
+            merged = overlay(current, known, new, read, keeps=keeps)
+            if same(merged, new):
+                return merged
+            try:
+                wanted = convert(new, view)
+            except _codec.DECODE_ERRORS:  # a type without fields, which is left to the server
+                return merged
+            with contextlib.suppress(Exception):  # a class may forbid other fields
+                found = convert(merged, view)
+                if same(*(_codec.to_plain(one, nulls=True) for one in (found, wanted))):
+                    return merged
+        return new
 
     def _text(self, field: str) -> str:
         # Not through `metadata`: reading must not create it.

@@ -14,7 +14,7 @@ from appsdk_operator.resource._json.values import NAME_FIELDS, equal_numbers, li
 _Read = Callable[[Any], Any]
 
 
-def overlay(current: Any, known: Any, new: Any, read: _Read = lists) -> Any:
+def overlay(current: Any, known: Any, new: Any, read: _Read = lists, *, keeps: bool = True) -> Any:
     """``current`` with the changes from ``known`` to ``new``; fields in neither of them stay.
 
     A field that is absent from ``new`` alone is removed; a null is a value like others.
@@ -24,33 +24,35 @@ def overlay(current: Any, known: Any, new: Any, read: _Read = lists) -> Any:
         known: what was read of it: a class may leave out, add, change and move items of lists.
         new: what is written.
         read: makes ``known`` of ``current``; default: such values were not read by a class.
+        keeps: whether what is equal in ``known`` and ``new`` stays as it is in ``current``. It may
+            be written there in another way; a class may depend on which.
     """
-    if same(new, known):
+    if keeps and same(new, known):
         return current
     if isinstance(new, dict) and isinstance(current, dict):
-        return _overlay_dict(current, known if isinstance(known, dict) else {}, new, read)
+        return _overlay_dict(current, known if isinstance(known, dict) else {}, new, read, keeps)
     # Plain items, as in sets, need no overlay.
     are_lists = isinstance(current, list) and isinstance(known, list)
     if are_lists and isinstance(new, list) and any(isinstance(i, (dict, list)) for i in new):
-        return _overlay_list(current, known, new, read)
+        return _overlay_list(current, known, new, read, keeps)
     return lists(new)
 
 
 def _overlay_dict(
-    current: dict[str, Any], known: dict[str, Any], new: dict[str, Any], read: _Read
+    current: dict[str, Any], known: dict[str, Any], new: dict[str, Any], read: _Read, keeps: bool
 ) -> dict[str, Any]:
     merged = {}
     for key, value in current.items():
         if key in new:
-            if key in known and same(new[key], known[key]):
+            if keeps and key in known and same(new[key], known[key]):
                 merged[key] = value
             else:
                 read_field = functools.partial(_read_field, read, current, key)
-                merged[key] = overlay(value, known.get(key), new[key], read_field)
+                merged[key] = overlay(value, known.get(key), new[key], read_field, keeps=keeps)
         elif key not in known:
             merged[key] = value
     for key, value in new.items():
-        is_known = key in known and same(value, known[key])
+        is_known = keeps and key in known and same(value, known[key])
         if key not in current and not is_known:
             merged[key] = lists(value)
     return merged
@@ -60,20 +62,45 @@ def _read_field(read: _Read, current: dict[str, Any], key: str, value: Any) -> A
     return read({**current, key: value})[key]
 
 
-def _overlay_list(current: list[Any], known: list[Any], new: list[Any], read: _Read) -> list[Any]:
+def _overlay_list(
+    current: list[Any], known: list[Any], new: list[Any], read: _Read, keeps: bool
+) -> list[Any]:
     read_item = _reader_of_items(read)
     origins: list[int | None] = list(range(len(known)))
     if len(current) != len(known) or not _agree(current, known):
         apart = [_read_apart(item, read_item) for item in current]
         origins = _matches(apart, known, in_place=False)
+    hidden = _hidden_by_class(current, origins)
     made: list[Any] = []
     for item, index in zip(new, _matches(known, new), strict=True):
         origin = None if index is None else origins[index]
-        if index is None or origin is None:
-            made.append(lists(item))
+        if index is not None and origin is not None:
+            made.append(overlay(current[origin], known[index], item, read_item, keeps=keeps))
+        elif (stored := hidden.pop(_name(item, NAME_FIELDS[0]), None)) is not None:
+            fields = {*item, *(key for one in known if isinstance(one, dict) for key in one)}
+            seen = {key: value for key, value in stored.items() if key in fields}
+            made.append(overlay(stored, seen, item, read_item, keeps=keeps))
         else:
-            made.append(overlay(current[origin], known[index], item, read_item))
+            made.append(lists(item))
     return made
+
+
+def _hidden_by_class(
+    current: list[Any], origins: list[int | None]
+) -> dict[Hashable, dict[str, Any]]:
+    """The items that the class left out when it read the list, by their names.
+
+    It may make an item of the same name itself.
+    """
+    read = set(origins)
+    left = [one for index, one in enumerate(current) if index not in read]
+    names = [_name(one, NAME_FIELDS[0]) for one in left]
+    times = Counter(names)
+    return {
+        name: one
+        for name, one in zip(names, left, strict=True)
+        if name is not None and times[name] == 1
+    }
 
 
 def _agree(one: Any, other: Any) -> bool:
