@@ -96,9 +96,9 @@ from appsdk_operator.runtime import (
 from appsdk_operator.watchers import (
     ErrorHandler,
     ExponentialBackoff,
+    JoinedFinalizer,
     ResourceReconciler,
     ResourceWatcher,
-    RetryDequeuePolicy,
     RetryPolicy,
 )
 from appsdk_operator.webhooks import (
@@ -155,6 +155,8 @@ class App:
             '-'. It is part of finalizers, so a change of it needs ``previous_names``.
         previous_names: former names: finalizers with them are recognised, and replaced. Default:
             ``("operator",)``, what operators without a name write.
+        previous_watchers: the names of watchers in earlier versions of the operator: their
+            finalizers are recognised, and the one of the app replaces them. Default: none.
         namespaces: the namespaces in which the operator works, by name; default: all. Names with
             patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels of Namespaces:
             those that match, as they come and go.
@@ -166,7 +168,6 @@ class App:
         retry_policy: when a failed call of a watcher or timer is repeated; default: after 5, 10,
             20, 40, 80, 160, and then every 300 seconds. What it gives up on is not called again
             before the object changes or the operator starts again; timers go on at their interval.
-        retry_dequeue_policy: whether a new event drops a pending retry; default: it does.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. Functions of ``on_…`` get none.
@@ -185,11 +186,11 @@ class App:
         name: str,
         *,
         previous_names: Sequence[str] = ("operator",),
+        previous_watchers: Sequence[str] = (),
         namespaces: Sequence[str] | LabelSelector | NamespaceSelector | None = None,
         leader_election: bool | LeaderElection = False,
         workers: int = 8,
         retry_policy: RetryPolicy | None = None,
-        retry_dequeue_policy: RetryDequeuePolicy | None = None,
         error_handler: ErrorHandler | None = None,
         resync: float = 30.0,
         **options: Unpack[AppOptionsDict],
@@ -209,9 +210,12 @@ class App:
         self._watchers = WatcherOptions(
             workers=workers,
             retry_policy=retry_policy or _until_it_succeeds(),
-            retry_dequeue_policy=retry_dequeue_policy,
             error_handler=error_handler,
             resync=resync,
+        )
+        watchers = validation.checked_texts("previous_watchers", previous_watchers)
+        self._finalizer = JoinedFinalizer(
+            tuple(check_operator_name(each, "previous_watchers: name") for each in watchers)
         )
         self._options = _manager_options(
             name, previous_names, namespaces, leader_election, workers, options
@@ -295,7 +299,9 @@ class App:
         Raises:
             ValueError: as :attr:`kinds`.
         """
-        return finalizers_of(self._name, tuple(self._options.previous_names), self._declared)
+        return finalizers_of(
+            self._name, tuple(self._options.previous_names), self._finalizer, self._declared
+        )
 
     # Kinds.
 
@@ -383,7 +389,6 @@ class App:
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
-        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that was not handled before, until it has succeeded.
 
@@ -392,16 +397,13 @@ class App:
             where: whether it is called for an object; default: for all.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
             time_limit: seconds that a call may take; default: the App's.
-            watcher: a second function for the same cause needs another watcher. Each has a
-                finalizer of its own, and its failures do not delay the others. Default: the one
-                watcher of the kind, with the app's finalizer.
 
         Raises:
             TypeError: ``kind`` is no Kind, or the function does not take one object.
-            ValueError: the watcher has a function for this cause already.
+            ValueError: ``time_limit`` is not above 0.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
-            kind, "add", watcher, where=where, retry=retry, time_limit=time_limit
+            kind, "add", where=where, retry=retry, time_limit=time_limit
         )
         return found
 
@@ -412,14 +414,13 @@ class App:
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
-        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for each object that an earlier process has handled, at the start.
 
         For the arguments and errors see :meth:`on_add`.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
-            kind, "sync", watcher, where=where, retry=retry, time_limit=time_limit
+            kind, "sync", where=where, retry=retry, time_limit=time_limit
         )
         return found
 
@@ -432,7 +433,6 @@ class App:
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
         field: str = "",
-        watcher: str = "",
     ) -> UpdateDecorator[SpecT, StatusT]:
         """Call the function with the old object and the new one when the spec has changed.
 
@@ -450,21 +450,13 @@ class App:
             field: call it only if this field differs: ``spec.size``. Functions for different
                 fields may share a watcher. They are called in the order of their declaration; when
                 one fails, the others are called all the same, and a retry calls it alone.
-            watcher: as for :meth:`on_add`.
 
         Raises:
             TypeError, ValueError: as :meth:`on_add`; or ``field`` is no path, or one whose changes
                 are no updates: below ``metadata`` or ``status``.
         """
         found: UpdateDecorator[SpecT, StatusT] = self._handler(
-            kind,
-            "update",
-            watcher,
-            field,
-            where=where,
-            when=when,
-            retry=retry,
-            time_limit=time_limit,
+            kind, "update", field, where=where, when=when, retry=retry, time_limit=time_limit
         )
         return found
 
@@ -475,7 +467,6 @@ class App:
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
-        watcher: str = "",
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that is being deleted, and still exists.
 
@@ -483,7 +474,7 @@ class App:
         :meth:`on_add`.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
-            kind, "delete", watcher, where=where, retry=retry, time_limit=time_limit
+            kind, "delete", where=where, retry=retry, time_limit=time_limit
         )
         return found
 
@@ -1144,6 +1135,7 @@ class App:
             declared=self._declared,
             options=attrs.evolve(self._options, **options),
             watchers=self._watchers,
+            finalizer=self._finalizer,
             observer=observer or Observer(),
         )
         manager, state = assemble(assembly, server)
@@ -1162,15 +1154,12 @@ class App:
         declarations.append(declared)
         if isinstance(declared, _HANDLING) and declared.kind is not None:
             self._declared.handled.setdefault(declared.kind)
+        if isinstance(declared, (Handler, Timer, Watched)):
+            self._declared.functions.append(declared)
 
-    def _handler(
-        self, kind: Any, cause: Cause, watcher: str, field: str = "", **options: Any
-    ) -> Any:
+    def _handler(self, kind: Any, cause: Cause, field: str = "", **options: Any) -> Any:
         check_kind(kind)
         checked = FunctionOptions(**options)
-        validation.check_text("watcher", watcher)
-        if watcher:
-            check_operator_name(watcher, "watcher")
         validation.check_text("field", field)
         path = FieldPath(field) if field else None
         if path is not None and path.root in ("metadata", "status"):
@@ -1185,19 +1174,8 @@ class App:
             validation.check_callable(
                 f"on_{cause}", function, *CAUSES[cause], required=True, is_awaited=True
             )
-            for each in self._declared.watching:
-                if not isinstance(each, Handler):
-                    continue
-                is_same = (each.kind, each.watcher, each.cause) == (kind, watcher, cause)
-                if is_same and str(each.field or "") == field:
-                    raise ValueError(
-                        f"on_{cause} of {kind} is declared twice, by {name_of(each.function)} and "
-                        f"{name_of(function)}: join them in one function, or give one of them a "
-                        f"watcher of its own, watcher={name_of(function).replace('_', '-')!r}"
-                    )
             declared = Handler(
                 kind=kind,
-                watcher=watcher,
                 cause=cause,
                 function=returning_nothing(function),
                 field=path,

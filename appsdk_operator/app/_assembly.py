@@ -17,7 +17,7 @@ from appsdk_operator.app._declarations import (
     Watched,
     name_of,
 )
-from appsdk_operator.app._functions import WatcherFunctions
+from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
@@ -38,7 +38,7 @@ from appsdk_operator.manager import (
     RunnableGroup,
     as_runnable,
 )
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     Family,
     LoopThread,
@@ -48,16 +48,11 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.watchers import (
     ErrorHandler,
-    FinalizerSupplier,
     InformerController,
-    ObjectTimer,
-    OperatorFinalizer,
-    OpinionatedWatcher,
+    JoinedFinalizer,
     ResourceWatcher,
-    RetryDequeuePolicy,
     RetryPolicy,
     check_calls,
-    default_finalizer,
 )
 
 _INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
@@ -88,13 +83,12 @@ class WatcherOptions:
 
     workers: int
     retry_policy: RetryPolicy
-    retry_dequeue_policy: RetryDequeuePolicy | None
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
-        check_calls(self.workers, self.retry_policy, self.retry_dequeue_policy, self.error_handler)
+        check_calls(self.workers, self.retry_policy, None, self.error_handler)
 
     def controller(self, name: str) -> InformerController:
         """A controller of this name."""
@@ -102,7 +96,6 @@ class WatcherOptions:
             name=name,
             workers=self.workers,
             retry_policy=self.retry_policy,
-            retry_dequeue_policy=self.retry_dequeue_policy,
             error_handler=self.error_handler,
             resyncs_repeat=False,
         )
@@ -170,6 +163,7 @@ class Assembly:
     declared: Declarations
     options: ManagerOptions
     watchers: WatcherOptions
+    finalizer: JoinedFinalizer
     observer: Observer
 
 
@@ -245,112 +239,74 @@ _DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
 def _add_watchers(assembly: Assembly, manager: Manager) -> None:
     """One controller for each kind, so that no kind waits for the functions of another.
 
-    The timers of a kind are among its targets, so none overlaps with another function of its
-    object.
+    All functions of a kind are one of its targets, so that none overlaps with another one of its
+    object; it stands where the first of them was declared.
     """
-    watching: dict[Kind[Any, Any], list[Handler | Watched]] = {}
-    timers: dict[Kind[Any, Any], list[Timer]] = {}
-    for each in assembly.declared.watching:
-        watching.setdefault(each.kind, []).append(each)
-    for timer in assembly.declared.timers:
-        if timer.kind is not None and not timer.every_replica:
-            timers.setdefault(timer.kind, []).append(timer)
-    opinionated: list[OpinionatedWatcher] = []
-    controllers = {}
-    for kind in dict.fromkeys([*watching, *timers]):
-        name = f"{assembly.name}/{kind.qualified_name}"
-        controllers[kind] = controller = assembly.watchers.controller(name)
+    declared: dict[Kind[Any, Any], list[Handler | Timer | Watched]] = {}
+    elsewhere: list[Timer] = []
+    for each in assembly.declared.functions:
+        if isinstance(each, Timer) and each.every_replica:
+            elsewhere.append(each)
+        elif each.kind is not None:
+            declared.setdefault(each.kind, []).append(each)
+    targets: dict[Kind[Any, Any], KindFunctions] = {}
+    for kind, parts in declared.items():
+        controller = assembly.watchers.controller(f"{assembly.name}/{kind.qualified_name}")
         controller.add_cache(manager.cache, kind, resync=assembly.watchers.resync)
-        opinionated += _add_targets(assembly, manager, controller, watching.get(kind, []))
-    for timer in assembly.declared.timers:
-        if timer.kind is None:
-            continue
-        if timer.every_replica:
-            # The other functions of the kind run on the leader only, in another controller.
-            controller = assembly.watchers.controller(f"{assembly.name}/{timer.name}")
-            controller.needs_leader_election = False
-            controller.add_cache(manager.cache, timer.kind, resync=assembly.watchers.resync)
-            manager.add(controller)
-        else:
-            controller = controllers[timer.kind]
-        controller.add_reconciler(_object_timer(assembly, manager, timer, opinionated), timer.kind)
-    for controller in controllers.values():
+        functions = [each for each in parts if not isinstance(each, Watched)]
+        for part in parts:
+            if isinstance(part, Watched):
+                target = part.target(manager.client) if part.is_factory else part.target
+            elif kind in targets:
+                continue
+            else:
+                target = targets[kind] = _functions(assembly, manager, kind, functions)
+            _add_target(assembly, controller, target, kind)
+        manager.add(controller)
+    for timer in elsewhere:
+        assert timer.kind is not None
+        # The other functions of the kind run on the leader only, in another controller.
+        controller = assembly.watchers.controller(f"{assembly.name}/{timer.name}")
+        controller.needs_leader_election = False
+        controller.add_cache(manager.cache, timer.kind, resync=assembly.watchers.resync)
+        main = targets.get(timer.kind)
+        alone = _functions(assembly, manager, timer.kind, [timer], main)
+        _add_target(assembly, controller, alone, timer.kind)
         manager.add(controller)
 
 
-def _add_targets(
+def _add_target(
+    assembly: Assembly, controller: InformerController, target: Any, kind: Kind[Any, Any]
+) -> None:
+    wrapped = assembly.observer.target(target, kind)
+    if isinstance(target, ResourceWatcher):
+        controller.add_watcher(wrapped, kind)
+    else:
+        controller.add_reconciler(wrapped, kind)
+
+
+def _functions(
     assembly: Assembly,
     manager: Manager,
-    controller: InformerController,
-    parts: list[Handler | Watched],
-) -> list[OpinionatedWatcher]:
-    """Add the watchers and reconcilers of a kind; returns those of ``on_…`` declarations."""
-    made: list[OpinionatedWatcher] = []
-    seen: set[str] = set()
-    for part in parts:
-        target: Any
-        if isinstance(part, Watched):
-            target = part.target(manager.client) if part.is_factory else part.target
-        elif part.watcher in seen:
-            continue
-        else:
-            seen.add(part.watcher)
-            same = [
-                one for one in parts if isinstance(one, Handler) and one.watcher == part.watcher
-            ]
-            target = _opinionated(same, manager, assembly.observer)
-            made.append(target)
-        wrapped = assembly.observer.target(target, part.kind)
-        if isinstance(target, ResourceWatcher):
-            controller.add_watcher(wrapped, part.kind)
-        else:
-            controller.add_reconciler(wrapped, part.kind)
-    return made
+    kind: Kind[Any, Any],
+    declared: Sequence[Handler | Timer],
+    main: KindFunctions | None = None,
+) -> KindFunctions:
+    """The reconciler of functions; ``main`` is that of the others of the kind."""
+    observer = assembly.observer
 
+    def function_of(each: Handler | Timer) -> Callable[..., Any]:
+        return observer.timer(each) if isinstance(each, Timer) else observer.function(each)
 
-def _object_timer(
-    assembly: Assembly, manager: Manager, timer: Timer, watchers: list[OpinionatedWatcher]
-) -> ObjectTimer:
-    """A timer that waits until each watcher has put its finalizer on the object: until on_add."""
-    name = "" if timer.kind is None else timer.kind.qualified_name
-    waits_for = [each for each in watchers if each.kind.qualified_name == name]
-
-    def is_ready(obj: Object) -> bool:
-        present = obj.finalizers
-        return all(each.finalizer in present for each in waits_for)
-
-    return ObjectTimer(
-        assembly.observer.timer(timer),
-        interval=timer.interval,
-        first_after=timer.first_after,
-        is_ready=is_ready,
-        clock=manager.clock,
-    )
-
-
-def _opinionated(
-    handlers: list[Handler], manager: Manager, observer: Observer
-) -> OpinionatedWatcher:
-    first = handlers[0]
-    functions = WatcherFunctions(
-        [attrs.evolve(each, function=observer.function(each)) for each in handlers]
-    )
-    finalizer: FinalizerSupplier = (
-        OperatorFinalizer(first.watcher) if first.watcher else default_finalizer
-    )
-    watcher: OpinionatedWatcher = OpinionatedWatcher(
-        first.kind,
+    return KindFunctions(
+        kind,
         manager.client,
-        add=functions.add,
-        sync=functions.sync,
-        update=functions.update,
-        delete=functions.delete,
-        concerns=functions.concerns,
-        finalizer=finalizer,
+        declared,
+        function_of=function_of,
+        clock=manager.clock,
+        finalizer=assembly.finalizer,
+        is_ready=None if main is None else main.is_handled,
     )
-    functions.differs = watcher.finalizer_lifecycle.differs
-    watcher.finalizer_lifecycle.on_forget = functions.forget
-    return watcher
 
 
 def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> None:
@@ -384,7 +340,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
     timer = AppTimer(
         assembly.observer.timer(declared),
         interval=declared.interval,
-        retry_policy=assembly.watchers.retry_policy,
+        retry_policy=declared.options.retry or assembly.watchers.retry_policy,
     )
     # Once; what follows comes from the results.
     source: TimerSource[Request] = TimerSource(

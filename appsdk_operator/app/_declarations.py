@@ -20,7 +20,7 @@ CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
     "update": ("old", "new"),
     "delete": ("obj",),
 }
-"""The callbacks of an OpinionatedWatcher, with their arguments."""
+"""The causes for which functions are called, with their arguments."""
 
 
 Where: TypeAlias = Callable[[Object[Any, Any]], bool]
@@ -73,15 +73,13 @@ class Owned:
 
 @attrs.frozen(kw_only=True)
 class Handler:
-    """A function for one cause in an OpinionatedWatcher."""
+    """A function of the objects of a kind, for one cause."""
 
     kind: Kind[Any, Any]
-    watcher: str
-    """The name of the watcher; ``""`` for the one that has the app's own finalizer."""
     cause: Cause
     function: Callable[..., Any]
     field: FieldPath | None = None
-    """Updates that change another field alone are not delivered."""
+    """Its changes alone are updates."""
     options: FunctionOptions = FunctionOptions()
 
 
@@ -216,6 +214,8 @@ class Declarations:
     watching: list[Handler | Watched] = attrs.field(factory=list)
     reconciling: list[Reconciling] = attrs.field(factory=list)
     timers: list[Timer] = attrs.field(factory=list)
+    functions: list[Handler | Timer | Watched] = attrs.field(factory=list)
+    """What is called for the objects of a kind, in the order of declaration."""
     tasks: list[Task] = attrs.field(factory=list)
     lifespans: list[Callable[[], Any]] = attrs.field(factory=list)
     checks: list[Check] = attrs.field(factory=list)

@@ -9,15 +9,14 @@ from appsdk_operator.app._declarations import Declarations, Handler
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.watchers import (
-    FinalizerSupplier,
-    OperatorFinalizer,
+    JoinedFinalizer,
     default_finalizer,
     finalizer_names,
 )
 
 
 def finalizers_of(
-    name: str, previous_names: Sequence[str], declared: Declarations
+    name: str, previous_names: Sequence[str], finalizer: JoinedFinalizer, declared: Declarations
 ) -> dict[Kind[Any, Any], tuple[str, ...]]:
     """The finalizers on objects of each kind, with those of earlier names and versions.
 
@@ -34,13 +33,10 @@ def finalizers_of(
     for each in declared.watching:
         hub, versions = hubs.get(each.kind.qualified_name, (each.kind, (each.kind,)))
         if isinstance(each, Handler):
-            supplier: FinalizerSupplier = (
-                OperatorFinalizer(each.watcher) if each.watcher else default_finalizer
-            )
             names = [
                 one
                 for version in versions
-                for one in finalizer_names(supplier, version, (name, *previous_names))
+                for one in finalizer_names(finalizer, version, (name, *previous_names))
             ]
         elif (lifecycle := getattr(each.target, "finalizer_lifecycle", None)) is not None:
             names = list(lifecycle.names_for((name, *previous_names)))

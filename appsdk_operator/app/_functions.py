@@ -1,143 +1,383 @@
-"""The functions of one watcher of an App, and what each was last successful with."""
+"""The functions of an App for one kind: one reconciler that makes the calls that are due."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.app._declarations import Handler
-from appsdk_operator.resource import Object
-from appsdk_operator.runtime import callback_name, settle
+from appsdk_operator.app._declarations import Handler, Timer
+from appsdk_operator.app._due import Function, ObjectState, Step, protects
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.controllers import Outcome, PatchClient, Result
+from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle
+from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.watchers import (
+    CalledFunction,
+    FailedFunction,
+    FinalizerLifecycle,
+    JoinedFinalizer,
+    ReconcileRequest,
+    RetryPolicy,
+    Waiting,
+)
+
+_log = get_logger("appsdk_operator.app")
+_UNFINISHED: Final = Result(requeue_after=0.0)
+_LONGEST_WRITE_RETRY: Final = 300.0
+"""Seconds between two attempts to write a finalizer, whatever the retry policy says."""
+_CAUSES: Final = {
+    "add": "CREATE",
+    "sync": "SYNC",
+    "update": "UPDATE",
+    "delete": "DELETE",
+    "every": "TIMER",
+}
+
+
+@attrs.define(eq=False)
+class _Write:
+    """The attempts to write an object's finalizer."""
+
+    error: Exception | None = None
+    attempt: int = 0
+    next_time: float = 0.0
 
 
 @final
 @attrs.define(eq=False)
-class _Handled:
-    """What the functions for updates have handled of one object."""
+class _Known:
+    """What is known of one object."""
 
-    states: list[Object]
-    """The state that each function was last successful with."""
-    failed: set[int] = attrs.field(factory=set)
-    """The functions whose last call failed: it may have left something half done, so they are
-    called again even if the object is back in its former state."""
+    state: ObjectState
+    running: Step | None = None
+    """The call that runs, or has just failed."""
+    last: int = 0
+    """The number of the function that was called last."""
+    errors: dict[int, Exception] = attrs.field(factory=dict)
+    """The last errors of failing functions, by number."""
+    write: _Write = attrs.field(factory=_Write)
+    look_now: bool = False
+    """Whether the last pass has changed what is due, so that another one follows at once."""
+    is_marked: bool = False
+    """Whether a pass has ended with all finalizers in place."""
 
 
 @final
-class WatcherFunctions:
-    """Calls the functions of one watcher of an App.
+class KindFunctions:
+    """A reconciler that calls the functions of an App for the objects of one kind.
 
-    Which functions for updates are due is computed from the state that each was last successful
-    with and the present state. An event only says when to look, so none that comes before a retry
-    can make a change lost. The state begins with the success of ``on_add`` or ``on_sync``, and is
-    in memory only.
+    What is due is computed from the states that the functions have handled and the present one;
+    an event, a due time and a resync only say when to look. Each pass makes one call. One finalizer
+    serves all functions; none is put on where there is no ``add``, ``sync`` or ``delete``.
 
     Calls for one object must not overlap; otherwise thread-safe.
     """
 
-    def __init__(self, handlers: Sequence[Handler]) -> None:
-        self._updates = [each for each in handlers if each.cause == "update"]
-        self._by_cause: dict[str, Callable[..., Any]] = {
-            each.cause: each.function for each in handlers
-        }
-        self.differs: Callable[[Object, Object], bool] = lambda old, new: old is not new
-        """Whether two states of an object differ for a function without a field."""
-        self._handled: dict[str, _Handled] = {}
+    def __init__(
+        self,
+        kind: Kind[Any, Any],
+        client: PatchClient,
+        declared: Sequence[Handler | Timer],
+        *,
+        function_of: Callable[[Handler | Timer], Callable[..., Any]],
+        clock: Clock,
+        finalizer: JoinedFinalizer,
+        is_ready: Callable[[Object], bool] | None = None,
+    ) -> None:
+        """The reconciler of ``kind``.
+
+        Args:
+            kind: the kind.
+            client: writes finalizers.
+            declared: the functions in the order of their declaration; timers alone put on no
+                finalizer, and remove none.
+            function_of: what is called for a declaration.
+            clock: the controller's.
+            finalizer: the finalizer of the kind.
+            is_ready: for timers in a controller of their own: whether they may be called for an
+                object.
+        """
+        self.kind = kind
+        self._clock = clock
+        self._lifecycle = FinalizerLifecycle(kind, client, finalizer)
+        self._writes = any(isinstance(each, Handler) for each in declared)
+        self._filter_failures = FailureLog(_log, clock)
+        self._is_ready = is_ready
+        self._functions = tuple(self._function(each, function_of(each)) for each in declared)
+        self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
+        self._protects = any(map(protects, self._functions))
+        self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
-        first = callback_name(handlers[0].function)
-        names = {cause: callback_name(function) for cause, function in self._by_cause.items()}
-        names["update"] = ", ".join(callback_name(each.function) for each in self._updates) or first
-        self.add = _named(self._add, names.get("add", first))
-        self.sync = _named(self._sync, names.get("sync", first))
-        self.update = _named(self._update, names["update"])
-        self.delete: Callable[..., Any] | None = self._by_cause.get("delete")
 
     @property
-    def concerns(self) -> Callable[[Object, Object], bool] | None:
-        """Whether a change calls any function for updates; None: each does."""
-        fields = [each.field for each in self._updates if each.field is not None]
-        if not self._updates or len(fields) < len(self._updates):
-            return None
-        return lambda old, new: any(field.has_changed(old, new) for field in fields)
+    def finalizer_lifecycle(self) -> FinalizerLifecycle | None:
+        """What writes the finalizer; None for timers alone, which have none."""
+        return self._lifecycle if self._writes else None
 
-    def forget(self, uid: str) -> None:
-        """Forget an object that is gone."""
-        with self._lock:
-            self._handled.pop(uid, None)
+    @property
+    def level_based(self) -> KindFunctions:
+        """For the dispatcher: itself, as what knows which call is due."""
+        return self
 
-    def _add(self, obj: Object) -> Any:
-        return self._begin("add", obj)
+    def is_handled(self, obj: Object) -> bool:
+        """Whether each ``add`` has succeeded for the object, as far as its finalizers tell."""
+        return not self._protects or self._lifecycle.finalizer in obj.finalizers
 
-    def _sync(self, obj: Object) -> Any:
-        return self._begin("sync", obj)
+    def _function(self, declared: Handler | Timer, function: Callable[..., Any]) -> Function:
+        where, when = declared.options.where, declared.options.when
+        name = getattr(declared.function, "__qualname__", "a function")
+        matches: Callable[[Object], bool] = _always
+        if where is not None:
+            matches = self._filtered("where", name, where)
+        changes = self._lifecycle.differs
+        if when is not None:
+            changes = self._change(name, when)
+        if isinstance(declared, Handler):
+            if declared.field is not None:
+                changes = declared.field.has_changed
+            return Function(cause=declared.cause, where=matches, when=changes, function=function)
+        is_ready = self._is_ready
+        return Function(
+            cause="every",
+            where=matches if is_ready is None else lambda obj: is_ready(obj) and matches(obj),
+            when=changes,
+            interval=declared.interval,
+            first_after=declared.first_after,
+            function=function,
+        )
 
-    def _begin(self, cause: str, obj: Object) -> Any:
-        """Handle an object as a whole; without a function for that, only what is due."""
-        function = self._by_cause.get(cause)
-        handled = self._handled.get(obj.uid)
-        if function is None and handled is not None:
-            self._update_due(handled, obj)
-            return None
-        outcome = None if function is None else settle(function(obj))
-        self._set_handled(obj)
-        return outcome
+    def _filtered(self, option: str, name: str, given: Callable[..., bool]) -> Callable[..., bool]:
+        """A filter of the user's; one that fails lets the object or the change pass."""
 
-    def _set_handled(self, obj: Object) -> _Handled:
-        handled = _Handled([obj] * len(self._updates))
-        if self._updates or "sync" in self._by_cause:
-            with self._lock:
-                self._handled[obj.uid] = handled
-        return handled
+        def passes(*objects: Object) -> bool:
+            try:
+                return bool(no_awaitable(option, given(*objects)))
+            except Exception as error:
+                self._filter_failures.failed(
+                    error,
+                    f"{option}= of {name}",
+                    "%s= of %s failed: it is taken for true",
+                    option,
+                    name,
+                )
+                return True
 
-    def _update(self, old: Object, new: Object) -> None:
-        """Call the functions for updates that are due.
+        return passes
+
+    def _change(self, name: str, when: Callable[..., bool]) -> Callable[[Object, Object], bool]:
+        wanted, lifecycle = self._filtered("when", name, when), self._lifecycle
+
+        def is_change(old: Object, new: Object) -> bool:
+            if old.resource_version == new.resource_version:
+                return False
+            return wanted(old, new) and not lifecycle.is_own_write(old, new)
+
+        return is_change
+
+    # Events.
+
+    def concerns(self, old: Object, new: Object) -> bool:
+        """Whether the change makes a call due now, or earlier than one would be."""
+        old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
+        is_stripped = self._lifecycle.note_change(old, new)
+        known = self._known.get(new.uid)
+        if known is None or is_stripped or new.is_deleting != old.is_deleting:
+            return True
+        state = known.state
+        if is_older_version(new.resource_version, old.resource_version):
+            state.see(new, goes_back=True)
+            return True
+        now = self._clock.monotonic()
+        if state.next(now, new) is not None:
+            return True
+        look_at, before = state.look_at(new), state.look_at()
+        return look_at is not None and (before is None or look_at < before)
+
+    def reconcile(self, request: ReconcileRequest, /) -> Outcome:
+        """Make the first call that is due, and the writes of the finalizer around it.
 
         Raises:
-            Exception: what the function raised that failed; an ExceptionGroup if several did.
+            FinalizerError: the finalizer could not be written.
+            Exception: what the function raised.
         """
-        handled = self._handled.get(new.uid)
-        if handled is None:
-            if "sync" in self._by_cause:
-                # A change came before on_sync has succeeded: it gets the newer state.
-                self._sync(new)
-                return
-            handled = self._set_handled(old)
-        self._update_due(handled, new)
+        obj = request.object.viewed_as(self.kind)
+        known = self._known_of(obj)
+        known.look_now, known.running = False, None
+        if request.action is ResourceAction.DELETE:
+            self._go(known, obj)
+            return None
+        obj = known.state.see(obj)
+        if self._needs_lifecycle(known, obj):
+            self._lifecycle.on_present(
+                obj,
+                lambda *call: self._notify(known, *call),
+                is_new=not known.state.is_complete,
+            )
+            if not known.is_marked and known.state.is_begun:
+                known.is_marked = known.look_now = True
+        elif not obj.is_deleting:
+            self._call_next(known)
+        known.write = _Write()
+        return None
 
-    def _update_due(self, handled: _Handled, new: Object) -> None:
-        errors = []
-        for number, each in enumerate(self._updates):
-            old = handled.states[number]
-            if number not in handled.failed and not self._is_due(each, old, new):
-                if each.field is not None:
-                    handled.states[number] = new  # the older state need not stay in memory
-                continue
-            handled.failed.add(number)
-            try:
-                settle(each.function(old, new))
-            except Exception as error:
-                errors.append(error)
-            else:
-                handled.states[number] = new
-                handled.failed.discard(number)
-        if len(errors) > 1:
-            raise ExceptionGroup(f"{len(errors)} functions failed", errors)
-        if errors:
-            raise errors[0]
+    def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
+        if obj.is_deleting:
+            return self._writes
+        return self._protects and (
+            not self._lifecycle.all_names.isdisjoint(obj.finalizers)
+            or known.state.is_protected_by(obj)
+        )
 
-    def _is_due(self, handler: Handler, old: Object, new: Object) -> bool:
-        if handler.field is not None:
-            return handler.field.has_changed(old, new)
-        return self.differs(old, new)
+    def _go(self, known: _Known, obj: Object) -> None:
+        """The object has left the server."""
+        outcome: Outcome = None
+        known.state.see(obj)
+        if self._writes:
+            outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
+        if outcome is None:
+            with self._lock:
+                self._known.pop(obj.uid, None)
+
+    def _notify(
+        self, known: _Known, action: ResourceAction, obj: Object, old: Object | None, /
+    ) -> Outcome:
+        """Make one call; the lifecycle takes it for unfinished while others are to come first."""
+        del old
+        state = known.state
+        if action is ResourceAction.DELETE:
+            state.is_gone = True
+            self._call_next(known)
+            return None if state.is_cleaned_up else _UNFINISHED
+        state.see(obj)
+        if action is ResourceAction.CREATE:
+            if state.is_complete:
+                return None
+            self._call_next(known)
+            return None if state.is_complete else _UNFINISHED
+        self._call_next(known)
+        return None
+
+    def _call_next(self, known: _Known) -> None:
+        state = known.state
+        step = state.next(self._clock.monotonic())
+        if step is None:
+            return
+        function, obj = self._functions[step.number], state.present
+        known.running, known.last = step, step.number
+        state.start(step)
+        settle(function.function(obj) if step.old is None else function.function(step.old, obj))
+        known.running, known.look_now = None, True
+        known.errors.pop(step.number, None)
+        state.succeeded(step, obj, self._clock.monotonic())
+
+    def _known_of(self, obj: Object) -> _Known:
+        known = self._known.get(obj.uid)
+        if known is None:
+            lifecycle = self._lifecycle
+            # With both finalizers a function that came late has not succeeded yet.
+            is_known = (
+                self._writes
+                and lifecycle.is_handled(obj)
+                and lifecycle.in_progress_finalizer not in obj.finalizers
+            )
+            state = ObjectState(
+                self._functions,
+                obj,
+                self._clock.monotonic(),
+                is_known=is_known,
+                relents=self._relents,
+            )
+            known = _Known(state)
+            with self._lock:
+                self._known[obj.uid] = known
+        return known
+
+    def _relents(self, refused: Object, present: Object) -> bool:
+        """Whether a function that gave up is called again: as for a TerminalError."""
+        if refused.is_deleting != present.is_deleting or self._lifecycle.differs(refused, present):
+            return True
+        return bool(present.generation) and (refused.labels, refused.annotations) != (
+            present.labels,
+            present.annotations,
+        )
+
+    # For the dispatcher.
+
+    def called(self, obj: Object, /) -> CalledFunction:
+        """The function that runs for the object, or did last."""
+        known = self._known.get(obj.uid)
+        number = 0
+        if known is not None:
+            step = known.running or known.state.next(self._clock.monotonic())
+            number = known.last if step is None else step.number
+        function = self._functions[number]
+        return CalledFunction(function.function, _CAUSES[function.cause])
+
+    def failing(self, obj: Object, /) -> FailedFunction:
+        """The call that has just failed."""
+        known = self._known_of(obj)
+        called = self.called(obj)
+        step = known.running
+        if step is None:
+            return FailedFunction(called, known.write.attempt, None, _LONGEST_WRITE_RETRY)
+        function = self._functions[step.number]
+        return FailedFunction(
+            called,
+            known.state.progress[step.number].attempt,
+            self._policies[step.number],
+            function.interval if function.cause == "every" else None,
+        )
+
+    def failed(self, obj: Object, error: Exception, delay: float | None, attempt: int, /) -> None:
+        """That call is repeated after ``delay`` seconds, or not for this state."""
+        known, now = self._known_of(obj), self._clock.monotonic()
+        step = known.running
+        if step is None:
+            known.write = _Write(error, attempt, now + (delay or 0.0))
+            return
+        known.errors[step.number] = error
+        known.state.failed(step, known.state.present, delay, attempt, now)
+        known.running, known.look_now = None, True
+        if delay is None and known.state.is_gone and not known.state.present.is_deleting:
+            with self._lock:
+                self._known.pop(obj.uid, None)  # nothing would ever change it
+
+    def waiting(self, obj: Object, /) -> Sequence[Waiting]:
+        """The calls that wait for their time or a change, those due now included."""
+        known = self._known.get(obj.uid)
+        if known is None:
+            return ()
+        state, now, found = known.state, self._clock.monotonic(), list[Waiting]()
+        if known.write.error is not None:
+            write = known.write
+            name = self.called(obj).name
+            return (Waiting(name, write.error, write.attempt, write.next_time),)
+        for number in state.failing():
+            progress = state.progress[number]
+            found.append(
+                Waiting(
+                    self._name(number), known.errors[number], progress.attempt, progress.next_time
+                )
+            )
+        step = state.next(now) if known.look_now else None
+        due = now if step is not None else state.look_at()
+        if due is not None and all(each.due is None or due < each.due for each in found):
+            number = step.number if step is not None else known.last
+            found.append(Waiting(self._name(number), None, 0, due))
+        return found
+
+    def _name(self, number: int) -> str:
+        return CalledFunction(self._functions[number].function, "").name
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._name(number) for number in range(len(self._functions)))
+        return f"<functions of {self.kind}: {names}>"
 
 
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``function`` with the name that logs show."""
-
-    def call(*objects: Object) -> Any:
-        return function(*objects)
-
-    call.__qualname__ = name
-    return call
+def _always(obj: Object) -> bool:
+    del obj
+    return True

@@ -62,9 +62,14 @@ from appsdk_operator.watchers._checks import (
     check_calls as check_calls,
 )
 from appsdk_operator.watchers._finalizers.names import (
-    OperatorFinalizer as OperatorFinalizer,
+    JoinedFinalizer as JoinedFinalizer,
     finalizer_names as finalizer_names,
 )
-from appsdk_operator.watchers._object_timer import (
-    ObjectTimer as ObjectTimer,
+from appsdk_operator.watchers._finalizers.lifecycle import (
+    FinalizerLifecycle as FinalizerLifecycle,
+)
+from appsdk_operator.watchers._level_based import (
+    CalledFunction as CalledFunction,
+    FailedFunction as FailedFunction,
+    Waiting as Waiting,
 )

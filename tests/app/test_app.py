@@ -81,28 +81,6 @@ def test_the_options_carry_name_lease_field_manager_and_namespaces() -> None:
     assert app.namespaces == ("team-red",)
 
 
-def test_a_second_function_for_a_cause_is_refused_with_the_remedy() -> None:
-    app = App("bucket-operator")
-    app.on_add(BUCKET)(nothing)
-
-    def set_dns(bucket: Object[Any, Any]) -> None: ...
-
-    with pytest.raises(ValueError, match=r"declared twice, by nothing and set_dns: .*'set-dns'"):
-        app.on_add(BUCKET)(set_dns)
-    app.on_add(BUCKET, watcher="set-dns")(set_dns)
-
-
-def test_updates_of_different_fields_may_share_a_watcher() -> None:
-    app = App("bucket-operator")
-
-    def changed(old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
-
-    app.on_update(BUCKET, field="spec.size")(changed)
-    app.on_update(BUCKET, field="spec.note")(changed)
-    with pytest.raises(ValueError, match="declared twice"):
-        app.on_update(BUCKET, field="spec.size")(changed)
-
-
 @pytest.mark.parametrize("field", ["metadata.labels['a']", "status.phase"])
 def test_a_field_whose_changes_are_no_updates_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match="predicates="):

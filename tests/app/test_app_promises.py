@@ -12,19 +12,14 @@ from hypothesis import strategies as st
 
 from appsdk_operator import kinds
 from appsdk_operator.app import App
-from appsdk_operator.app._functions import WatcherFunctions
-from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
-from appsdk_operator.testing._world import check_operator as search
+from appsdk_operator.testing import Replica, World, check_operator
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
-    ObjectTimer,
     SimpleWatcher,
-    keep_all_retries,
     never_retry,
 )
 
@@ -63,7 +58,8 @@ def every_function(app: App, elsewhere: Callable[[], dict[str, Any]] = dict) -> 
     def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         elsewhere()[new.uid]["b"] = new.spec.b
 
-    app.on_update(THING, watcher="other")(nothing)
+    app.on_update(THING)(nothing)
+    app.on_add(THING)(nothing)
 
     @app.on_delete(THING)
     def remove(thing: Object[ThingSpec]) -> None:
@@ -102,8 +98,8 @@ class Elsewhere:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"workers": 1}, {"retry_dequeue_policy": keep_all_retries}],
-    ids=["default", "one worker", "all retries kept"],
+    [{}, {"workers": 1}],
+    ids=["default", "one worker"],
 )
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_change_is_lost_and_timers_go_on_whatever_fails_when(
@@ -129,118 +125,6 @@ def test_no_change_of_a_kind_without_generations_is_lost() -> None:
     app.on_update(CONFIG_MAP, field="data.a")(nothing)
     data = st.fixed_dictionaries({"a": st.sampled_from("xyz"), "b": st.sampled_from("xyz")})
     check_operator(app, specs=st.builds(lambda d: {"data": d}, data), max_examples=30)
-
-
-# The defects that the properties are to find.
-
-LOST = [
-    'create a {"a": 1, "b": 1}',
-    "wait 30",
-    "function fails",
-    'spec a {"a": 2, "b": 1}',
-    "wait 1",
-    'spec a {"a": 2, "b": 2}',
-]
-BACK = [
-    'create a {"a": 1, "b": 1}',
-    "wait 30",
-    "function fails late",
-    'spec a {"a": 2, "b": 1}',
-    "wait 1",
-    'spec a {"a": 1, "b": 1}',
-]
-
-
-def of_the_event(self: Any, old: Object, new: Object) -> None:
-    """What the event changes, instead of what was not handled."""
-    for each in self._updates:
-        if each.field is None or each.field.has_changed(old, new):
-            each.function(old, new)
-
-
-def forgets_failures(self: Any, handled: Any, new: Object) -> None:
-    """A failed call that would change nothing now is not repeated."""
-    handled.failed.clear()
-    _update_due(self, handled, new)
-
-
-def takes_failures_for_success(self: Any, handled: Any, new: Object) -> None:
-    """A failed call is taken for one that has handled the state."""
-    try:
-        _update_due(self, handled, new)
-    finally:
-        handled.states[:] = [new] * len(handled.states)
-        handled.failed.clear()
-
-
-_update_due = WatcherFunctions._update_due
-
-
-@pytest.mark.parametrize(
-    ("method", "broken", "replay"),
-    [
-        ("_update", of_the_event, LOST),
-        ("_update_due", forgets_failures, BACK),
-        ("_update_due", takes_failures_for_success, LOST),
-    ],
-)
-def test_a_lost_change_breaks_the_chain(
-    monkeypatch: pytest.MonkeyPatch, method: str, broken: Any, replay: list[str]
-) -> None:
-    app = App("thing-operator")
-    app.on_update(THING, field="spec.a")(nothing)
-    app.on_update(THING, field="spec.b")(nothing)
-    check_operator(app, replay=replay)
-    monkeypatch.setattr(WatcherFunctions, method, broken)
-    # That it is found counts here; that it is made small has tests of its own, and takes longer.
-    monkeypatch.setattr(search, "_MOST_SHRINKS", 2)
-    monkeypatch.setattr(search, "_drop_needless_steps", lambda _, *found: found)
-    with pytest.raises(BrokenPromise, match=r"^chain: "):
-        check_operator(app, replay=replay)
-    with pytest.raises(BrokenPromise, match=r"^chain: "):
-        check_operator(app, specs=SPECS, names=["a"], max_examples=60, seed=4)
-
-
-def timer_breaks(app: App, text: str, replay: list[str]) -> None:
-    with pytest.raises(BrokenPromise, match=f"^timers: .*{text}"):
-        check_operator(app, replay=replay)
-
-
-def test_a_timer_that_breaks_a_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = App("thing-operator")
-    app.every(40, THING, first_after=10)(nothing)
-    app.on_add(THING)(nothing)
-    create = 'create a {"a": 1, "b": 1}'
-    slow_add = ["function fails", create, "wait 30"]
-    ends = [create, "wait 30", "timer fails for good", "wait 600"]
-    check_operator(app, replay=slow_add)
-    check_operator(app, replay=ends)
-    begin = ObjectTimer.__init__
-    with monkeypatch.context() as patch:
-
-        def without_first_after(self: Any, function: Any, **options: Any) -> None:
-            begin(self, function, **{**options, "first_after": 0.0})
-
-        patch.setattr(ObjectTimer, "__init__", without_first_after)
-        timer_breaks(app, "first_after is 10", [create])
-    with monkeypatch.context() as patch:
-
-        def always_ready(self: Any, function: Any, **options: Any) -> None:
-            begin(self, function, **{**options, "first_after": 1.0, "is_ready": bool})
-
-        patch.setattr(ObjectTimer, "__init__", always_ready)
-        app = App("thing-operator")
-        app.every(40, THING)(nothing)
-        app.on_add(THING)(nothing)
-        timer_breaks(app, "before on_add of it has succeeded", slow_add)
-    with monkeypatch.context() as patch:
-
-        def reconcile(self: Any, request: Any) -> None:
-            if request.action is ResourceAction.CREATE:
-                self.function(request.object)
-
-        patch.setattr(ObjectTimer, "reconcile", reconcile)
-        timer_breaks(app, "is called for a every 40 s", [create])
 
 
 # One by one.
@@ -293,7 +177,7 @@ def test_a_change_that_comes_before_the_retry_of_another_is_no_end_of_it(told: T
         world.run(1)
         world.replace("a", {"a": 2, "b": 2})
         world.run(3600)
-    assert [what for _, what in told.calls] == [("a", 1, 2), ("a", 1, 2), ("b", 1, 2)]
+    assert [what for _, what in told.calls] == [("a", 1, 2), ("b", 1, 2), ("a", 1, 2)]
 
 
 def test_a_function_whose_change_failed_begins_with_what_it_has_handled(told: Told) -> None:
@@ -337,24 +221,27 @@ def test_a_failing_function_keeps_no_other_from_its_change(told: Told) -> None:
     assert [what for _, what in told.calls] == ["a", "b", "a", "b"]
 
 
-def test_two_functions_that_fail_are_one_error_with_both(told: Told) -> None:
-    errors: list[Exception] = []
-    app = App("thing-operator", error_handler=lambda error, call: errors.append(error))
+def test_two_functions_that_fail_are_two_failures_of_their_names(told: Told) -> None:
+    calls: list[str] = []
+    app = App("thing-operator", error_handler=lambda error, call: calls.append(str(call)))
 
-    def fail(old: Object, new: Object) -> None:
-        if not errors:
-            raise ConnectionError("not yet")
+    @app.on_update(THING, field="spec.a")
+    def set_a(old: Object, new: Object) -> None:
+        raise TerminalError("never")
 
-    app.on_update(THING, field="spec.a")(fail)
-    app.on_update(THING, field="spec.b")(fail)
+    @app.on_update(THING, field="spec.b")
+    def set_b(old: Object, new: Object) -> None:
+        raise TerminalError("never")
+
     with run(told, app) as world:
         world.create("a", {"a": 1, "b": 1})
         world.settle()
         world.replace("a", {"a": 2, "b": 2})
         world.run(60)
-    (error,) = errors
-    assert isinstance(error, ExceptionGroup)
-    assert [str(each) for each in error.exceptions] == ["not yet", "not yet"]
+    assert [text.partition(".")[2].partition(" of")[0] for text in calls] == [
+        "set_a: UPDATE",
+        "set_b: UPDATE",
+    ]
 
 
 def test_an_object_that_is_handled_again_after_a_failure_is_back_in_its_state(told: Told) -> None:
@@ -550,7 +437,7 @@ def test_what_is_given_up_is_in_health_metrics_page_and_log(
     (row,) = controller["given_up"]
     assert row["object"] == "default/a"
     assert "make" in row["callback"]
-    series = 'watcher_given_up_total{event_type="CREATE",kind="things.v1.example.com"} 1'
+    series = 'reconciler_given_up_total{event_type="CREATE",kind="things.v1.example.com"} 1'
     assert series in metrics
     assert 'calls_given_up{kind="things.v1.example.com"} 1' in metrics
     assert "given up until its generation, labels or annotations change" in caplog.text

@@ -161,9 +161,13 @@ def test_an_update_calls_the_functions_of_the_fields_that_changed(
     def update(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
         calls.add("any")
 
+    @app.every(3600, BUCKET)
+    def look(bucket: Object[BucketSpec]) -> None:
+        calls.add("look")
+
     api.create(bucket("a"))
     with running(made(app, config)):
-        eventually(lambda: finalizers(api, "a") == ("example.com/bucket-operator.v1.Bucket",))
+        calls.wait_for("look")
         draft = api.get(BUCKET, "a", namespace="default").mutable_copy()
         draft.spec = attrs.evolve(draft.spec, note="new")
         api.update(draft)
@@ -172,38 +176,31 @@ def test_an_update_calls_the_functions_of_the_fields_that_changed(
         draft.spec = attrs.evolve(draft.spec, size=9)
         api.update(draft)
         calls.wait_for("any", count=2)
-    assert calls.all == ["note", "any", "size", "any"]
+    assert calls.all == ["look", "note", "any", "size", "any"]
+    assert not finalizers(api, "a")
 
 
 def finalizers(api: Client, name: str) -> tuple[str, ...]:
     return tuple(api.get(BUCKET, name, namespace="default").finalizers)
 
 
-def test_a_watcher_of_a_name_has_a_finalizer_of_its_own_and_its_former_names(
+def test_the_finalizers_of_earlier_names_and_watchers_are_replaced(
     api: Client, config: ClientConfig
 ) -> None:
-    def make(name: str, *previous: str) -> App:
-        app = App(name, previous_names=previous)
-        app.on_add(BUCKET)(nothing)
-        app.on_add(BUCKET, watcher="dns")(nothing)
-        return app
-
+    left = ("example.com/old-name.v1.Bucket", "example.com/old-name.dns.v1.Bucket")
     api.create(bucket("a"))
-    with running(made(make("old-name"), config)):
-        eventually(lambda: len(finalizers(api, "a")) == 2)
-        eventually(
-            lambda: (
-                set(finalizers(api, "a"))
-                == {"example.com/old-name.v1.Bucket", "example.com/old-name.dns.v1.Bucket"}
-            )
-        )
-    with running(made(make("new-name", "old-name"), config)):
-        eventually(
-            lambda: (
-                set(finalizers(api, "a"))
-                == {"example.com/new-name.v1.Bucket", "example.com/new-name.dns.v1.Bucket"}
-            )
-        )
+    api.patch(BUCKET, "a", {"metadata": {"finalizers": left}}, namespace="default")
+    calls = Calls()
+    for name, previous, expected in (
+        ("old-name", (), "example.com/old-name.v1.Bucket"),
+        ("new-name", ("old-name",), "example.com/new-name.v1.Bucket"),
+    ):
+        app = App(name, previous_names=previous, previous_watchers=["dns"])
+        app.on_add(BUCKET)(lambda _: calls.add("add"))
+        app.on_delete(BUCKET)(nothing)
+        with running(made(app, config)):
+            eventually(lambda expected=expected: finalizers(api, "a") == (expected,))
+    assert not calls.all
 
 
 def test_the_client_is_that_of_the_manager_in_whose_callback_it_is_read(
@@ -215,7 +212,7 @@ def test_the_client_is_that_of_the_manager_in_whose_callback_it_is_read(
     def plain(bucket: Object[BucketSpec]) -> None:
         seen.add((1, app.client))
 
-    @app.on_add(BUCKET, watcher="async")
+    @app.on_add(BUCKET)
     async def coroutine(bucket: Object[BucketSpec]) -> None:
         seen.add((2, app.client))
 

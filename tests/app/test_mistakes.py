@@ -120,7 +120,6 @@ def test_namespaces_that_a_selector_chooses_are_not_set_by_hand() -> None:
     [
         ({"workers": 0}, "workers=0: use 1 or more"),
         ({"retry_policy": 5}, "retry_policy=5 is not a function of (error, attempt)"),
-        ({"retry_dequeue_policy": 5}, "retry_dequeue_policy=5 is not a function of (new_action"),
         ({"error_handler": lambda: None}, "is not a function of (error, call)"),
         ({"resync": -1}, "resync=-1: use 0 for never, or seconds"),
     ],

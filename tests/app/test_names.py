@@ -15,7 +15,7 @@ from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, install_crds, running
-from appsdk_operator.watchers import OperatorFinalizer, OpinionatedWatcher
+from appsdk_operator.watchers import OpinionatedWatcher
 from tests.app.test_app import nothing
 from tests.app.test_managers import eventually
 
@@ -114,8 +114,8 @@ def test_two_processes_of_one_name_are_warned_of(
     def watcher(finalizer: Any) -> OpinionatedWatcher:
         return OpinionatedWatcher(BUCKET, api, add=nothing, finalizer=finalizer)
 
-    mine, theirs = watcher(OperatorFinalizer("a")), watcher(OperatorFinalizer("a"))
-    other = watcher(OperatorFinalizer("b"))
+    mine, theirs = watcher(lambda _: "example.com/a"), watcher(lambda _: "example.com/a")
+    other = watcher(lambda _: "example.com/b")
     for number in range(4):
         seen = api.create(bucket(f"bucket-{number}"))
         other.add(seen)

@@ -50,7 +50,7 @@ def full(**options: Any) -> App:
     versions: Versions[Any, Any] = Versions(BUCKET).older(OLD_BUCKET, up=same, down=same)
     app.own(versions, short_names=["bu"])
     app.on_add(BUCKET)(nothing)
-    app.on_delete(BUCKET, watcher="files")(nothing)
+    app.on_delete(BUCKET)(nothing)
     app.on_add(REGION)(nothing)
     app.validate(BUCKET)(nothing)
     app.default(BUCKET)(complete)

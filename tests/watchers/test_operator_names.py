@@ -19,8 +19,8 @@ from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
+    JoinedFinalizer,
     KubernetesInformer,
-    OperatorFinalizer,
     OpinionatedReconciler,
     OpinionatedWatcher,
     SimpleReconciler,
@@ -72,7 +72,7 @@ def test_without_a_name_they_are_those_of_an_operator_without_a_name():
 @pytest.mark.parametrize(
     "group", ["", "apps", "example.com", "gateway.networking.k8s.io", "a.b.c.example.com"]
 )
-@pytest.mark.parametrize("supplier", [default_finalizer, OperatorFinalizer("dns")])
+@pytest.mark.parametrize("supplier", [default_finalizer, JoinedFinalizer(("dns",))])
 @pytest.mark.parametrize("name", ["", "shop", "x" * 40])
 def test_every_name_that_is_written_has_a_domain(group, supplier, name):
     kind = Kind(group=group, version="v1", kind="Widget")

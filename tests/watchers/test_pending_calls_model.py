@@ -30,7 +30,6 @@ from appsdk_operator.watchers._dispatch.registered import (
     RegisteredTarget,
     RegisteredWatcher,
 )
-from appsdk_operator.watchers._object_timer import ObjectTimer
 from tests.hypothesis_profiles import scaled
 from tests.simulations import no_client
 from tests.watchers.conftest import CREATE, DELETE, RESYNC, UPDATE, WIDGET, make_widget
@@ -44,18 +43,11 @@ def reconciler(handler: Any) -> RegisteredReconciler:
     return RegisteredReconciler(handler, WIDGET, controller="model", clock=ManualClock())
 
 
-def timer() -> ObjectTimer:
-    return ObjectTimer(
-        print, interval=9.0, first_after=0.0, is_ready=lambda _: True, clock=ManualClock()
-    )
-
-
 TARGETS: dict[str, Callable[[], RegisteredTarget]] = {
     "watcher": lambda: RegisteredWatcher(SimpleWatcher(add=print), WIDGET),
     "opinionated": lambda: RegisteredWatcher(OpinionatedWatcher(WIDGET, no_client()), WIDGET),
     "reconciler": lambda: reconciler(SimpleReconciler(lambda _: None)),
     "by key": lambda: reconciler(KeyReconciler(lambda _: None)),
-    "timer": lambda: reconciler(timer()),
 }
 
 
@@ -134,11 +126,7 @@ class Model:
         if action is RESYNC:
             if not met:
                 return Expected(call=(RESYNC, obj, None, None))
-            wanted = {
-                at
-                for at, w in met.items()
-                if w.due is None or (at[0] == "requeue" and self.how != "timer")
-            }
+            wanted = {at for at, w in met.items() if w.due is None or at[0] == "requeue"}
             for at in wanted:
                 self.waiting[at].attempt = 0
             return Expected(repeated=wanted)
@@ -543,7 +531,7 @@ class World:
         at = source, request.object.uid
         assert at not in self.hopeless, "called again after a terminal failure"
         outcome, delay = next(self.outcomes, ("ok", 0.0))
-        is_reconciler = self.model.how in ("reconciler", "by key", "timer")
+        is_reconciler = self.model.how in ("reconciler", "by key")
         key = self.sources[source]
         if outcome in ("ok", "requeue"):
             self.reached[at[1]] = self.order_of(request.object)

@@ -39,11 +39,11 @@ class _Chains:
     """The state that each function of updates was last successful with, in each process."""
 
     def __init__(self, world: World, handlers: Iterable[Handler]) -> None:
-        self.handled: dict[tuple[str, int, str, int], tuple[Handler, Any]] = {}
+        self.handled: dict[tuple[str, int, str, int], tuple[Handler, Object]] = {}
         """By replica, process, uid and number of the function."""
         self.last: dict[tuple[str, int, str, int], Entry] = {}
         """The last call of each."""
-        self.breaks: list[tuple[Entry, Any]] = []
+        self.breaks: list[tuple[Entry, Object]] = []
         """Calls that do not follow from the one before, with the state that was expected."""
         self._updates = [each for each in handlers if each.cause == "update"]
         for entry in world.journal.of("function"):
@@ -52,23 +52,28 @@ class _Chains:
     def _note(self, entry: Entry) -> None:
         declared: Handler = entry.declared
         for number, update in enumerate(self._updates):
-            if (update.kind, update.watcher) != (declared.kind, declared.watcher):
+            if update.kind != declared.kind:
                 continue
             one = (entry.who, entry.process, entry.uid, number)
             if declared.cause in ("add", "sync"):
-                if not entry.error and entry.ended and entry.object is not None:
-                    self.handled[one] = update, state_for(update, entry.object)
+                if not entry.error and entry.ended and one not in self.handled:
+                    self.handled[one] = update, entry.object
                     self.last[one] = entry
-            elif update is declared and entry.old is not None and entry.object is not None:
-                before = state_for(update, entry.old)
+            elif update is declared and entry.old is not None:
                 # What nothing was heard of before begins with its first call, also a failed one.
-                known = self.handled.setdefault(one, (update, before))[1]
+                known = self.handled.setdefault(one, (update, entry.old))[1]
                 self.last[one] = entry
                 if entry.error or not entry.ended:
                     continue
-                if not is_same_json(known, before):
+                if not _is_same(update, known, entry.old):
                     self.breaks.append((entry, known))
-                self.handled[one] = update, state_for(update, entry.object)
+                self.handled[one] = update, entry.object
+
+
+def _is_same(handler: Handler, one: Object, other: Object) -> bool:
+    if handler.options.when is not None:
+        return one.resource_version == other.resource_version
+    return is_same_json(state_for(handler, one), state_for(handler, other))
 
 
 def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:
@@ -80,8 +85,8 @@ def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> Non
     for entry, expected in _Chains(world, handlers).breaks:
         before = state_for(entry.declared, entry.old) if entry.old is not None else None
         text = (
-            f"{entry.line}, from {before}, and what it was last successful with is {expected}: "
-            "the change between them is lost"
+            f"{entry.line}, from {before}, and what it was last successful with is "
+            f"{state_for(entry.declared, expected)}: the change between them is lost"
         )
         raise broken(text, entry.key)
 
@@ -96,19 +101,28 @@ def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break
     alive = {(replica.name, replica.process) for replica in world.replicas}
     chains = _Chains(world, handlers)
     for one, (handler, state) in chains.handled.items():
-        obj = present.get(one[2])
+        obj, where = present.get(one[2]), handler.options.where
         if one[:2] not in alive or obj is None or obj.is_deleting:
             continue
-        wanted, last, name = state_for(handler, obj), chains.last[one], _name(handler)
-        if not is_same_json(state, wanted):
+        if where is not None and not where(obj):
+            continue
+        last, name = chains.last[one], _name(handler)
+        if is_due(handler, state, obj):
             text = (
-                f"the server has {wanted} of {obj.name}, and what {name} was last successful with "
-                f"is {state}"
+                f"the server has {state_for(handler, obj)} of {obj.name}, and what {name} was last "
+                f"successful with is {state_for(handler, state)}"
             )
             raise broken(text, world.key(obj.name))
         if last.error:
             text = f"the last call of {name} for {obj.name} has failed, and was not repeated"
             raise broken(text, world.key(obj.name))
+
+
+def is_due(handler: Handler, handled: Object, present: Object) -> bool:
+    """Whether a function of updates has to be called for the present state."""
+    if handler.options.when is not None:
+        return handler.options.when(handled, present)
+    return not is_same_json(state_for(handler, handled), state_for(handler, present))
 
 
 def _name(handler: Handler) -> str:
@@ -123,8 +137,8 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
     Raises:
         BrokenPromise: with the timeline.
     """
-    adds = {(each.kind, each.watcher) for each in handlers if each.cause == "add"}
-    added: set[tuple[Any, str, str]] = set()
+    adds = [each for each in handlers if each.cause == "add"]
+    added: set[tuple[int, str]] = set()
     first: set[tuple[str, int, str, int]] = set()
     last: dict[tuple[str, int, str, str], Entry] = {}
     entries = [one for one in world.journal.entries if one.what in ("function", "timer")]
@@ -141,10 +155,10 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             last[place] = entry
         if not is_timer:
             if declared.cause == "add" and not entry.error:
-                added.add((declared.kind, declared.watcher, entry.uid))
+                added.add((id(declared), entry.uid))
             continue
-        for kind, watcher in adds:
-            if kind == declared.kind and (kind, watcher, entry.uid) not in added:
+        for add in adds:
+            if add.kind == declared.kind and (id(add), entry.uid) not in added:
                 raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
         one = (entry.who, entry.process, entry.uid, id(declared))
         made = world.created_at.get(entry.uid)

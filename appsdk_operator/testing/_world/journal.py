@@ -23,8 +23,8 @@ class Entry:
     who: str
     """The replica's name, or ``somebody`` for everybody else."""
     what: str
-    """``call`` (of a watcher or reconciler), ``function`` (of an App, in such a call), ``timer`` (a
-    function of an App that is called at intervals), ``write``, ``step`` (of another client),
+    """``call`` (of a watcher or reconciler), ``function`` (of an App, in such a call), ``timer``
+    (the same at intervals), ``write``, ``step`` (of another client),
     ``fault`` or ``life`` (start or end of a process)."""
     text: str
     """The predicate of a sentence with ``who`` as its subject."""
@@ -74,9 +74,14 @@ class Entry:
     """For calls: the functions that were called, and the writes that were made in it."""
 
     @property
+    def is_of_timer(self) -> bool:
+        """Whether it is a timer's, or a call that has called one."""
+        return self.what == "timer" or any(one.what == "timer" for one in self.writes)
+
+    @property
     def line(self) -> str:
         """The entry without its time; a call with its functions and writes."""
-        if self.what not in ("call", "timer"):
+        if self.what != "call":
             return f"{self.who} {self.text}" + (f" ({self.outcome})" if self.outcome else "")
         results = [f"{w.text} ({w.outcome})" if w.outcome else w.text for w in self.writes]
         if self.outcome:

@@ -59,7 +59,7 @@ class CallRecorder:
         entry.process, entry.watcher = self.process, watcher
         self.journal.add(entry)
         before = self.current()
-        if entry.what == "function" and before is not None:
+        if entry.what in ("function", "timer") and before is not None:
             entry.within = before
             before.writes.append(entry)
         else:
@@ -151,6 +151,7 @@ class _Recorded:
         whole = getattr(target, "__self__", target)
         self.finalizer_lifecycle = getattr(whole, "finalizer_lifecycle", None)
         self.is_by_key = getattr(whole, "is_by_key", False)
+        self.level_based = getattr(whole, "level_based", None)
 
     def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:
         if self._recorder.has_several():

@@ -238,15 +238,22 @@ class World(SimulatedCluster):
                 for e in self.journal.entries[so_far:]
                 # A timer is called, or fails, for ever; what it writes is news.
                 if (e.error if e.what in ("call", "function") else e.outcome != NO_CHANGE)
-                and e.what != "timer"
+                and not e.is_of_timer
             ]
             quiet = 0 if news or self._has_calls_to_come(end) or self._faults else quiet + 1
         return quiet >= 3
 
     def _has_calls_to_come(self, end: float) -> bool:
         """Whether a call runs, will be repeated, or polls what was changed since it began."""
-        calls = self.journal.of("call")
-        last = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
+        present = {obj.uid for obj in self.objects()}
+        calls = [e for e in self.journal.of("call") if not e.is_of_timer]
+        last: dict[Any, Entry] = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
+        # A call of one function of an App does not say that those that failed are done.
+        last |= {
+            (e.who, e.process, id(e.declared), e.kind, e.uid): e
+            for e in self.journal.of("function")
+            if e.uid in present
+        }
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
@@ -343,8 +350,9 @@ class World(SimulatedCluster):
     # -- checks while it runs ----------------------------------------------------------------
 
     def after_call(self, entry: Entry) -> None:
-        """Count a call that has ended."""
-        self._count("call", entry)
+        """Count a call that has ended; the calls of a timer come for ever."""
+        if not entry.is_of_timer:
+            self._count("call", entry)
 
     def before_write(self, process: Process, entry: Entry) -> None:
         """Check a write that a replica is about to make."""

@@ -417,6 +417,10 @@ class Dispatcher:
                 self._failed(source, slot, target, trigger, failure, seconds)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
+        elif target.level_based is not None:
+            self._reflect(source, target, target.request_of(trigger))
+            if slot.is_noted or started >= activity.skip_until:
+                activity.end(slot, trigger, seconds)
         elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, trigger.action)
             request, due = target.request_of(trigger), monotonic() + outcome.requeue_after
@@ -462,19 +466,41 @@ class Dispatcher:
         action = request.action
         sole = sole_error(error)
         cause = FailureCause(sole)  # while there is a traceback
-        call = WatcherCall(key.source.kind, target.handler, action, request.object, request.attempt)
+        handler: Any = target.handler
+        attempt, policy, longest, level = request.attempt, None, None, target.level_based
+        if level is not None:
+            handler, attempt, policy, longest = level.failing(request.object)
+        call = WatcherCall(key.source.kind, handler, action, request.object, attempt)
         plan = self._failures.plan_after(
-            error, call, target.role, target.longest_retry, is_stopping=self._is_stopped
+            error, call, target.role, longest, policy=policy, is_stopping=self._is_stopped
         )
         delay = plan.delay
-        with self._lock:
-            if not target.is_removed and not source.is_removed:
-                calls = self._calls_of(key, target)
-                calls.failed(source, request, error, plan, self._clock.monotonic())
+        if level is not None:
+            level.failed(request.object, error, delay, plan.attempt)
+            self._reflect(source, target, request)
+        else:
+            with self._lock:
+                if not target.is_removed and not source.is_removed:
+                    calls = self._calls_of(key, target)
+                    calls.failed(source, request, error, plan, self._clock.monotonic())
         followed: CallOutcome = "retrying" if delay is not None else "given up"
         if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
         self.activity.end(slot, trigger, seconds, followed, delay, cause)
+
+    def _reflect(
+        self, source: EventSource, target: RegisteredTarget, request: ReconcileRequest
+    ) -> None:
+        """Take over the calls that a target waits to make for an object."""
+        level, key = target.level_based, source.key_of(request.object)
+        if level is None:
+            return
+        waiting = level.waiting(request.object)
+        if not waiting and _of_target(target, self._pending_of(key)) is None:
+            return
+        with self._lock:
+            if not target.is_removed and not source.is_removed:
+                self._calls_of(key, target).reflect(source, request, waiting)
 
     def _pending_of(self, key: DeliveryKey) -> tuple[PendingCalls, ...]:
         return self._pending.get(_id_of(key), ())

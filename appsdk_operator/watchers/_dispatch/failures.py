@@ -128,6 +128,7 @@ class Failures:
         role: Role,
         longest: float | None = None,
         *,
+        policy: RetryPolicy | None = None,
         is_stopping: bool = False,
     ) -> RetryPlan:
         """Report a failed call, and decide on its retry.
@@ -139,7 +140,8 @@ class Failures:
             error: what the call raised.
             call: the call.
             role: of what was called.
-            longest: for timers, the seconds after which they are called again in any case.
+            longest: the seconds after which it is called again in any case; None: no such time.
+            policy: the retry policy of what was called; default: the controller's.
             is_stopping: whether the controller stops, which cancels coroutines.
         """
         explain_frozen(sole_error(error))
@@ -150,7 +152,7 @@ class Failures:
                 self._log_failure_of(
                     raised, "error handler", "the error handler of controller %s failed"
                 )
-        delay = self._retry_delay(error, call.attempt)
+        delay = self._retry_delay(error, call.attempt, policy or self._retry_policy)
         attempt = call.attempt + _counts_as_attempt(error)
         if longest is not None:
             attempt = attempt if delay is not None else 0
@@ -176,7 +178,7 @@ class Failures:
             return True
         return not self._resyncs_repeat and not isinstance(sole, FinalizerError)
 
-    def _retry_delay(self, error: Exception, attempt: int) -> float | None:
+    def _retry_delay(self, error: Exception, attempt: int, policy: RetryPolicy) -> float | None:
         sole = sole_error(error)
         if isinstance(sole, TerminalError):
             return None
@@ -184,7 +186,7 @@ class Failures:
         if asked is not None:
             return asked
         try:
-            return _checked_delay(no_awaitable("retry_policy", self._retry_policy(error, attempt)))
+            return _checked_delay(no_awaitable("retry_policy", policy(error, attempt)))
         except BaseException as raised:
             self._log_failure_of(
                 raised,

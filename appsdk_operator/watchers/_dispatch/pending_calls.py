@@ -15,6 +15,7 @@ from appsdk_operator.runtime import safe_repr
 from appsdk_operator.watchers._dispatch.delivered_versions import goes_back
 from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
+from appsdk_operator.watchers._level_based import Waiting
 from appsdk_operator.watchers._reconciler import ReconcileRequest
 
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
@@ -59,6 +60,8 @@ class PendingCall:
     generation, labels or annotations."""
     state: dict[str, Any] = attrs.field(factory=dict)
     """A reconciler's ``request.state``."""
+    name: str = ""
+    """The name of the function; ``""`` if only the target knows it."""
     store: Lister | None = None
     """For the first call of a late target: the store that the object was found in."""
 
@@ -176,7 +179,7 @@ class PendingCalls:
         if not self.target.delivered.accept(key, event, None if first is None else first.seen):
             return _NOTHING
         is_in_vain = any(c.is_terminal and not self._is_changed(c, event) for c in same)
-        if is_in_vain and action is not _DELETE:
+        if is_in_vain and action is not _DELETE and self.target.level_based is None:
             return _NOTHING
         if any(self._is_deletion_before(call, event.object) for call in own):
             if action is _DELETE:
@@ -195,6 +198,8 @@ class PendingCalls:
         for.
         """
         self._update_latest(source, event)
+        if self.target.level_based is not None:
+            return _NOTHING
         own = (c for c in self.calls if c.source is source and c.latest.uid == event.object.uid)
         return self._repeat([c for c in own if c.is_terminal and self._is_changed(c, event)])
 
@@ -263,6 +268,29 @@ class PendingCalls:
         """A call succeeded, and the reconciler asked for another one."""
         self._add(CallReason.REQUEUE, source, request, due=due)
 
+    def reflect(
+        self, source: EventSource, request: ReconcileRequest, waiting: Sequence[Waiting]
+    ) -> None:
+        """After a call of a target that knows itself what is due: replace the object's calls."""
+        seen = request.object
+        kept = [c for c in self.calls if c.source is not source or c.latest.uid != seen.uid]
+        kept += [
+            PendingCall(
+                reason=CallReason.REQUEUE if each.error is None else CallReason.RETRY,
+                source=source,
+                action=request.action,
+                seen=seen,
+                old=request.old,
+                due=each.due,
+                error=each.error,
+                attempt=each.attempt,
+                is_terminal=each.due is None,
+                name=each.name,
+            )
+            for each in waiting
+        ]
+        self.calls = tuple(kept)
+
     def add_first(
         self, source: EventSource, obj: Object, now: float, store: Lister | None = None
     ) -> None:
@@ -283,7 +311,7 @@ class PendingCalls:
         return [
             {
                 "object": str(call.latest.key),
-                "callback": name_of(self.target.handler, call.action, call.latest),
+                "callback": call.name or name_of(self.target.handler, call.action, call.latest),
                 "why": f"{call.reason.value} of {call.action.value}",
                 "attempt": call.attempt,
                 "due_in": None if call.due is None else call.due - now,
@@ -293,13 +321,10 @@ class PendingCalls:
         ]
 
     def _resync(self, event: Event, same: Sequence[PendingCall]) -> Reaction:
-        if not same:
+        if not same or self.target.level_based is not None:
             return Reaction(request=self.target.request_of(event))
-        # A resync runs a requeue early, but that of a timer; a retry waits for its time.
-        is_timer = self.target.longest_retry is not None
-        return self._repeat(
-            [c for c in same if c.due is None or (c.reason is CallReason.REQUEUE and not is_timer)]
-        )
+        # A resync runs a requeue early; a retry waits for its time.
+        return self._repeat([c for c in same if c.due is None or c.reason is CallReason.REQUEUE])
 
     def _deliver(
         self,

@@ -23,7 +23,7 @@ from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._dispatch.delivered_versions import DeliveredVersions
 from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
 from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
-from appsdk_operator.watchers._object_timer import ObjectTimer
+from appsdk_operator.watchers._level_based import CalledFunction, LevelBased
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -59,7 +59,7 @@ class RegisteredTarget:
         "has_time_limits",
         "is_removed",
         "kind",
-        "longest_retry",
+        "level_based",
         "selective",
         "view",
     )
@@ -84,9 +84,8 @@ class RegisteredTarget:
         )
         """The kind whose types it gets objects with; None: that of the informer."""
         self.is_removed = False
-        self.longest_retry: float | None = getattr(handler, "longest_retry", None)
-        """For timers: the seconds after which a failed call is repeated at the latest, whatever the
-        retry policy says; resyncs do not call them. None for others."""
+        self.level_based: LevelBased | None = getattr(handler, "level_based", None)
+        """What knows which of its functions is due; None: each event leads to a call."""
         self.has_time_limits = bool(getattr(handler, "has_time_limits", False))
         """Whether its functions have time limits, within one call of it."""
         self.failures = FailureLog(_log, present_clock())
@@ -212,8 +211,10 @@ def name_of(handler: object, action: ResourceAction, obj: Object | None = None) 
         function = getattr(handler, f"_{method}")
     elif isinstance(handler, OpinionatedWatcher):
         function = handler.callback(method, obj)
-    elif isinstance(handler, (SimpleReconciler, ObjectTimer)):
+    elif isinstance(handler, (SimpleReconciler, CalledFunction)):
         function = handler.function
+    elif obj is not None and (level := getattr(handler, "level_based", None)) is not None:
+        function = level.called(obj).function
     elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
         if not inspect.isroutine(handler.reconciler):
             return name_of(handler.reconciler, action, obj)
@@ -233,6 +234,8 @@ def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
     For an :class:`OpinionatedWatcher` that is not the event: an object that was handled before
     leads to ``sync``, and one that is being deleted to ``delete``.
     """
+    if isinstance(handler, CalledFunction):
+        return handler.cause
     if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
         if obj.is_deleting:
             return _DELETE.value

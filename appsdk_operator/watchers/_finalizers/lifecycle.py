@@ -104,8 +104,6 @@ class FinalizerLifecycle:
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
-        self.on_forget: Callable[[str], None] | None = None
-        """Called with the uid of an object that is gone."""
         self._lock = threading.Lock()
         # By uid, the resourceVersion at which this process wrote the finalizer, until an event
         # with that version arrives: earlier events show the object without the finalizer.
@@ -216,6 +214,40 @@ class FinalizerLifecycle:
             return outcome
         return self._call(notify, _UPDATE, added, old)
 
+    def on_present(self, obj: Object, notify: NotifyCallback, *, is_new: bool) -> Outcome:
+        """Handle the present state of an object, whatever has led to it.
+
+        For a caller that keeps what it has handled itself: ``notify`` is called each time. Changes
+        are to be given to :meth:`note_change` before.
+
+        Args:
+            obj: the object.
+            notify: as for the other methods.
+            is_new: whether it is not handled yet, although it may have the finalizer.
+        """
+        self._check_object(obj, "a look")
+        if obj.is_deleting:
+            return self._clean_up(obj, notify)
+        if obj.uid in self._legacy or self._superseded(obj):
+            with self._lock:
+                self._legacy.add(obj.uid)
+            obj = self._migrated(obj)
+            if obj.is_deleting:
+                return None  # the event of that leads to the clean-up
+        with self._lock:
+            self._write_pending.pop(obj.uid, None)
+        if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
+            return self._on_new(obj, notify)[1]
+        return self._on_known(obj, notify)
+
+    def note_change(self, old: Object, new: Object) -> bool:
+        """Note a change of an object; returns whether another client removed our finalizer."""
+        self._forget_seen_write(old, new)
+        is_stripped = self.is_stripped(old, new)
+        if is_stripped:
+            self._note_stripped(new)
+        return is_stripped
+
     def on_delete(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle the removal of an object; usually its clean-up is done by then.
 
@@ -263,7 +295,7 @@ class FinalizerLifecycle:
             return True
         if new.generation > 0:
             return new.generation != old.generation
-        return not self._is_own_write(old, new)
+        return not self.is_own_write(old, new)
 
     def differs(self, old: Object, new: Object) -> bool:
         """Whether two states of an object differ in more than status, labels and annotations.
@@ -540,7 +572,7 @@ class FinalizerLifecycle:
             if goes_back or (is_written and self._write_pending.get(new.uid) is _CREATE):
                 self._write_pending.pop(new.uid, None)
 
-    def _is_own_write(self, old: Object, new: Object) -> bool:
+    def is_own_write(self, old: Object, new: Object) -> bool:
         """Whether only our own finalizers changed."""
         before, after = set(old.finalizers), set(new.finalizers)
         if self.names.isdisjoint(before ^ after):
@@ -566,8 +598,6 @@ class FinalizerLifecycle:
             )
 
     def _forget(self, uid: str) -> None:
-        if self.on_forget is not None:
-            self.on_forget(uid)
         with self._lock:
             self._finalizer_versions.pop(uid, None)
             self._write_pending.pop(uid, None)

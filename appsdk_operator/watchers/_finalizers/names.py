@@ -38,24 +38,24 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
 
 @final
 @attrs.frozen
-class OperatorFinalizer:
-    """:func:`default_finalizer` for one of several watchers of an operator.
+class JoinedFinalizer:
+    """:func:`default_finalizer` in place of those of several watchers of an operator.
 
-    >>> OperatorFinalizer("dns")(Kind(group="example.com", version="v1", kind="Widget"), "shop")
-    'example.com/shop.dns.v1.Widget'
+    >>> JoinedFinalizer(("dns",))(Kind(group="example.com", version="v1", kind="Widget"), "shop")
+    'example.com/shop.v1.Widget'
     """
 
-    watcher: str
-    """The watcher's name."""
+    watchers: tuple[str, ...] = ()
+    """The names of watchers whose finalizers, ``example.com/shop.dns.v1.Widget``, it replaces."""
 
     def __call__(self, kind: Kind, operator: str = UNNAMED) -> str:
         """The finalizer for a kind."""
-        return default_finalizer(kind, self.of(operator))
+        return default_finalizer(kind, operator)
 
-    def of(self, operator: str) -> str:
-        """What stands in the finalizer for ``operator``."""
-        # No operator's name has a dot, so that this is no other operator's finalizer.
-        return f"{operator}.{self.watcher}"
+    def parts(self, operator: str) -> tuple[str, ...]:
+        """What stands in the finalizers for ``operator``, the present one first."""
+        # No operator's name has a dot, so that these are no other operator's finalizers.
+        return (operator, *(f"{operator}.{watcher}" for watcher in self.watchers))
 
 
 @final
@@ -82,15 +82,19 @@ class Spellings:
 
 def takes_operator_name(supplier: FinalizerSupplier) -> bool:
     """Whether an operator's name stands in the finalizers of ``supplier``."""
-    return supplier is default_finalizer or isinstance(supplier, OperatorFinalizer)
+    return supplier is default_finalizer or isinstance(supplier, JoinedFinalizer)
 
 
 def spellings(supplier: FinalizerSupplier, kind: Kind, operator: str = UNNAMED) -> Spellings:
     """The finalizers of a watcher that was given ``supplier``, the earlier spelling among them."""
     if not takes_operator_name(supplier):
         return Spellings.of(kind, supplier(kind))
-    part = supplier.of(operator) if isinstance(supplier, OperatorFinalizer) else operator
-    names = (default_finalizer(kind, part), _earlier_spelling(kind, part))
+    parts = supplier.parts(operator) if isinstance(supplier, JoinedFinalizer) else (operator,)
+    names = [
+        name
+        for part in parts
+        for name in (default_finalizer(kind, part), _earlier_spelling(kind, part))
+    ]
     return Spellings.of(kind, *(name for name in names if name))
 
 

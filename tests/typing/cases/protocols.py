@@ -23,7 +23,6 @@ from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
     KeyReconciler,
-    ObjectTimer,
     OpinionatedReconciler,
     OpinionatedWatcher,
     ResourceReconciler,
@@ -84,11 +83,10 @@ def watchers(
 def reconcilers(
     simple: SimpleReconciler[int, str],
     by_key: KeyReconciler,
-    timer: ObjectTimer,
     opinionated: OpinionatedReconciler[int, str],
 ) -> tuple[ResourceReconciler[Any, Any], ...]:
     selective: SelectiveReconciler[int, str] = opinionated
-    return simple, by_key, timer, selective
+    return simple, by_key, selective
 
 
 def retries(

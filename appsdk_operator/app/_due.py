@@ -1,0 +1,296 @@
+"""Which function of an App is due for an object: a state machine without I/O, lock or clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+
+import attrs
+
+from appsdk_operator.resource import Object, is_older_version
+
+DueCause: TypeAlias = Literal["add", "sync", "update", "delete", "every"]
+_BEGINNINGS: Final[tuple[DueCause, ...]] = ("add", "sync")
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Function:
+    """A declared function of the objects of a kind, as the machine needs to know it."""
+
+    cause: DueCause
+    where: Callable[[Object], bool]
+    """Whether it is called for an object in this state."""
+    when: Callable[[Object, Object], bool]
+    """Whether the change from one state to another is one for it; never for equal versions."""
+    interval: float = 0.0
+    """For a timer: seconds from the end of a call to the next one."""
+    first_after: float = 0.0
+    """For a timer: seconds from the first sight of an object to the first call."""
+    function: Callable[..., Any] = attrs.field(default=None, repr=False)
+    """What is called."""
+
+
+class Step(NamedTuple):
+    """A call that is due."""
+
+    number: int
+    """The function's place in the order of declaration."""
+    old: Object | None = None
+    """For an update: the state that the function has handled."""
+
+
+@final
+@attrs.define(eq=False)
+class Progress:
+    """What one function has done for one object."""
+
+    is_done: bool = False
+    """For add, sync and delete: whether it has succeeded, or is not to be called."""
+    handled: Object | None = None
+    """The state with which it last succeeded, where an update begins from it."""
+    failed_at: Object | None = None
+    """The state of its last call, if that failed."""
+    attempt: int = 0
+    """The number of failed calls in a row."""
+    next_time: float | None = None
+    """When it may be called again after a failure; None: not before the state differs from
+    :attr:`failed_at`. For a timer: when it is due."""
+    is_concerned: bool = False
+    """For delete: whether the object was one of its objects at some time."""
+
+
+@final
+class ObjectState:
+    """What the functions of a kind have handled of one object, and which is due.
+
+    Inputs are the present state, the time, and the outcomes of calls; see the table at
+    :class:`App`. Events are none: whoever asks gives the present state.
+    """
+
+    __slots__ = ("_first", "_functions", "_relents", "is_begun", "is_gone", "present", "progress")
+
+    def __init__(
+        self,
+        functions: Sequence[Function],
+        first: Object,
+        now: float,
+        *,
+        is_known: bool,
+        relents: Callable[[Object, Object], bool],
+    ) -> None:
+        """The state at the first sight of an object.
+
+        Args:
+            functions: in the order of their declaration.
+            first: the object.
+            now: the monotonic time.
+            is_known: whether an earlier process has handled it.
+            relents: whether a function that gave up on the first state is called for the second.
+        """
+        self._functions = functions
+        self._relents = relents
+        self._first: Object | None = first
+        self.present: Object = first
+        """The newest state that was seen."""
+        self.is_gone = False
+        """Whether the object has left the server, and is cleaned up all the same."""
+        self.progress: tuple[Progress, ...] = tuple(Progress() for _ in functions)
+        # A finalizer does not say for which of several kinds of objects it was put.
+        is_one_where = len({id(f.where) for f in functions if protects(f)}) == 1
+        for function, progress in zip(functions, self.progress, strict=True):
+            if function.cause == "add":
+                progress.is_done = is_known and function.where(first)
+            elif function.cause == "sync":
+                progress.is_done = not is_known
+            elif function.cause == "every":
+                progress.next_time = now + function.first_after
+            elif function.cause == "delete":
+                progress.is_concerned = is_known and is_one_where
+        self.is_begun = False
+        """Whether each ``add`` or ``sync`` has succeeded, so that updates follow."""
+        self.see(first)
+
+    def see(self, obj: Object, *, goes_back: bool = False) -> Object:
+        """Take the state of ``obj`` unless a newer one was seen; returns the newest.
+
+        Args:
+            obj: a state of the object.
+            goes_back: whether the server has an older state than before, as after a restore.
+        """
+        present = self.present
+        if goes_back or not is_older_version(obj.resource_version, present.resource_version):
+            self.present = obj
+            for function, progress in zip(self._functions, self.progress, strict=True):
+                if function.cause == "delete" and not progress.is_concerned:
+                    progress.is_concerned = function.where(obj)
+        self._begin_updates()
+        return self.present
+
+    def next(self, now: float, obj: Object | None = None) -> Step | None:
+        """The first call in the order of declaration that is due; None: none is.
+
+        Args:
+            now: the monotonic time.
+            obj: a state that is not taken yet; default: the present one.
+        """
+        obj = self.present if obj is None else obj
+        for number, function in enumerate(self._functions):
+            step = self._step(number, function, obj)
+            if step is not None and not self._waits(number, function, obj, now):
+                return step
+        return None
+
+    def look_at(self, obj: Object | None = None) -> float | None:
+        """When a call becomes due by time alone; None: none does."""
+        obj = self.present if obj is None else obj
+        times = [
+            progress.next_time
+            for number, (function, progress) in enumerate(
+                zip(self._functions, self.progress, strict=True)
+            )
+            if progress.next_time is not None
+            and (progress.failed_at is not None or function.cause == "every")
+            and self._step(number, function, obj) is not None
+        ]
+        return min(times, default=None)
+
+    def failing(self) -> list[int]:
+        """The numbers of the functions whose last call failed, and which still want one."""
+        return [
+            number
+            for number, function in enumerate(self._functions)
+            if self.progress[number].failed_at is not None
+            and self._step(number, function, self.present) is not None
+        ]
+
+    def is_protected_by(self, obj: Object) -> bool:
+        """Whether a function needs to see the object's deletion, or that it was handled."""
+        return any(protects(function) and function.where(obj) for function in self._functions)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each ``add`` that the present state asks for has succeeded."""
+        return self._has_succeeded(("add",), self.present)
+
+    @property
+    def is_cleaned_up(self) -> bool:
+        """Whether no ``delete`` has to be called any more."""
+        obj = self.present
+        return all(
+            function.cause != "delete" or self._step(number, function, obj) is None
+            for number, function in enumerate(self._functions)
+        )
+
+    def start(self, step: Step) -> None:
+        """A call begins; after a change of the object its attempts are counted anew."""
+        progress = self.progress[step.number]
+        function, failed_at = self._functions[step.number], progress.failed_at
+        if failed_at is not None and function.cause != "every":
+            changed = function.when(failed_at, self.present)
+            if progress.next_time is None or changed:
+                progress.attempt = 0
+
+    def succeeded(self, step: Step, obj: Object, now: float) -> None:
+        """The call for ``obj`` has succeeded."""
+        function, progress = self._functions[step.number], self.progress[step.number]
+        progress.failed_at, progress.attempt, progress.next_time = None, 0, None
+        if function.cause == "every":
+            progress.next_time = now + function.interval
+        elif function.cause == "update":
+            progress.handled = obj
+        else:
+            progress.is_done = True
+            if not self.is_begun:
+                progress.handled = obj
+                self._begin_updates()
+
+    def failed(
+        self, step: Step, obj: Object, delay: float | None, attempt: int, now: float
+    ) -> None:
+        """The call for ``obj`` has failed.
+
+        Args:
+            step: the call.
+            obj: the object that it got.
+            delay: seconds until it may be made again; None: not for this state.
+            attempt: the number of the next attempt.
+            now: the monotonic time.
+        """
+        progress = self.progress[step.number]
+        progress.failed_at, progress.attempt = obj, attempt
+        progress.next_time = None if delay is None else now + delay
+
+    def _step(self, number: int, function: Function, obj: Object) -> Step | None:
+        """The call of a function that the state asks for, whatever the time."""
+        cause, progress = function.cause, self.progress[number]
+        if self.is_gone or obj.is_deleting:
+            is_wanted = (
+                cause == "delete"
+                and not progress.is_done
+                and (progress.is_concerned or function.where(obj))
+            )
+            return Step(number) if is_wanted else None
+        if cause == "delete" or progress.is_done:
+            return None
+        if cause == "update":
+            handled = progress.handled
+            if handled is None and self._has_begun(obj):
+                handled = self._beginning
+            if (
+                handled is None
+                or not (progress.failed_at is not None or function.when(handled, obj))
+                or not function.where(obj)
+            ):
+                return None
+            return Step(number, handled)
+        if cause == "every" and not self._has_succeeded(("add",), obj):
+            return None
+        return Step(number) if function.where(obj) else None
+
+    def _waits(self, number: int, function: Function, obj: Object, now: float) -> bool:
+        """Whether a call that the state asks for has to wait for a time or a change."""
+        progress = self.progress[number]
+        due, failed_at = progress.next_time, progress.failed_at
+        if function.cause == "every":
+            return due is not None and now < due
+        if failed_at is None:
+            return False
+        if due is not None:
+            return now < due and not function.when(failed_at, obj)
+        return not (self._relents(failed_at, obj) or function.when(failed_at, obj))
+
+    def _has_succeeded(self, causes: Collection[DueCause], obj: Object) -> bool:
+        """Whether each function of these causes for an object in this state has succeeded."""
+        return all(
+            progress.is_done or function.cause not in causes or not function.where(obj)
+            for function, progress in zip(self._functions, self.progress, strict=True)
+        )
+
+    def _has_begun(self, obj: Object) -> bool:
+        return self.is_begun or self._has_succeeded(_BEGINNINGS, obj)
+
+    @property
+    def _beginning(self) -> Object:
+        """The oldest state that an ``add`` or ``sync`` succeeded with, or else the first one."""
+        oldest: Object | None = None
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            found = progress.handled if function.cause in _BEGINNINGS else None
+            if found is not None and (
+                oldest is None or is_older_version(found.resource_version, oldest.resource_version)
+            ):
+                oldest = found
+        return oldest or self._first or self.present
+
+    def _begin_updates(self) -> None:
+        if self.is_begun or not self._has_begun(self.present):
+            return
+        beginning = self._beginning
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            progress.handled = beginning if function.cause == "update" else None
+        self.is_begun = True
+        self._first = None
+
+
+def protects(function: Function) -> bool:
+    """Whether a function of this cause has the finalizer on its objects."""
+    return function.cause in ("add", "sync", "delete")

@@ -1,0 +1,74 @@
+"""Reconcilers that call one of several functions, and say themselves what is due when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, final
+
+import attrs
+
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import callback_name
+from appsdk_operator.watchers._retry import RetryPolicy
+
+
+@final
+@attrs.frozen
+class CalledFunction:
+    """A function that a reconciler calls, for logs and error handlers."""
+
+    function: Callable[..., Any]
+    cause: str
+    """What it is called for, as ``CREATE`` or ``SYNC``."""
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return callback_name(self.function)
+
+
+class FailedFunction(NamedTuple):
+    """The call that has failed, and how its retry is decided."""
+
+    called: CalledFunction
+    attempt: int
+    """0 after its first failure in a row."""
+    retry_policy: RetryPolicy | None
+    """None: the controller's."""
+    longest: float | None
+    """Seconds after which it is called again whatever the policy says; None: no such time."""
+
+
+class Waiting(NamedTuple):
+    """A call that a reconciler waits to make."""
+
+    name: str
+    """The function's."""
+    error: Exception | None
+    """Of its last call, if that failed."""
+    attempt: int
+    due: float | None
+    """The monotonic time; None: it is given up for the object's present state."""
+
+
+class LevelBased(Protocol):
+    """What the dispatcher asks of a reconciler that computes from states which call is due.
+
+    Each ``reconcile`` makes one call at most. Calls for one object do not overlap.
+    """
+
+    def called(self, obj: Object, /) -> CalledFunction:
+        """The function that is called for the object, or was called last."""
+        ...
+
+    def failing(self, obj: Object, /) -> FailedFunction:
+        """The call for the object that has just failed."""
+        ...
+
+    def failed(self, obj: Object, error: Exception, delay: float | None, attempt: int, /) -> None:
+        """That call is repeated after ``delay`` seconds, with None not for this state."""
+        ...
+
+    def waiting(self, obj: Object, /) -> Sequence[Waiting]:
+        """The calls for the object that wait for their time or a change, those due now included."""
+        ...
