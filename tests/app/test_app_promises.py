@@ -508,6 +508,13 @@ def test_a_timer_of_the_app_fails_like_one_of_objects(
     assert [round(at) for at in told.at("look")] == expected
 
 
+def test_a_timer_that_fails_right_after_on_add_is_retried_as_the_policy_says(told: Told) -> None:
+    app = App("thing-operator", retry_policy=ConstantBackoff(5))
+    app.on_add(THING)(nothing)
+    times = timer_times(told, app, lambda count: ConnectionError("down"), 20)
+    assert times == [0, 5, 10, 15, 20]
+
+
 def test_a_timer_begins_after_first_after_and_goes_on_at_its_interval(told: Told) -> None:
     app = App("thing-operator")
     assert timer_times(told, app, lambda count: None, 300, first_after=25) == [

@@ -424,6 +424,8 @@ class PendingCalls:
         """Whether another call of an opinionated target has succeeded with this one's ``add``."""
         if call.reason is not CallReason.RETRY or call.action is not _CREATE:
             return False
+        if self.target.level_based is not None:
+            return False  # it may be the call of another function
         lifecycle = self.target.finalizer_lifecycle
         return (
             lifecycle is not None
