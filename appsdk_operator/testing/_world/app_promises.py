@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from appsdk_operator.app import Handler, Timer
-from appsdk_operator.controllers import is_same_json
+from appsdk_operator.controllers import TerminalError, is_same_json
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.journal import Entry
@@ -91,6 +91,50 @@ def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> Non
         raise broken(text, entry.key)
 
 
+def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> None:
+    """Check that no call is made which is not due, and that functions begin in their order.
+
+    Raises:
+        BrokenPromise: with the timeline.
+    """
+    places = {id(each): number for number, each in enumerate(handlers)}
+    last: dict[tuple[str, int, str, int], Entry] = {}
+    added: dict[tuple[str, int, str], int] = {}
+    for entry in world.journal.of("function"):
+        declared, place = entry.declared, places.get(id(entry.declared), 0)
+        one = (entry.who, entry.process, entry.uid, place)
+        before = last.get(one)
+        last[one] = entry
+        if before is None:
+            if declared.cause == "add":
+                object_place = one[:3]
+                if place < added.get(object_place, 0):
+                    raise broken(f"{entry.line}, after one that was declared later", entry.key)
+                added[object_place] = place
+            continue
+        if isinstance(before.error, TerminalError) and _is_unchanged(before, entry):
+            raise broken(f"{entry.line}, which it gave up on in this state", entry.key)
+        if before.error or not before.ended:
+            continue
+        is_repeated = declared.cause in ("add", "sync") or (
+            declared.cause == "update"
+            and before.object.generation == entry.object.generation
+            and not is_due(declared, before.object, entry.object)
+        )
+        if is_repeated:
+            raise broken(f"{entry.line}, which has succeeded before", entry.key)
+
+
+def _is_unchanged(before: Entry, after: Entry) -> bool:
+    one, other = before.object, after.object
+    if not one.generation:
+        return bool(one.resource_version == other.resource_version)
+    return bool(
+        (one.generation, one.labels, one.annotations, one.is_deleting)
+        == (other.generation, other.labels, other.annotations, other.is_deleting)
+    )
+
+
 def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break) -> None:
     """Check that each function was last successful with the server's state.
 
@@ -107,6 +151,8 @@ def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break
         if where is not None and not where(obj):
             continue
         last, name = chains.last[one], _name(handler)
+        if isinstance(last.error, TerminalError) and last.object.generation == obj.generation:
+            continue
         if is_due(handler, state, obj):
             text = (
                 f"the server has {state_for(handler, obj)} of {obj.name}, and what {name} was last "
@@ -139,7 +185,7 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
     """
     adds = [each for each in handlers if each.cause == "add"]
     added: set[tuple[int, str]] = set()
-    first: set[tuple[str, int, str, int]] = set()
+    previous: dict[tuple[str, int, str, int], Entry] = {}
     last: dict[tuple[str, int, str, str], Entry] = {}
     entries = [one for one in world.journal.entries if one.what in ("function", "timer")]
     for entry in entries:
@@ -162,13 +208,17 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
                 raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
         one = (entry.who, entry.process, entry.uid, id(declared))
         made = world.created_at.get(entry.uid)
-        if one not in first and made is not None and entry.at < made + declared.first_after:
+        if one not in previous and made is not None and entry.at < made + declared.first_after:
             text = (
                 f"{entry.line}, {entry.at - made:g} s after it was created, and first_after is "
                 f"{declared.first_after:g}"
             )
             raise broken(text, entry.key)
-        first.add(one)
+        before = previous.get(one)
+        if before is not None and not before.error and entry.at < before.at + declared.interval:
+            text = f"{entry.line}, {entry.at - before.at:g} s after the last call"
+            raise broken(text, entry.key)
+        previous[one] = entry
 
 
 def check_timers_at_rest(

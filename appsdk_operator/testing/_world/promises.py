@@ -10,6 +10,7 @@ from appsdk_operator.app import Handler, Timer
 from appsdk_operator.resource import Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.app_promises import (
+    check_calls,
     check_chain,
     check_chain_at_rest,
     check_timers,
@@ -46,10 +47,12 @@ class Promise(Enum):
     LEASE = "no writes after the lease is lost"
     """A replica writes nothing while another one holds the Lease."""
     CHAIN = "chain"
-    """Of an App: each successful call of a function for updates begins with the state, on its
-    fields, that the function was last successful with, and at rest that is the server's."""
+    """Of an App: each successful call of a function for updates begins with the state that the
+    function was last successful with, and at rest that is the server's. No function is called
+    again that has succeeded with a state, or gave up on it, and each ``on_add`` begins after those
+    that were declared before it."""
     TIMERS = "timers"
-    """Of an App: the timer of an object is called as long as the object lives, not before
+    """Of an App: the timer of an object is called as long as the object lives, in time, not before
     ``first_after`` and the success of ``on_add``, and together with no function of the object."""
 
 
@@ -75,6 +78,7 @@ def check_journal(
         check_watcher_order(world)
     if Promise.CHAIN in promises:
         check_chain(world, handlers, _breaker(world, Promise.CHAIN))
+        check_calls(world, handlers, _breaker(world, Promise.CHAIN))
     if Promise.TIMERS in promises:
         check_timers(world, handlers, _breaker(world, Promise.TIMERS))
 

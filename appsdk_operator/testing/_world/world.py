@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from appsdk_operator.app import App
+from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.runtime import add_note, environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
@@ -258,7 +259,9 @@ class World(SimulatedCluster):
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
         return any(
-            e.error or not e.ended or (e.began < changed and e.at + e.again < end)
+            (e.error and not isinstance(e.error, TerminalError))
+            or not e.ended
+            or (e.began < changed and e.at + e.again < end)
             for e in last.values()
             if (e.who, e.process) in alive
         )
