@@ -138,10 +138,26 @@ class App:
         if __name__ == "__main__":
             app.run()
 
-    Functions may be ``async def``. They stay what they are: a decorator only notes them. The
-    decorators ``on_…`` declare the callbacks of an :class:`OpinionatedWatcher`, one for each kind;
-    :meth:`watch`, :meth:`reconciler`, :meth:`every`, :meth:`task` and the webhooks are layers over
-    the packages below in the same way.
+    Functions may be ``async def``. They stay what they are: a decorator only notes them.
+
+    What is due is computed from states. For each object each function has the state with which it
+    last succeeded, and is called when the present one asks for it; events, retries and resyncs only
+    say when to look:
+
+        * ``on_delete`` while the object is being deleted, until it has succeeded,
+        * ``on_add`` for an object that was never handled, until it has succeeded,
+        * ``on_sync`` once for one that an earlier process has handled,
+        * ``on_update`` when the object differs from what the function has handled, which is the
+          old object that it gets,
+        * ``every`` when its interval is over.
+
+    So no change is lost to a later one. A failure delays the function that failed and no other one;
+    what was given up is due again when the object has changed. All functions of a kind are called
+    for one object one at a time, in the order of their declaration, and share one finalizer. Kinds
+    with ``on_update`` and ``every`` alone have none. The states are in memory.
+
+    :meth:`watch`, :meth:`reconciler`, :meth:`task` and the webhooks are layers over the packages
+    below.
 
     The app's name is in everything that the operator leaves in a cluster: in its finalizers, as the
     field manager of its writes, in its user agent, Events and Lease, and in the names of its
@@ -165,12 +181,12 @@ class App:
         workers: how many objects of a kind are handled in parallel, unless ``controller_options``
             or the options of a reconciler say otherwise; default 8. The calls for one object keep
             their order; with 1 those for all objects of a kind do.
-        retry_policy: when a failed call of a watcher or timer is repeated; default: after 5, 10,
+        retry_policy: when a failed call of a function or watcher is repeated; default: after 5, 10,
             20, 40, 80, 160, and then every 300 seconds. What it gives up on is not called again
             before the object changes or the operator starts again; timers go on at their interval.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
-            default 30. Functions of ``on_…`` get none.
+            default 30. For functions it is a look at whether one is due.
         options: further options of its managers, see :class:`ManagerOptions`.
 
     Raises:
@@ -392,9 +408,13 @@ class App:
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that was not handled before, until it has succeeded.
 
+        Several functions for a kind are called in the order of their declaration; each is repeated
+        by itself. That an object was handled is known by its finalizer, also after a restart.
+
         Args:
             kind: the kind of the object.
-            where: whether it is called for an object; default: for all.
+            where: whether it is called for an object; default: for all. One that no longer matches
+                keeps its finalizer, and still gets ``on_delete``.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
             time_limit: seconds that a call may take; default: the App's.
 
@@ -437,8 +457,9 @@ class App:
         """Call the function with the old object and the new one when the spec has changed.
 
         The old object is the state with which the function last succeeded in this process, so no
-        change is lost when a call fails and another change follows. After a failed call it is
-        called again even if the object is back in that state.
+        change is lost when a call fails and another change follows. It begins with the oldest
+        state that an ``on_add`` or ``on_sync`` has succeeded with, or else with the first one that
+        was seen. After a failed call it is called again even if the object is back in that state.
 
         Args:
             kind: as for :meth:`on_add`, as ``where``, ``retry`` and ``time_limit``.
@@ -447,9 +468,7 @@ class App:
                 of the spec is. With it those of the status and metadata are looked at, too.
             retry: see there.
             time_limit: see there.
-            field: call it only if this field differs: ``spec.size``. Functions for different
-                fields may share a watcher. They are called in the order of their declaration; when
-                one fails, the others are called all the same, and a retry calls it alone.
+            field: call it only if this field differs: ``spec.size``.
 
         Raises:
             TypeError, ValueError: as :meth:`on_add`; or ``field`` is no path, or one whose changes
@@ -492,8 +511,8 @@ class App:
     ) -> None:
         """Call a watcher, or a reconciler of objects, for the events of ``kind``.
 
-        Watchers of a kind run in the order of their declaration, those of ``on_…`` where the first
-        of their functions was declared.
+        Watchers of a kind run in the order of their declaration, functions of ``on_…`` and
+        ``every`` where the first of them was declared.
 
         Args:
             kind: the kind.

@@ -54,6 +54,7 @@ from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
 from appsdk_operator.watchers._dispatch.failures import ErrorHandler, Failures
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatch.registered import (
+    RegisteredFunctions,
     RegisteredReconciler,
     RegisteredTarget,
     RegisteredWatcher,
@@ -333,9 +334,9 @@ class InformerController:
         check_argument_order("add_reconciler", "reconciler", reconciler, kind)
         checked_kind(kind)
         check_reconciler(reconciler)
-        self._add(
-            RegisteredReconciler(reconciler, kind, controller=self.name, clock=self.clock), kind
-        )
+        is_level_based = getattr(reconciler, "level_based", None) is not None
+        registered = RegisteredFunctions if is_level_based else RegisteredReconciler
+        self._add(registered(reconciler, kind, controller=self.name, clock=self.clock), kind)
 
     def remove_reconciler(self, reconciler: ResourceReconciler, kind: str | Kind) -> None:
         """Remove ``reconciler`` and its pending calls. An unknown one is ignored.

@@ -437,7 +437,7 @@ def test_what_is_given_up_is_in_health_metrics_page_and_log(
     (row,) = controller["given_up"]
     assert row["object"] == "default/a"
     assert "make" in row["callback"]
-    series = 'reconciler_given_up_total{event_type="CREATE",kind="things.v1.example.com"} 1'
+    series = 'watcher_given_up_total{event_type="CREATE",kind="things.v1.example.com"} 1'
     assert series in metrics
     assert 'calls_given_up{kind="things.v1.example.com"} 1' in metrics
     assert "given up until its generation, labels or annotations change" in caplog.text

@@ -275,7 +275,6 @@ class RegisteredWatcher(RegisteredTarget):
         return None
 
 
-@final
 class RegisteredReconciler(RegisteredTarget):
     """A registered reconciler."""
 
@@ -306,3 +305,12 @@ class RegisteredReconciler(RegisteredTarget):
         self._hot_loops.note(trigger.object.key, self._clock.monotonic())
         outcome = self.reconciler.reconcile(self.request_of(trigger))
         return checked_outcome(self.reconciler, settle(outcome))
+
+
+@final
+class RegisteredFunctions(RegisteredReconciler):
+    """A registered reconciler that calls functions for events; they are counted as a watcher's."""
+
+    __slots__ = ()
+
+    role = Role.WATCHER
