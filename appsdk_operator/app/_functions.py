@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -13,7 +13,7 @@ from appsdk_operator.app._due import Function, ObjectState, Step, protects
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient, Result
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import Clock, FailureLog, get_logger, settle
+from appsdk_operator.runtime import Clock, get_logger, settle
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
     CalledFunction,
@@ -105,7 +105,7 @@ class KindFunctions:
         self._clock = clock
         self._lifecycle = FinalizerLifecycle(kind, client, finalizer)
         self._writes = any(isinstance(each, Handler) for each in declared)
-        self._filter_failures = FailureLog(_log, clock)
+        self._wheres: dict[Hashable, Callable[[Object], bool]] = {}
         self._is_ready = is_ready
         self._functions = tuple(self._function(each, function_of(each)) for each in declared)
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
@@ -132,7 +132,11 @@ class KindFunctions:
         name = getattr(declared.function, "__qualname__", "a function")
         matches: Callable[[Object], bool] = _always
         if where is not None:
-            matches = self._filtered("where", name, where)
+            # One for each filter, so that functions of the same objects can be told.
+            one = where if isinstance(where, Hashable) else id(where)
+            if one not in self._wheres:
+                self._wheres[one] = self._filtered("where", name, where)
+            matches = self._wheres[one]
         changes = self._lifecycle.differs
         if when is not None:
             changes = self._change(name, when)
@@ -152,18 +156,18 @@ class KindFunctions:
 
     def _filtered(self, option: str, name: str, given: Callable[..., bool]) -> Callable[..., bool]:
         """A filter of the user's; one that fails lets the object or the change pass."""
+        is_logged = False
 
         def passes(*objects: Object) -> bool:
+            nonlocal is_logged
             try:
                 return bool(no_awaitable(option, given(*objects)))
-            except Exception as error:
-                self._filter_failures.failed(
-                    error,
-                    f"{option}= of {name}",
-                    "%s= of %s failed: it is taken for true",
-                    option,
-                    name,
-                )
+            except Exception:
+                if not is_logged:
+                    is_logged = True
+                    _log.exception(
+                        "%s= of %s failed, and is taken for true whenever it fails", option, name
+                    )
                 return True
 
         return passes

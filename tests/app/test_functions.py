@@ -1,0 +1,311 @@
+"""The functions of an App side by side: finalizers, requests, filters, failures, what is shown."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator.app import App
+from appsdk_operator.controllers import TerminalError
+from appsdk_operator.manager import Manager
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.testing import Replica, World
+from appsdk_operator.watchers import ConstantBackoff, never_retry
+
+
+@attrs.frozen
+class ThingSpec:
+    a: int = 0
+
+
+THING = Kind(group="example.com", version="v1", kind="Thing", spec=ThingSpec)
+OURS = "example.com/thing-operator.v1.Thing"
+MARK = "example.com/wip.thing-operator.v1.Thing"
+RED = {"metadata": {"labels": {"color": "red"}}}
+BLUE = {"metadata": {"labels": {"color": "blue"}}}
+
+
+def is_red(thing: Object) -> bool:
+    return thing.labels.get("color") == "red"
+
+
+def nothing(*_: Any) -> None: ...
+
+
+def writes(world: World) -> list[str]:
+    return [entry.text for entry in world.journal.of("write")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_new_object_costs_two_patches_however_many_functions_there_are(count: int) -> None:
+    app = App("thing-operator")
+    for _ in range(count):
+        app.on_add(THING)(nothing)
+        app.on_update(THING)(nothing)
+        app.on_delete(THING)(nothing)
+        app.every(60, THING, name=f"timer-{_}")(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(600)
+        assert len(writes(world)) == 2
+        world.replace("a", {"a": 2})
+        world.run(600)
+        world.restart()
+        world.run(600)
+        assert len(writes(world)) == 2
+        world.delete("a")
+        world.run(60)
+        assert len(writes(world)) == 3
+        assert not world.objects()
+
+
+def test_updates_and_timers_alone_put_on_no_finalizer_and_take_an_earlier_one_off() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    app.on_update(THING)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
+    app.every(60, THING)(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(100)
+        world.replace("a", {"a": 2})
+        world.run(100)
+        assert not writes(world)
+        world.patch("a", {"metadata": {"finalizers": [OURS]}})
+        world.run(100)
+        world.delete("a")
+        world.run(10)
+        assert not world.objects()
+    assert calls == [(1, 2)]
+
+
+def test_each_function_is_repeated_alone_and_an_update_begins_with_the_oldest_of_all() -> None:
+    app, calls, failures = App("thing-operator"), list[Any](), [1, 1]
+
+    @app.on_add(THING)
+    def first(thing: Object[ThingSpec]) -> None:
+        calls.append(("first", thing.spec.a))
+
+    @app.on_add(THING)
+    def second(thing: Object[ThingSpec]) -> None:
+        calls.append(("second", thing.spec.a))
+        if failures:
+            raise ConnectionError(failures.pop())
+
+    app.on_update(THING)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.replace("a", {"a": 2})
+        world.run(60)
+        assert world.objects()[0].finalizers == (OURS,)
+    assert calls == [("first", 1), ("second", 1), ("second", 2), ("second", 2), (1, 2)]
+
+
+def test_a_crash_between_two_functions_repeats_what_was_not_finished() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    world = World(THING, app)
+
+    @app.on_add(THING)
+    def first(thing: Object[ThingSpec]) -> None:
+        calls.append("first")
+
+    @app.on_add(THING)
+    def second(thing: Object[ThingSpec]) -> None:
+        calls.append("second")
+        if len(calls) == 2:
+            world.crash()
+
+    with World(THING, app) as made:
+        world = made
+        world.create("a", {"a": 1})
+        world.run(60)
+    assert calls == ["first", "second", "first", "second"]
+
+
+def test_an_object_that_leaves_where_keeps_its_finalizer_and_is_cleaned_up() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING, where=is_red)(lambda thing: calls.append("add"))
+    app.on_update(THING, where=is_red)(lambda o, n: calls.append(f"{o.spec.a} to {n.spec.a}"))
+    app.on_delete(THING, where=is_red)(lambda thing: calls.append("delete"))
+    app.every(10, THING, where=is_red)(lambda thing: calls.append("every"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        assert not calls
+        assert not world.objects()[0].finalizers
+        world.patch("a", RED)
+        world.run(1)
+        assert calls == ["add", "every"]
+        assert world.objects()[0].finalizers == (OURS,)
+        world.patch("a", BLUE)
+        world.replace("a", {"a": 2})
+        world.replace("a", {"a": 3})
+        world.run(60)
+        assert calls == ["add", "every"]
+        world.patch("a", RED)
+        world.run(1)
+        assert calls == ["add", "every", "1 to 3", "every"]
+        world.patch("a", BLUE)
+        world.run(1)
+        world.restart()
+        world.delete("a")
+        world.run(10)
+        assert calls[4:] == ["delete"]
+        assert not world.objects()
+
+
+def test_objects_that_never_matched_are_neither_held_nor_cleaned_up() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_delete(THING, where=is_red)(lambda thing: calls.append("red"))
+    app.on_delete(THING, where=lambda thing: not is_red(thing))(lambda _: calls.append("other"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(5)
+        world.restart()
+        world.delete("a")
+        world.run(5)
+    assert calls == ["other"]
+
+
+def test_an_add_that_comes_late_is_not_forgotten_in_a_crash() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING)(lambda thing: calls.append("add"))
+    app.on_update(THING)(nothing)
+
+    @app.on_add(THING, where=is_red)
+    def paint(thing: Object) -> None:
+        calls.append("paint")
+        if calls.count("paint") == 1:
+            assert set(world.objects()[0].finalizers) == {OURS, MARK}
+            world.crash()
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(5)
+        assert calls == ["add"]
+        world.patch("a", RED)
+        world.run(30)
+        assert world.objects()[0].finalizers == (OURS,)
+    assert calls == ["add", "paint", "add", "paint"]
+
+
+def test_a_filter_that_fails_lets_pass_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING, where=lambda thing: thing["nowhere"])(lambda thing: calls.append("add"))
+    app.on_update(THING, when=lambda old, new: 1 / 0)(lambda old, new: calls.append("update"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(5)
+        world.patch("a", RED)
+        world.run(60)
+    assert calls == ["add", "update"]
+    assert len([text for text in caplog.messages if text.startswith("where= of")]) == 1
+    assert len([text for text in caplog.messages if text.startswith("when= of")]) == 1
+
+
+def test_when_looks_at_all_of_an_object_but_the_apps_finalizer() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    app.on_add(THING)(nothing)
+
+    @app.on_update(THING, when=lambda old, new: True)
+    def update(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append((old.labels.get("color"), new.labels.get("color")))
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(300)
+        assert not calls
+        world.patch("a", RED)
+        world.run(300)
+        world.patch("a", BLUE)
+        world.run(300)
+    assert calls == [(None, "red"), ("red", "blue")]
+
+
+def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_end_it() -> None:
+    app, calls = App("thing-operator", retry_policy=ConstantBackoff(20)), list[Any]()
+    world: World
+
+    def at(what: str) -> None:
+        calls.append((round(world.clock.monotonic() - begin), what))
+
+    @app.on_update(THING, field="spec.a")
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        at("change")
+        if len([what for _, what in calls if what == "change"]) < 3:
+            raise ConnectionError("down")
+
+    app.every(7, THING)(lambda thing: at("look"))
+    with World(THING, app) as world:
+        begin = world.clock.monotonic()
+        world.create("a", {"a": 1})
+        world.run(2)
+        world.replace("a", {"a": 2})
+        world.run(5)
+        world.patch("a", RED)
+        world.run(45)
+    assert [when for when, what in calls if what == "change"] == [2, 22, 42]
+    looks = [when for when, what in calls if what == "look"]
+    assert {after - before for before, after in itertools.pairwise(looks)} == {7}
+
+
+def test_a_function_has_a_policy_of_its_own() -> None:
+    app, calls = App("thing-operator", retry_policy=never_retry), list[str]()
+
+    @app.on_add(THING, retry=ConstantBackoff(10, max_attempts=1))
+    def patient(thing: Object) -> None:
+        calls.append("patient")
+        raise ConnectionError("down")
+
+    @app.on_add(THING)
+    def once(thing: Object) -> None:
+        calls.append("once")
+        raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(3600)
+    assert calls == ["patient", "once", "patient", "patient"]
+
+
+def test_what_fails_is_shown_by_the_functions_name_while_others_succeed() -> None:
+    app, managers = App("thing-operator"), list[Manager]()
+
+    @app.on_add(THING)
+    def make(thing: Object) -> None: ...
+
+    @app.on_update(THING)
+    def fails(old: Object, new: Object) -> None:
+        raise ConnectionError("down")
+
+    @app.on_update(THING)
+    def gives_up(old: Object, new: Object) -> None:
+        raise TerminalError("never")
+
+    @app.every(5, THING)
+    def look(thing: Object) -> None: ...
+
+    def operator(replica: Replica) -> Manager:
+        options: Any = {"metrics_server": None, "health_server": None, "profile_server": None}
+        managers.append(
+            app.manager(replica.config, clock=replica.clock, metrics=replica.metrics, **options)
+        )
+        return managers[-1]
+
+    with World(THING, operator, crds=[crd.to_dict() for crd in app.crds()]) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.replace("a", {"a": 2})
+        world.run(600)
+        rows = [one for one in managers[0].debug_state()["controllers"] if one["name"].count("/")]
+        (controller,) = rows
+        planned = {one["callback"].rpartition(".")[2]: one for one in controller["planned"]}
+        (given_up,) = controller["given_up"]
+    assert set(planned) == {"fails", "look"}
+    assert "down" in planned["fails"]["error"]
+    assert planned["fails"]["attempt"] >= 7
+    assert given_up["callback"].endswith("gives_up")
