@@ -10,6 +10,7 @@ import attrs
 from appsdk_operator.resource import Object, is_older_version
 
 DueCause: TypeAlias = Literal["add", "sync", "update", "delete", "every"]
+_ADDS: Final[tuple[DueCause, ...]] = ("add",)
 _BEGINNINGS: Final[tuple[DueCause, ...]] = ("add", "sync")
 
 
@@ -170,7 +171,7 @@ class ObjectState:
     @property
     def is_complete(self) -> bool:
         """Whether each ``add`` that the present state asks for has succeeded."""
-        return self._has_succeeded(("add",), self.present)
+        return self._has_succeeded(_ADDS, self.present)
 
     @property
     def is_cleaned_up(self) -> bool:
@@ -243,7 +244,7 @@ class ObjectState:
             ):
                 return None
             return Step(number, handled)
-        if cause == "every" and not self._has_succeeded(("add",), obj):
+        if cause == "every" and not self._has_succeeded(_ADDS, obj):
             return None
         return Step(number) if function.where(obj) else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -105,7 +105,7 @@ class KindFunctions:
         self._clock = clock
         self._lifecycle = FinalizerLifecycle(kind, client, finalizer)
         self._writes = any(isinstance(each, Handler) for each in declared)
-        self._wheres: dict[Hashable, Callable[[Object], bool]] = {}
+        self._wheres: list[tuple[Any, Callable[[Object], bool]]] = []
         self._is_ready = is_ready
         self._functions = tuple(self._function(each, function_of(each)) for each in declared)
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
@@ -133,11 +133,10 @@ class KindFunctions:
         matches: Callable[[Object], bool] = _always
         if where is not None:
             # One for each filter, so that functions of the same objects can be told.
-            one = where if isinstance(where, Hashable) else id(where)
-            if one not in self._wheres:
-                self._wheres[one] = self._filtered("where", name, where)
-            matches = self._wheres[one]
-        changes = self._lifecycle.differs
+            found = [wrapped for given, wrapped in self._wheres if given == where]
+            matches = found[0] if found else self._filtered("where", name, where)
+            self._wheres.append((where, matches))
+        changes: Callable[[Object, Object], bool] = self._lifecycle.differs
         if when is not None:
             changes = self._change(name, when)
         if isinstance(declared, Handler):
@@ -258,9 +257,8 @@ class KindFunctions:
             return None if state.is_cleaned_up else _UNFINISHED
         state.see(obj)
         if action is ResourceAction.CREATE:
-            if state.is_complete:
-                return None
-            self._call_next(known)
+            if not state.is_complete:
+                self._call_next(known)
             return None if state.is_complete else _UNFINISHED
         self._call_next(known)
         return None
