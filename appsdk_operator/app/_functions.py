@@ -132,7 +132,7 @@ class KindFunctions:
         name = getattr(declared.function, "__qualname__", "a function")
         matches: Callable[[Object], bool] = _always
         if where is not None:
-            # One for each filter, so that functions of the same objects can be told.
+            # One for each filter: that shows which functions have the same objects.
             found = [wrapped for given, wrapped in self._wheres if given == where]
             matches = found[0] if found else self._filtered("where", name, where)
             self._wheres.append((where, matches))
