@@ -155,6 +155,10 @@ class ObjectState:
         ]
         return min(times, default=None)
 
+    def earliest(self, due: float) -> int:
+        """The number of the function that is due at this time."""
+        return next(n for n, progress in enumerate(self.progress) if progress.next_time == due)
+
     def failing(self) -> list[int]:
         """The numbers of the functions whose last call failed, and which still want one."""
         return [

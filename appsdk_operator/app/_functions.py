@@ -55,8 +55,8 @@ class _Known:
     state: ObjectState
     running: Step | None = None
     """The call that runs, or has just failed."""
-    last: int = 0
-    """The number of the function that was called last."""
+    called: int | None = None
+    """The number of the function that the present pass has called."""
     errors: dict[int, Exception] = attrs.field(factory=dict)
     """The last errors of failing functions, by number."""
     write: _Write = attrs.field(factory=_Write)
@@ -241,6 +241,7 @@ class KindFunctions:
         known.state.see(obj)
         if self._writes:
             outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
+        known.write = _Write()
         if outcome is None:
             with self._lock:
                 self._known.pop(obj.uid, None)
@@ -269,7 +270,7 @@ class KindFunctions:
         if step is None:
             return
         function, obj = self._functions[step.number], state.present
-        known.running, known.last = step, step.number
+        known.running, known.called = step, step.number
         state.start(step)
         settle(function.function(obj) if step.old is None else function.function(step.old, obj))
         known.running, known.look_now = None, True
@@ -312,11 +313,11 @@ class KindFunctions:
     def called(self, obj: Object, /) -> CalledFunction:
         """The function that runs for the object, or did last."""
         known = self._known.get(obj.uid)
-        number = 0
-        if known is not None:
-            step = known.running or known.state.next(self._clock.monotonic())
-            number = known.last if step is None else step.number
-        function = self._functions[number]
+        number = None if known is None else known.called
+        if known is not None and number is None:
+            step = known.state.next(self._clock.monotonic())
+            number = None if step is None else step.number
+        function = self._functions[number or 0]
         return CalledFunction(function.function, _CAUSES[function.cause])
 
     def failing(self, obj: Object, /) -> FailedFunction:
@@ -341,7 +342,7 @@ class KindFunctions:
         if step is None:
             known.write = _Write(error, attempt, now + (delay or 0.0))
             return
-        known.errors[step.number] = error
+        known.write, known.errors[step.number] = _Write(), error
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
         if delay is None and known.state.is_gone and not known.state.present.is_deleting:
@@ -353,6 +354,7 @@ class KindFunctions:
         known = self._known.get(obj.uid)
         if known is None:
             return ()
+        known.called = None
         state, now, found = known.state, self._clock.monotonic(), list[Waiting]()
         if known.write.error is not None:
             write = known.write
@@ -368,7 +370,7 @@ class KindFunctions:
         step = state.next(now) if known.look_now else None
         due = now if step is not None else state.look_at()
         if due is not None and all(each.due is None or due < each.due for each in found):
-            number = step.number if step is not None else known.last
+            number = step.number if step is not None else state.earliest(due)
             found.append(Waiting(self._name(number), None, 0, due))
         return found
 

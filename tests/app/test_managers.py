@@ -189,7 +189,8 @@ def test_the_finalizers_of_earlier_names_and_watchers_are_replaced(
 ) -> None:
     left = ("example.com/old-name.v1.Bucket", "example.com/old-name.dns.v1.Bucket")
     api.create(bucket("a"))
-    api.patch(BUCKET, "a", {"metadata": {"finalizers": left}}, namespace="default")
+    patch = MergePatch({"metadata": {"finalizers": left}})
+    api.patch(BUCKET, "a", patch, namespace="default")
     calls = Calls()
     for name, previous, expected in (
         ("old-name", (), "example.com/old-name.v1.Bucket"),

@@ -118,11 +118,17 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
             continue
         is_repeated = declared.cause in ("add", "sync") or (
             declared.cause == "update"
-            and before.object.generation == entry.object.generation
+            and _has_same_spec(before.object, entry.object)
             and not is_due(declared, before.object, entry.object)
         )
         if is_repeated:
             raise broken(f"{entry.line}, which has succeeded before", entry.key)
+
+
+def _has_same_spec(one: Object, other: Object) -> bool:
+    if not one.generation:
+        return one.resource_version == other.resource_version
+    return one.generation == other.generation
 
 
 def _is_unchanged(before: Entry, after: Entry) -> bool:

@@ -418,9 +418,9 @@ class Dispatcher:
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif target.level_based is not None:
-            self._reflect(source, target, target.request_of(trigger))
             if slot.is_noted or started >= activity.skip_until:
                 activity.end(slot, trigger, seconds)
+            self._reflect(source, target, target.request_of(trigger))
         elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, trigger.action)
             request, due = target.request_of(trigger), monotonic() + outcome.requeue_after
@@ -477,7 +477,6 @@ class Dispatcher:
         delay = plan.delay
         if level is not None:
             level.failed(request.object, error, delay, plan.attempt)
-            self._reflect(source, target, request)
         else:
             with self._lock:
                 if not target.is_removed and not source.is_removed:
@@ -487,6 +486,7 @@ class Dispatcher:
         if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
         self.activity.end(slot, trigger, seconds, followed, delay, cause)
+        self._reflect(source, target, request)
 
     def _reflect(
         self, source: EventSource, target: RegisteredTarget, request: ReconcileRequest

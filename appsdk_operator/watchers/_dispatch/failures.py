@@ -46,7 +46,7 @@ class WatcherCall:
     kind: str
     """The kind under which the informer and the watcher were added."""
     watcher: ResourceWatcher | ResourceReconciler
-    """The watcher, or the reconciler."""
+    """The watcher, or the reconciler; for a function of an App, what stands for that function."""
     action: ResourceAction
     object: Object
     attempt: int
