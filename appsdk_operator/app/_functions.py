@@ -38,13 +38,16 @@ _CAUSES: Final = {
 }
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class _Write:
     """The attempts to write an object's finalizer."""
 
     error: Exception | None = None
     attempt: int = 0
     next_time: float = 0.0
+
+
+_WRITTEN: Final = _Write()
 
 
 @final
@@ -59,7 +62,7 @@ class _Known:
     """The number of the function that the present pass has called."""
     errors: dict[int, Exception] = attrs.field(factory=dict)
     """The last errors of failing functions, by number."""
-    write: _Write = attrs.field(factory=_Write)
+    write: _Write = _WRITTEN
     look_now: bool = False
     """Whether the last pass has changed what is due, so that another one follows at once."""
     is_marked: bool = False
@@ -188,12 +191,19 @@ class KindFunctions:
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
         is_stripped = self._lifecycle.note_change(old, new)
         known = self._known.get(new.uid)
-        if known is None or is_stripped or new.is_deleting != old.is_deleting:
+        if known is None:
             return True
         state = known.state
         if is_older_version(new.resource_version, old.resource_version):
-            state.see(new, goes_back=True)
+            if state.is_gone:
+                self._forget(new)  # what was cleaned up is there again
+            else:
+                state.see(new, goes_back=True)
             return True
+        if is_stripped or new.is_deleting != old.is_deleting:
+            return True
+        if is_older_version(new.resource_version, state.present.resource_version):
+            return False  # from before what a pass has seen, in the answer to a write
         now = self._clock.monotonic()
         if state.next(now, new) is not None:
             return True
@@ -224,7 +234,7 @@ class KindFunctions:
                 known.is_marked = known.look_now = True
         elif not obj.is_deleting:
             self._call_next(known)
-        known.write = _Write()
+        known.write = _WRITTEN
         return None
 
     def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
@@ -241,10 +251,13 @@ class KindFunctions:
         known.state.see(obj)
         if self._writes:
             outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
-        known.write = _Write()
+        known.write = _WRITTEN
         if outcome is None:
-            with self._lock:
-                self._known.pop(obj.uid, None)
+            self._forget(obj)
+
+    def _forget(self, obj: Object) -> None:
+        with self._lock:
+            self._known.pop(obj.uid, None)
 
     def _notify(
         self, known: _Known, action: ResourceAction, obj: Object, old: Object | None, /
@@ -342,12 +355,11 @@ class KindFunctions:
         if step is None:
             known.write = _Write(error, attempt, now + (delay or 0.0))
             return
-        known.write, known.errors[step.number] = _Write(), error
+        known.write, known.errors[step.number] = _WRITTEN, error
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
         if delay is None and known.state.is_gone and not known.state.present.is_deleting:
-            with self._lock:
-                self._known.pop(obj.uid, None)  # nothing would ever change it
+            self._forget(obj)  # nothing would ever change it
 
     def waiting(self, obj: Object, /) -> Sequence[Waiting]:
         """The calls that wait for their time or a change, those due now included."""

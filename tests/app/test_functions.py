@@ -8,12 +8,16 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator.app import App
+from appsdk_operator.app import App, functions_of
+from appsdk_operator.app._functions import KindFunctions
+from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import Replica, World
-from appsdk_operator.watchers import ConstantBackoff, never_retry
+from appsdk_operator.watchers import ConstantBackoff, JoinedFinalizer, ReconcileRequest, never_retry
+from tests.simulations import no_client
 
 
 @attrs.frozen
@@ -251,6 +255,34 @@ def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_e
     assert [when for when, what in calls if what == "change"] == [2, 22, 42]
     looks = [when for when, what in calls if what == "look"]
     assert {after - before for before, after in itertools.pairwise(looks)} == {7}
+
+
+def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    app.on_update(THING)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
+    clock = ManualClock()
+    functions = KindFunctions(
+        THING,
+        no_client(),
+        functions_of(app),
+        function_of=lambda declared: declared.function,
+        clock=clock,
+        finalizer=JoinedFinalizer(),
+    )
+
+    def thing(version: int, size: int) -> Object:
+        metadata = {"name": "a", "uid": "u", "resourceVersion": str(version), "generation": size}
+        return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
+
+    old, new, newer = thing(5, 1), thing(9, 2), thing(12, 3)
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
+    for before, after in ((old, new), (new, old), (old, newer)):
+        assert functions.concerns(before, after)
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=after))
+    # An event that was on its way is none.
+    assert not functions.concerns(new, new)
+    functions.reconcile(ReconcileRequest(action=ResourceAction.RESYNC, object=new))
+    assert calls == [(1, 2), (2, 1), (1, 3)]
 
 
 def test_a_function_has_a_policy_of_its_own() -> None:
