@@ -17,8 +17,6 @@ FOLDERS = {"serving": "manager"}
 
 # Tests of an internal from elsewhere, and why.
 EXCEPTIONS = {
-    # Planted defects are found without making their histories small, which takes longer.
-    "app/test_app_promises.py": "testing",
     # Feeds a server's answers to the informer without a server.
     "cache/test_hostile_server.py": "client",
     # Compares the embedded server's protobuf with the real one's.

@@ -34,7 +34,6 @@ NAMESPACE = kinds.core.v1.Namespace
 POD = kinds.core.v1.Pod
 OWN = (
     "example.com/bucket-operator.v1.Bucket",
-    "example.com/bucket-operator.files.v1.Bucket",
     "example.com/operator.v1.Bucket",
     "example.com/wip.bucket-operator.v1.Bucket",
     "bucket-operator.v1.Bucket.example.com",

@@ -370,7 +370,7 @@ def test_an_operators_traces_tell_what_led_to_what(spans):
     tries: list[str] = []
     finished = threading.Event()
 
-    @app.on_add(CONFIG_MAP, watcher="copies")
+    @app.on_add(CONFIG_MAP)
     def copy(obj: Any) -> None:
         if obj.name != "origin":
             return
