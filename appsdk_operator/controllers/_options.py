@@ -9,9 +9,11 @@ from typing import Any
 import attrs
 
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import ItemExponential, RateLimiter
-from appsdk_operator.runtime.validation import check_plain
+from appsdk_operator.runtime import ItemExponential, RateLimiter, RetryPolicy
+from appsdk_operator.runtime.validation import check_callable, check_plain
 
+_LIMITS = ("rate_limiter", "max_attempts")
+"""The options that a retry policy replaces."""
 _NO_KINDS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -48,6 +50,10 @@ def _check_factory(
             "own, so give what makes one, as lambda: ItemExponential(base=1.0)"
         )
     check_plain(field.name, value)
+
+
+def _check_policy(_: object, field: attrs.Attribute[Any], value: object) -> None:
+    check_callable(field.name, value, "error", "attempt")
 
 
 def _check_kinds(_: object, field: attrs.Attribute[Mapping[str, int] | None], value: Any) -> None:
@@ -97,6 +103,10 @@ class ControllerOptions:
     """Whether a reconcile that ends with a bug (``TypeError``, ``KeyError``, ``AssertionError``,
     ``SystemExit``, …) is retried like any failure; default True. With False it ends the
     controller, and with it the manager."""
+    retry: RetryPolicy | None = attrs.field(default=None, validator=_check_policy)
+    """When a failed request is retried: a function of the error and the number of the attempt,
+    which returns seconds, or None to give up until the next event. Attempts are counted as for
+    ``max_attempts``. Default: as ``rate_limiter`` and ``max_attempts`` say, which it replaces."""
     rate_limiter: Callable[[], RateLimiter] | None = attrs.field(
         default=None, validator=_check_factory
     )
@@ -124,6 +134,14 @@ class ControllerOptions:
     """``max_concurrent_reconciles`` by ``Kind.group``, for a manager's defaults:
     ``{"Deployment.apps": 5, "Pod": 10}``. It overrides the manager's general number."""
 
+    def __attrs_post_init__(self) -> None:
+        others = [name for name in _LIMITS if getattr(self, name) is not None]
+        if self.retry is not None and others:
+            raise ValueError(
+                f"retry= says when and how often failed requests are retried, and so does "
+                f"{' and '.join(f'{name}=' for name in others)}: give one of them"
+            )
+
     def over(self, defaults: ControllerOptions, *, kind: Kind | None = None) -> ControllerOptions:
         """These options, with ``defaults`` for the fields that are None.
 
@@ -138,6 +156,11 @@ class ControllerOptions:
         """
         names = [field.name for field in attrs.fields(ControllerOptions)]
         merged = {name: _first(getattr(self, name), getattr(defaults, name)) for name in names}
+        # One of both: what is given here goes before the defaults' whole.
+        if self.retry is not None:
+            merged |= dict.fromkeys(_LIMITS)
+        elif any(getattr(self, name) is not None for name in _LIMITS):
+            merged["retry"] = None
         if kind is not None and self.max_concurrent_reconciles is None:
             by_kind = merged["kind_concurrency"] or _NO_KINDS
             name = group_kind(kind)
@@ -155,6 +178,7 @@ class ResolvedOptions:
     cache_sync_timeout: float = 120.0
     reconcile_timeout: float = 0.0
     recover_exceptions: bool = True
+    retry: RetryPolicy | None = None
     rate_limiter: Callable[[], RateLimiter] = ItemExponential
     needs_leader_election: bool = True
     warm_up: bool = False

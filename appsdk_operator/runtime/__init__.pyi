@@ -42,6 +42,13 @@ from appsdk_operator.runtime._queue.rate_limiters import (
     TokenBucket as TokenBucket,
     WithMaxWait as WithMaxWait,
 )
+from appsdk_operator.runtime._retry import (
+    ConstantBackoff as ConstantBackoff,
+    ExponentialBackoff as ExponentialBackoff,
+    RetryPolicy as RetryPolicy,
+    TenacityRetry as TenacityRetry,
+    never_retry as never_retry,
+)
 from appsdk_operator.runtime._threading.limited_calls import (
     TimeLimitExceeded as TimeLimitExceeded,
 )

@@ -39,15 +39,17 @@ from appsdk_operator.watchers._reconciler import (
     SelectiveReconciler as SelectiveReconciler,
     SimpleReconciler as SimpleReconciler,
 )
-from appsdk_operator.watchers._retry import (
+from appsdk_operator.runtime import (
     ConstantBackoff as ConstantBackoff,
     ExponentialBackoff as ExponentialBackoff,
-    RetryDequeuePolicy as RetryDequeuePolicy,
     RetryPolicy as RetryPolicy,
     TenacityRetry as TenacityRetry,
+    never_retry as never_retry,
+)
+from appsdk_operator.watchers._retry import (
+    RetryDequeuePolicy as RetryDequeuePolicy,
     default_retry_policy as default_retry_policy,
     keep_all_retries as keep_all_retries,
-    never_retry as never_retry,
     opinionated_retry_dequeue_policy as opinionated_retry_dequeue_policy,
 )
 from appsdk_operator.watchers._watcher import (

@@ -24,6 +24,7 @@ from appsdk_operator.runtime import (
     Clock,
     LoopThread,
     Metrics,
+    RetryPolicy,
     StillRunning,
     StopSignal,
     ThreadGroup,
@@ -68,7 +69,7 @@ from appsdk_operator.watchers._finalizers.uses import (
 from appsdk_operator.watchers._informers.bindings import InformerBindings
 from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
-from appsdk_operator.watchers._retry import RetryDequeuePolicy, RetryPolicy, default_retry_policy
+from appsdk_operator.watchers._retry import RetryDequeuePolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
 _log = get_logger("appsdk_operator.watchers")

@@ -110,7 +110,8 @@ class Rig:
         self.metrics = options.pop("metrics", None) or Metrics()
         self.script = Script(*plan)
         self.tap = Tap()
-        options.setdefault("rate_limiter", plain_limiter)
+        if "retry" not in options:
+            options.setdefault("rate_limiter", plain_limiter)
         kind = options.pop("kind", None)
         name = options.pop("name", f"c-{next(_numbers)}")
         clock = options.pop("clock", self.clock)

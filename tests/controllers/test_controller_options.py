@@ -12,7 +12,12 @@ import pytest
 from appsdk_operator.controllers import ControllerOptions, Result, RetryAfter
 from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import ItemExponential, ItemFastSlow
+from appsdk_operator.runtime import (
+    ConstantBackoff,
+    ItemExponential,
+    ItemFastSlow,
+    never_retry,
+)
 
 DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment")
 POD = Kind(group="", version="v1", kind="Pod")
@@ -32,6 +37,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "cache_sync_timeout": (120.0, 60.0, 5.0),
     "reconcile_timeout": (0.0, 30.0, 2.5),
     "recover_exceptions": (True, False, True),
+    "retry": (None, never_retry, ConstantBackoff(3.0)),
     "rate_limiter": (ItemExponential, slow_limiter, other_limiter),
     "needs_leader_election": (True, False, True),
     "warm_up": (False, True, False),
@@ -117,6 +123,8 @@ def test_the_mapping_of_kinds_is_copied_and_cannot_be_changed() -> None:
         ("needs_leader_election", 0, "True or False"),
         ("skip_name_validation", "", "True or False"),
         ("rate_limiter", ItemExponential(), "what makes one"),
+        ("retry", 5.0, "is not a function of \\(error, attempt\\)"),
+        ("retry", lambda error: 5.0, "is not a function of \\(error, attempt\\)"),
         ("kind_concurrency", {"apps/v1": 3}, "write Kind.group"),
         ("kind_concurrency", {"deployments.apps": 3}, "write Kind.group"),
         ("kind_concurrency", {"Pod": 0}, "a whole number from 1 on"),
@@ -141,3 +149,31 @@ def test_options_that_make_no_sense_are_refused_with_the_remedy(
 def test_seconds_are_a_number(make: Callable[[Any], object], seconds: Any, remedy: str) -> None:
     with pytest.raises(TypeError, match=remedy):
         make(seconds)
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ({"max_attempts": 3}, "and so does max_attempts=: give one of them"),
+        (
+            {"rate_limiter": ItemExponential, "max_attempts": 0},
+            "and so does rate_limiter= and max_attempts=: give one of them",
+        ),
+    ],
+)
+def test_a_retry_policy_takes_the_place_of_limiter_and_count(
+    others: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        ControllerOptions(retry=never_retry, **others)
+
+
+def test_a_controllers_own_way_of_retrying_goes_before_the_whole_of_the_managers() -> None:
+    counted = ControllerOptions(max_attempts=3)
+    policy = ControllerOptions(retry=never_retry)
+    merged = policy.over(counted)
+    assert (merged.retry, merged.max_attempts) == (never_retry, None)
+    merged = counted.over(policy)
+    assert (merged.retry, merged.max_attempts) == (None, 3)
+    merged = ControllerOptions(warm_up=True).over(policy)
+    assert merged.retry is never_retry

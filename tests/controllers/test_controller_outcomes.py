@@ -16,7 +16,7 @@ from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedErr
 from appsdk_operator.client import Conflict, TooManyRequests
 from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import ItemExponential, JSONFormatter
+from appsdk_operator.runtime import ItemExponential, JSONFormatter, never_retry
 from tests.controllers.controller_tools import Rig
 
 FAIL = ConnectionError("no server")
@@ -621,3 +621,109 @@ def test_a_flood_of_failures_is_counted_and_shows_no_frame_of_the_kit(
     caplog.clear()
     rig.controller.close()
     assert "90 more failures with ConnectionError" in caplog.text
+
+
+# Retry policies.
+
+
+class Asked:
+    """A retry policy that writes down what it is asked, and answers as planned."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.questions: list[tuple[str, int]] = []
+
+    def __call__(self, error: Exception, attempt: int) -> float | None:
+        self.questions.append((str(error), attempt))
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return None if answer is None else float(answer)
+
+
+def test_a_retry_policy_is_asked_with_the_error_and_the_attempt(make: Any) -> None:
+    policy = Asked(5.0, 7.0, 0.0)
+    rig = make(*[ValueError(text) for text in "abc"], retry=policy)
+    rig.add("a")
+    rig.work()
+    assert rig.due_in == 5.0
+    rig.after(5.0)
+    assert rig.due_in == 7.0
+    rig.after(7.0)
+    assert policy.questions == [("a", 0), ("b", 1), ("c", 2)]
+    assert [context.attempt for context in rig.script.contexts] == [0, 1, 2, 3]
+    assert rig.results() == {"error": 3, "success": 1}
+    rig.script.plan.append(ValueError("d"))
+    policy.answers.append(1.0)
+    rig.add("a")
+    rig.work()
+    assert policy.questions[-1] == ("d", 0), "a success begins anew"
+
+
+def test_a_request_that_the_policy_gives_up_is_shown_until_an_event_repeats_it(make: Any) -> None:
+    rig = make(ValueError("no such color"), retry=never_retry)
+    rig.add("a")
+    rig.work()
+    assert rig.due_in is None
+    assert rig.value("terminal_reconcile_errors_total") == 1
+    gauge = "controller_requests_given_up"
+    assert rig.metrics.value(gauge, controller=rig.controller.name) == 1
+    health = rig.controller.health()
+    assert health.is_ready
+    assert "given up until the next event: a (ValueError: no such color)" in health.text
+    assert health.text.endswith(health.note.partition(": ")[2])
+    (call,) = rig.controller.activity.failures()
+    assert call.outcome == "given up"
+    rig.add("a")
+    rig.work()
+    assert rig.metrics.value(gauge, controller=rig.controller.name) == 0
+    assert rig.controller.health().note == ""
+
+
+def test_a_policy_is_not_asked_of_what_says_itself_when_it_is_called_again(make: Any) -> None:
+    policy = Asked()
+    rig = make(RetryAfter(30.0), TerminalError("no"), retry=policy)
+    rig.add("a")
+    rig.work()
+    assert rig.due_in == 30.0
+    rig.after(30.0)
+    assert rig.due_in is None
+    assert policy.questions == []
+
+
+def test_a_failure_that_an_event_brought_early_is_no_attempt_for_a_policy(make: Any) -> None:
+    policy = Asked(60.0, None)
+    rig = make(*[ValueError("no")] * 3, retry=policy)
+    rig.add("a")
+    rig.work()
+    rig.clock.advance(20.0)
+    rig.add("a")
+    rig.work()
+    assert rig.due_in == 40.0
+    rig.after(40.0)
+    assert policy.questions == [("no", 0), ("no", 1)]
+    assert rig.due_in is None
+
+
+@pytest.mark.parametrize("answer", [KeyError("x"), float("nan"), -1.0, float("inf")])
+def test_a_policy_that_fails_does_not_end_the_retries(
+    make: Any, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make(ValueError("no"), retry=Asked(answer))
+    rig.add("a")
+    rig.work()
+    assert rig.due_in == 10.0
+    assert "the retry policy failed, it r" in caplog.text
+
+
+def test_a_policy_gets_an_exception_whatever_was_raised(make: Any) -> None:
+    seen: list[Exception] = []
+
+    def policy(error: Exception, attempt: int) -> float:
+        seen.append(error)
+        return 1.0
+
+    rig = make(SystemExit(3), retry=policy)
+    rig.add("a")
+    rig.work()
+    assert [type(error) for error in seen] == [RuntimeError]

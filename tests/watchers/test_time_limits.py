@@ -89,7 +89,8 @@ def limited(make_rig: Callable[..., Rig]) -> Iterator[Callable[..., Rig]]:
 
 
 def value(rig: Rig, name: str) -> float | None:
-    return rig.metrics.value(name, controller=rig.controller.name)
+    found: float | None = rig.metrics.value(name, controller=rig.controller.name)
+    return found
 
 
 def test_a_worker_whose_call_hangs_is_replaced_at_the_limit(

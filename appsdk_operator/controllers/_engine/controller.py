@@ -233,10 +233,9 @@ class Controller(Generic[R]):
         sources = run.starts.health()
         if not sources.is_ready:
             return Health(False, f"controller {self.name}: {sources.text}")
-        over = self.activity.monitor.note()
-        notes = [f"controller {self.name} ok", sources.text, over]
-        note = f"{self.name}: {over}" if over else ""
-        return Health(True, "; ".join(text for text in notes if text), note)
+        notes = [note for note in (run.given_up_note(), self.activity.monitor.note()) if note]
+        text = "; ".join(filter(None, (f"controller {self.name} ok", sources.text, *notes)))
+        return Health(True, text, f"{self.name}: {'; '.join(notes)}" if notes else "")
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until no request is due and no reconcile runs; False after ``timeout`` seconds.

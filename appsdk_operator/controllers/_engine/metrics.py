@@ -57,6 +57,12 @@ _WORKERS = Family(
     "How many reconciles may run side by side.",
     _LABELS,
 )
+_GIVEN_UP = Family(
+    "controller_requests_given_up",
+    "gauge",
+    "Requests whose last reconcile failed, and that only an event repeats.",
+    _LABELS,
+)
 _ACTIVE = Family(
     "controller_runtime_active_workers", "gauge", "How many reconciles run now.", _LABELS
 )
@@ -74,11 +80,21 @@ class ReconcileMetrics:
         self._time = LocalHistogram(_BUCKETS)
         self._terminal = self._panics = self._timeouts = 0
         self._active: Callable[[], int] = lambda: 0
+        self._given_up: Callable[[], int] = lambda: 0
         self._retire: Callable[[], None] = lambda: None
 
-    def publish(self, metrics: Metrics, active: Callable[[], int]) -> None:
-        """Publish every series, from 0 on; ``active`` returns the number of running reconciles."""
+    def publish(
+        self, metrics: Metrics, active: Callable[[], int], given_up: Callable[[], int]
+    ) -> None:
+        """Publish every series, from 0 on.
+
+        Args:
+            metrics: where.
+            active: returns the number of running reconciles.
+            given_up: returns the number of requests that are given up.
+        """
         self._active = active
+        self._given_up = given_up
         self._retire = metrics.add_source(self._samples)
 
     def retire(self) -> None:
@@ -109,7 +125,7 @@ class ReconcileMetrics:
 
     def _samples(self) -> list[Sample]:
         labels = (self._name,)
-        active = self._active()
+        active, given_up = self._active(), self._given_up()
         with self._lock:
             return [
                 *(
@@ -123,4 +139,5 @@ class ReconcileMetrics:
                 Sample(_TIME, labels, self._time.copy()),
                 Sample(_WORKERS, labels, self._workers),
                 Sample(_ACTIVE, labels, active),
+                Sample(_GIVEN_UP, labels, given_up),
             ]

@@ -76,8 +76,19 @@ class ControllerRun(Generic[R]):
             clock=clock,
             finders=finders,
         )
-        self.metrics.publish(registry, self.runner.active_count)
+        self.metrics.publish(
+            registry, self.runner.active_count, lambda: len(self.runner.given_up())
+        )
         activity.monitor.publish(registry)
+
+    def given_up_note(self) -> str:
+        """For health texts: the requests that are given up; "" without any."""
+        given_up = self.runner.given_up()
+        if not given_up:
+            return ""
+        request, error = next(iter(given_up.items()))
+        more = f", and {len(given_up) - 1} more" if len(given_up) > 1 else ""
+        return f"given up until the next event: {safe_text(request)} ({error}){more}"
 
     def snapshot(self, now: float, time: float) -> dict[str, Any]:
         """Its sources, results, running, planned and given up requests, as JSON values."""

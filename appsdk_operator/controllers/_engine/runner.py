@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, final
@@ -21,6 +20,7 @@ from appsdk_operator.controllers._engine.failures import (
 )
 from appsdk_operator.controllers._engine.hot_loops import HotLoops
 from appsdk_operator.controllers._engine.metrics import ReconcileMetrics
+from appsdk_operator.controllers._engine.retries import CheckedRetry, retry_of
 from appsdk_operator.controllers._options import ResolvedOptions
 from appsdk_operator.controllers._reasons import (
     RequeueReason,
@@ -58,8 +58,6 @@ R = TypeVar("R", bound=Hashable)
 
 _LONG = 0.5
 """Seconds from which on a log line says how long a reconcile took."""
-_FALLBACK_DELAY = 10.0
-"""Seconds until the retry when the rate limiter itself fails."""
 
 
 @final
@@ -125,6 +123,10 @@ class ReconcileRunner(Generic[R]):
         self._failure_log = FailureLog(_log, clock)
         # Not the rate limiter's counts: some limiters have none, and handlers may change them.
         self._failures: dict[R, FailureSeries] = {}
+        self._retry: CheckedRetry[R] = retry_of(
+            name, queue.rate_limiter, retry=options.retry, max_attempts=options.max_attempts
+        )
+        self._given_up: dict[R, str] = {}
         self._activity = activity
         self._slots = activity.slots
         self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
@@ -137,6 +139,13 @@ class ReconcileRunner(Generic[R]):
     def active_count(self) -> int:
         """The number of running reconciles."""
         return len(self.active())
+
+    def given_up(self) -> dict[R, str]:
+        """The error of each request whose last reconcile failed, and that nothing retries."""
+        for request in self._given_up.copy():
+            if object_state(request, self._finders) is None:  # gone, which a predicate may hide
+                self._given_up.pop(request, None)
+        return self._given_up.copy()
 
     def failing(self) -> dict[R, int]:
         """The number of consecutive failures of each failing request."""
@@ -160,6 +169,8 @@ class ReconcileRunner(Generic[R]):
         started = clock.monotonic()
         self._hot_loops.note(request, started)
         attempt, max_attempts = 0, self._max_attempts
+        if self._given_up:
+            self._given_up.pop(request, None)
         series = self._failures.get(request)
         if series is not None:
             attempt, max_attempts = self._attempt_of(request, series, started)
@@ -218,7 +229,7 @@ class ReconcileRunner(Generic[R]):
         """The attempt number of a call after failures, and the limit that applies to it."""
         if series.is_over(object_state(request, self._finders)):
             del self._failures[request]
-            self._forget(request)
+            self._retry.forget(request)
             return 0, self._max_attempts
         return series.count, 0 if series.is_early(now) else self._max_attempts
 
@@ -254,7 +265,7 @@ class ReconcileRunner(Generic[R]):
     ) -> None:
         if context.attempt:
             self._failures.pop(item.key, None)
-        self._forget(item.key)
+        self._retry.forget(item.key)
         result = "success"
         if outcome is not None and outcome.requeue_after is not None:
             result = "requeue_after"
@@ -286,15 +297,15 @@ class ReconcileRunner(Generic[R]):
         count = context.attempt if is_early else context.attempt + 1
         is_panic = is_bug(error)
         is_fatal = is_panic and (not self._recovers or is_interrupt(error))
-        delay = requested_delay(error)
-        gives_up = isinstance(error, TerminalError) or (context.is_last_attempt and delay is None)
-        if is_fatal:
-            pass
-        elif gives_up:
+        delay: float | None = None
+        if not is_fatal and not isinstance(error, TerminalError):
+            delay = self._plan(item.key, series, error, context.attempt, is_early=is_early)
+        gives_up = delay is None and not is_fatal
+        if gives_up:
             self._failures.pop(item.key, None)
-            self._forget(item.key)
-        else:
-            delay = self._plan(item.key, series, error, delay, is_early=is_early)
+            self._retry.forget(item.key)
+            self._given_up[item.key] = error_text(error)
+        elif delay is not None:
             self._queue.add(
                 item.key,
                 priority=item.priority,
@@ -304,13 +315,13 @@ class ReconcileRunner(Generic[R]):
         self._metrics.count(
             "error",
             seconds,
-            is_terminal=gives_up and not is_fatal,
+            is_terminal=gives_up,
             is_panic=is_panic,
             is_timeout=is_timeout,
         )
-        followed: CallOutcome = "fatal" if is_fatal else "terminal" if gives_up else "retrying"
-        if context.is_last_attempt and followed == "terminal":
-            followed = "given up"
+        followed: CallOutcome = "fatal" if is_fatal else "given up" if gives_up else "retrying"
+        if gives_up and isinstance(error, TerminalError):
+            followed = "terminal"
         self._activity.end(slot, context, seconds, followed, delay, FailureCause(error))
         self._log_failure(context, error, delay, seconds, count)
         return failure if is_fatal else None
@@ -320,58 +331,32 @@ class ReconcileRunner(Generic[R]):
         request: R,
         series: FailureSeries | None,
         error: BaseException,
-        asked: float | None,
+        attempt: int,
         *,
         is_early: bool,
-    ) -> float:
-        """Count a failure unless it came early; returns the seconds until the next call."""
+    ) -> float | None:
+        """Count a failure unless it came early; returns the seconds until the next call.
+
+        None: the request is given up.
+        """
         now = self._clock.monotonic()
+        asked = requested_delay(error)
         if asked is not None:
             if series is not None:
                 series.due = max(series.due, now + asked)
             return asked
+        if series is not None and is_early:
+            return max(0.0, series.due - now)
+        delay = self._retry.delay(request, error, attempt)
+        if delay is None:
+            return None
+        delay = max(delay, retry_after_of(error))
         if series is None:
             series = FailureSeries(object_state(request, self._finders))
             self._failures[request] = series
-        elif is_early:
-            return max(0.0, series.due - now)
         series.count += 1
-        delay = max(self._backoff(request), retry_after_of(error))
         series.due = now + delay
         return delay
-
-    def _backoff(self, request: R) -> float:
-        try:
-            delay = self._queue.rate_limiter.when(request)
-            if 0 <= delay < math.inf:
-                return delay
-            problem = f"it returned {delay}"
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            problem = f"it raised {type(error).__name__}: {safe_text(error)}"
-        _log.error(
-            "controller %s: the rate limiter failed, %s: %s is tried again in %g s",
-            self._name,
-            problem,
-            safe_text(request),
-            _FALLBACK_DELAY,
-            extra={"controller": self._name},
-        )
-        return _FALLBACK_DELAY
-
-    def _forget(self, request: R) -> None:
-        try:
-            self._queue.forget(request)
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            _log.exception(
-                "controller %s: the rate limiter failed to forget %s",
-                self._name,
-                safe_text(request),
-                extra={"controller": self._name},
-            )
 
     def _log_begin(self, context: ReconcileContext) -> None:
         _log.debug(

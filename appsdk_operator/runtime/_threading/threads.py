@@ -209,7 +209,8 @@ class LoopThread:
                 raise
             thread = threading.get_ident()
             # Before it begins: from then on it can be cancelled.
-            awaited = _awaited[thread] = AwaitedCoroutine(coroutine, loop)
+            awaited = AwaitedCoroutine(coroutine, loop)
+            _awaited[thread] = awaited
             future = asyncio.run_coroutine_threadsafe(awaited.result(), loop)
         try:
             return self._result_of(future, loop)

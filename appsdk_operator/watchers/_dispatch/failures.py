@@ -21,6 +21,7 @@ from appsdk_operator.resource import Object, explain_frozen
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
+    RetryPolicy,
     duration_text,
     error_text,
     failed_function,
@@ -33,7 +34,6 @@ from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatch.registered import cause_of, name_of
 from appsdk_operator.watchers._reconciler import ResourceReconciler
-from appsdk_operator.watchers._retry import RetryPolicy
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
 _log = get_logger("appsdk_operator.watchers")

@@ -1,0 +1,139 @@
+"""When failed requests are retried: by a retry policy, or by a rate limiter and a count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Final, Generic, Protocol, TypeVar, final
+
+from appsdk_operator.runtime import (
+    RateLimiter,
+    RetryPolicy,
+    get_logger,
+    is_interrupt,
+    safe_text,
+)
+from appsdk_operator.runtime.validation import no_awaitable
+
+_log = get_logger("appsdk_operator.controllers")
+
+R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
+R = TypeVar("R", bound=Hashable)
+
+_FALLBACK_DELAY: Final = 10.0
+"""Seconds until the retry when what decides on it fails itself."""
+
+
+class RequestRetry(Protocol[R_contra]):
+    """Decides on the retries of a controller's requests."""
+
+    def delay(self, request: R_contra, error: BaseException, attempt: int) -> float | None:
+        """Seconds until the retry of a request; None gives up.
+
+        Args:
+            request: the request.
+            error: what its reconcile raised.
+            attempt: 0 after the first failure in a row, 1 after the next, …
+        """
+        ...
+
+    def forget(self, request: R_contra) -> None:
+        """The request has succeeded, was given up, or is for another state of its object."""
+        ...
+
+
+@final
+class ByPolicy:
+    """Retries of a :class:`RetryPolicy`, which knows no requests."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+
+    def delay(self, request: Hashable, error: BaseException, attempt: int) -> float | None:
+        """What the policy says; an error that is none of Python's Exceptions is in a group."""
+        del request
+        raised = error if isinstance(error, Exception) else RuntimeError(safe_text(error))
+        answer = self._policy(raised, attempt)
+        no_awaitable("retry", answer)
+        return None if answer is None else float(answer)
+
+    def forget(self, request: Hashable) -> None:
+        """Nothing is stored."""
+
+
+@final
+class ByRateLimiter:
+    """Retries as controller-runtime makes them, at most a number of times."""
+
+    def __init__(self, limiter: RateLimiter, max_attempts: int) -> None:
+        """``limiter`` says when; after ``max_attempts`` failures nothing does, 0: never."""
+        self._limiter = limiter
+        self._max_attempts = max_attempts
+
+    def delay(self, request: Hashable, error: BaseException, attempt: int) -> float | None:
+        """The limiter's delay, unless it was the last attempt."""
+        del error
+        if 0 < self._max_attempts <= attempt + 1:
+            return None
+        return self._limiter.when(request)
+
+    def forget(self, request: Hashable) -> None:
+        """Tell the limiter."""
+        self._limiter.forget(request)
+
+
+@final
+class CheckedRetry(Generic[R]):
+    """Another one, whose errors are logged and end nothing."""
+
+    def __init__(self, name: str, inner: RequestRetry[R], what: str) -> None:
+        """``inner`` for controller ``name``, as ``what`` in logs."""
+        self._name = name
+        self._inner = inner
+        self._what = what
+
+    def delay(self, request: R, error: BaseException, attempt: int) -> float | None:
+        """As ``inner`` says; 10 seconds where it fails."""
+        try:
+            delay = self._inner.delay(request, error, attempt)
+            if delay is None or 0 <= delay < math.inf:
+                return delay
+            problem = f"it returned {delay}"
+        except BaseException as raised:
+            if is_interrupt(raised):
+                raise
+            problem = f"it raised {type(raised).__name__}: {safe_text(raised)}"
+        _log.error(
+            "controller %s: the %s failed, %s: %s is tried again in %g s",
+            self._name,
+            self._what,
+            problem,
+            safe_text(request),
+            _FALLBACK_DELAY,
+            extra={"controller": self._name},
+        )
+        return _FALLBACK_DELAY
+
+    def forget(self, request: R) -> None:
+        """Tell ``inner``."""
+        try:
+            self._inner.forget(request)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            _log.exception(
+                "controller %s: the %s failed to forget %s",
+                self._name,
+                self._what,
+                safe_text(request),
+                extra={"controller": self._name},
+            )
+
+
+def retry_of(
+    name: str, limiter: RateLimiter, *, retry: RetryPolicy | None, max_attempts: int
+) -> CheckedRetry[R]:
+    """What decides on the retries of controller ``name``, by its options."""
+    if retry is not None:
+        return CheckedRetry(name, ByPolicy(retry), "retry policy")
+    return CheckedRetry(name, ByRateLimiter(limiter, max_attempts), "rate limiter")
