@@ -46,9 +46,11 @@ from appsdk_operator.resource import (
     Object as Object,
     ObjectKey as ObjectKey,
     Scope as Scope,
+    annotation as annotation,
     custom_resource_definition as custom_resource_definition,
     field as field,
     kinds as kinds,
+    labels as labels,
 )
 from appsdk_operator.runtime import (
     StopSignal as StopSignal,

@@ -16,9 +16,16 @@ from appsdk_operator.cache import (
     Store,
 )
 from appsdk_operator.client import Client, ClientConfig, NamespacedClient
-from appsdk_operator.controllers import label_selector
 from appsdk_operator.manager import CacheSetup
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, SelectorError
+from appsdk_operator.resource import (
+    FieldSelector,
+    Kind,
+    LabelSelector,
+    SelectorError,
+    annotation,
+    field,
+    labels,
+)
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.watchers import KubernetesInformer
 from tests.simulations import no_client
@@ -69,7 +76,7 @@ BOTH: dict[str, Callable[..., object]] = {
 LABELS: dict[str, Callable[..., object]] = {
     **BOTH,
     "Store.list": lambda **o: Store(WIDGET).list(**o),
-    "predicate": lambda **o: label_selector(o["label_selector"]),
+    "labels": lambda **o: labels(o["label_selector"]),
 }
 
 WRONG_FORMS = [["app=web"], ("app=web", "tier"), 5, True, ..., b"app=web", {"app"}]
@@ -107,6 +114,23 @@ def test_a_label_selector_of_another_form_is_refused_when_given(place, wrong):
 def test_a_field_selector_of_another_form_is_refused_when_given(place, wrong):
     with pytest.raises(TypeError, match=r"selector=.*give it as text, as a mapping or as a Field"):
         BOTH[place](field_selector=wrong)
+
+
+@pytest.mark.parametrize("place", [place for place in BOTH if "Namespaced" not in place])
+def test_a_filter_that_no_server_knows_is_refused_as_a_selector(place):
+    for wrong in (labels("a") | labels("b"), annotation("a"), field("spec.a").changed):
+        for option in ("label_selector", "field_selector"):
+            with pytest.raises(TypeError, match=f"{option}=.*filter by the rest with where="):
+                BOTH[place](**{option: wrong})
+
+
+def test_a_filter_that_is_a_selector_is_taken_as_one():
+    options = CacheOptions(
+        label_selector=labels("app=web") & labels("!old"),
+        field_selector=field("metadata.name") == "a",
+    )
+    assert str(options.label_selector) == "app=web,!old"
+    assert str(options.field_selector) == "metadata.name=a"
 
 
 @pytest.mark.parametrize(("wrong", "key"), WRONG_LABELS, ids=repr)

@@ -39,7 +39,12 @@ from appsdk_operator.app._decorators import (
     ObjectDecorator,
     UpdateDecorator,
 )
-from appsdk_operator.app._fields import check_field, check_index, check_indexed_field
+from appsdk_operator.app._fields import (
+    check_field,
+    check_filters,
+    check_index,
+    check_indexed_field,
+)
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
@@ -54,7 +59,6 @@ from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
     ControllerOptions,
     EventFilter,
-    FieldPath,
     Reconciler,
     Request,
     as_predicates,
@@ -75,12 +79,14 @@ from appsdk_operator.manager import (
     as_runnable,
 )
 from appsdk_operator.resource import (
+    FieldPath,
     Kind,
     LabelSelector,
     MutableObject,
     NamespaceSelector,
     Object,
     Versions,
+    When,
     check_followed_namespace,
     check_kind,
     custom_resource_definition,
@@ -348,8 +354,13 @@ class App:
                 "as Versions"
             )
         for each in self._declared.watching:
-            if isinstance(each, Handler) and each.field is not None:
-                check_field(each.field, each.kind, [declared])
+            if isinstance(each, Handler):
+                if each.field is not None:
+                    check_field(each.field, each.kind, [declared])
+                check_filters(each.options, each.kind, [declared])
+        for timer in self._declared.timers:
+            if timer.kind is not None:
+                check_filters(timer.options, timer.kind, [declared])
         for index in self._declared.indexes:
             check_indexed_field(index, [declared])
         self._declare(self._declared.owned, declared)
@@ -449,7 +460,7 @@ class App:
         kind: Kind[SpecT, StatusT],
         *,
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
-        when: Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], bool] | None = None,
+        when: When[SpecT, StatusT] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
         field: str = "",
@@ -665,6 +676,8 @@ class App:
         validation.check_flag("every_replica", every_replica)
         validation.check_text("name", name)
         options = FunctionOptions(where=where, retry=retry, time_limit=time_limit)
+        if kind is not None:
+            check_filters(options, kind, self._declared.owned)
         if kind is not None:
             check_kind(kind)
         elif where is not None:
@@ -1179,12 +1192,13 @@ class App:
     def _handler(self, kind: Any, cause: Cause, field: str = "", **options: Any) -> Any:
         check_kind(kind)
         checked = FunctionOptions(**options)
+        check_filters(checked, kind, self._declared.owned)
         validation.check_text("field", field)
         path = FieldPath(field) if field else None
         if path is not None and path.root in ("metadata", "status"):
             raise ValueError(
                 f"field={field!r}: changes of the {path.root} are no updates for this watcher: use "
-                f"a reconciler, with predicates=[fields_changed({field!r})]"
+                f"a reconciler, with predicates=[field({field!r}).changed]"
             )
         if path is not None:
             check_field(path, kind, self._declared.owned)

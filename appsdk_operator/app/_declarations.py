@@ -7,8 +7,16 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from appsdk_operator.controllers import ControllerOptions, FieldPath
-from appsdk_operator.resource import Kind, Object, Versions
+from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.resource import (
+    ChangeFilter,
+    FieldPath,
+    Filter,
+    Kind,
+    Versions,
+    change_filter_of,
+    filter_of,
+)
 from appsdk_operator.runtime import validation
 from appsdk_operator.watchers import RetryPolicy
 from appsdk_operator.webhooks import WebhookRule
@@ -23,19 +31,17 @@ CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
 """The causes for which functions are called, with their arguments."""
 
 
-Where: TypeAlias = Callable[[Object[Any, Any]], bool]
-"""Whether a function is called for an object."""
-When: TypeAlias = Callable[[Object[Any, Any], Object[Any, Any]], bool]
-"""Whether the change from one state of an object to another is an update for a function."""
-
-
 @attrs.frozen(kw_only=True)
 class FunctionOptions:
     """The options that all functions of objects have."""
 
-    where: Where | None = None
+    where: Filter[Any, Any] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(filter_of)
+    )
     """The objects for which it is called; None: all."""
-    when: When | None = None
+    when: ChangeFilter[Any, Any] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(change_filter_of)
+    )
     """For updates: the changes for which it is called; None: those of the spec."""
     retry: RetryPolicy | None = None
     """When a failed call is repeated; None: as the App's policy says."""
@@ -43,8 +49,6 @@ class FunctionOptions:
     """The seconds that a call may take; None: as the App says."""
 
     def __attrs_post_init__(self) -> None:
-        validation.check_callable("where", self.where, "obj")
-        validation.check_callable("when", self.when, "old", "new")
         validation.check_callable("retry", self.retry, "error", "attempt")
         if self.time_limit is not None:
             validation.check_number("time_limit", self.time_limit)
@@ -230,11 +234,6 @@ class Declarations:
     """A kind of each group and name, for its plural and scope."""
     handled: dict[Kind[Any, Any], None] = attrs.field(factory=dict)
     """The kinds that functions handle, each once, in order."""
-
-
-def is_builtin(kind: Kind[Any, Any]) -> bool:
-    """Whether the group is one of Kubernetes, or of its projects."""
-    return "." not in kind.group or kind.group.endswith(".k8s.io")
 
 
 def name_of(function: Any) -> str:

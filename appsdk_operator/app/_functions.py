@@ -136,7 +136,7 @@ class KindFunctions:
         matches: Callable[[Object], bool] = _always
         if where is not None:
             # One for each filter: that shows which functions have the same objects.
-            found = [wrapped for given, wrapped in self._wheres if given == where]
+            found = [wrapped for given, wrapped in self._wheres if given.tree.is_same(where.tree)]
             matches = found[0] if found else self._filtered("where", name, where)
             self._wheres.append((where, matches))
         changes: Callable[[Object, Object], bool] = self._lifecycle.differs

@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from appsdk_operator.app._declarations import Converter, Declarations, Owned, is_builtin
-from appsdk_operator.resource import Kind, MutableObject, Versions, custom_resource_definition
+from appsdk_operator.app._declarations import Converter, Declarations, Owned
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Versions,
+    custom_resource_definition,
+    is_builtin,
+)
 
 _OF_ONE_VERSION: Final = ("printer_columns", "schema", "selectable_fields", "scale")
 """Options about fields, which other versions need not have: they are for the kind's version."""

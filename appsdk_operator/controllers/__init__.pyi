@@ -78,11 +78,9 @@ from appsdk_operator.controllers._predicates import (
     annotation_changed as annotation_changed,
     any_of as any_of,
     deletion_requested as deletion_requested,
-    fields_changed as fields_changed,
     finalizers_changed as finalizers_changed,
     generation_changed as generation_changed,
     label_changed as label_changed,
-    label_selector as label_selector,
     not_ as not_,
     resource_version_changed as resource_version_changed,
     status_changed as status_changed,
@@ -129,10 +127,6 @@ from appsdk_operator.controllers._engine.failures import (
 from appsdk_operator.controllers._engine.hot_loops import (
     HotLoops as HotLoops,
 )
-from appsdk_operator.controllers._field_paths import (
-    FieldPath as FieldPath,
-    is_same_json as is_same_json,
-)
 from appsdk_operator.controllers._handlers import (
     HandlerFunction as HandlerFunction,
 )
@@ -158,10 +152,8 @@ from appsdk_operator.controllers._object_reconciler import (
     ObjectReconcileFunction as ObjectReconcileFunction,
 )
 from appsdk_operator.controllers._predicates import (
-    as_predicates as as_predicates,
-)
-from appsdk_operator.controllers._protocols import (
     EventFilter as EventFilter,
+    as_predicates as as_predicates,
 )
 from appsdk_operator.controllers._reasons import (
     compact_reason as compact_reason,

@@ -19,11 +19,11 @@ from appsdk_operator.controllers._handlers import (
     with_request_type,
 )
 from appsdk_operator.controllers._options import ControllerOptions
-from appsdk_operator.controllers._predicates import Predicate, as_predicates
-from appsdk_operator.controllers._protocols import EventFilter, Handler, Source
+from appsdk_operator.controllers._predicates import EventFilter, Predicate, as_predicates
+from appsdk_operator.controllers._protocols import Handler, Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler, Request
 from appsdk_operator.controllers._sources.kind import KindSource
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, check_fields
 from appsdk_operator.runtime import Clock, Metrics
 from appsdk_operator.runtime.validation import check_flag
 
@@ -176,12 +176,14 @@ class ControllerBuilder(Generic[R]):
 
         Args:
             kind: the kind to reconcile.
-            predicates: an event of this kind must pass all of them.
+            predicates: an event of this kind must pass all of them. Filters are accepted, see
+                :class:`Predicate`.
             metadata_only: whether the local copy only needs metadata. The process has one copy of a
                 kind: reading the spec of such an object is an error.
 
         Raises:
             TypeError: an argument has the wrong type.
+            ValueError: a filter's field is none of the kind's class.
         """
         _check_kind(kind)
         if self._for is not None:
@@ -220,7 +222,7 @@ class ControllerBuilder(Generic[R]):
         check_flag("metadata_only", metadata_only)
         self._owned.append(kind)
         self._require_object_requests(f"owns({kind})")
-        filters = as_predicates(predicates)
+        filters = _checked_predicates(kind, predicates)
 
         def make() -> _Watch:
             assert self._for is not None
@@ -396,7 +398,7 @@ class ControllerBuilder(Generic[R]):
         watch = _Watch(
             kind=kind,
             handler=handler,
-            predicates=as_predicates(predicates),
+            predicates=_checked_predicates(kind, predicates),
             metadata_only=metadata_only,
         )
         self._watch_factories.append(lambda: watch)
@@ -443,6 +445,15 @@ class ControllerBuilder(Generic[R]):
         if self._for is None and self._name is None:
             problems.append("it has no name: call for_(), whose kind is its name, or named()")
         return problems
+
+
+def _checked_predicates(
+    kind: Kind, predicates: Iterable[EventFilter[Any, Any]]
+) -> tuple[Predicate[Any, Any], ...]:
+    found = as_predicates(predicates)
+    for each in found:
+        check_fields("predicates", each, kind)
+    return found
 
 
 def _check_kind(kind: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, final
 
 from appsdk_operator._generics import (
     OtherSpecT,
@@ -15,24 +17,33 @@ from appsdk_operator._generics import (
     subscript,
 )
 from appsdk_operator.cache import Event, ResourceAction
-from appsdk_operator.controllers._field_paths import FieldPath
-from appsdk_operator.controllers._protocols import EventFilter
-from appsdk_operator.controllers._user_functions import (
-    check_sync_function,
-    name_of,
+from appsdk_operator.resource import (
+    ChangeFilter,
+    Filter,
+    FilterExpression,
+    FilterScope,
+    Object,
+    field,
 )
-from appsdk_operator.resource import LabelSelection, Object, label_selector_of
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime import callback_name
 
 _CREATE, _UPDATE, _DELETE, _RESYNC, _GENERIC = ResourceAction
 
+EventFunction: TypeAlias = Callable[[Event[SpecT, StatusT]], bool]
+
 
 @final
-class Predicate(Generic[SpecT_contra, StatusT_contra]):
-    """A filter for events: a function of an event that can be combined with others.
+class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
+    """A filter of events: a function of an event that can be combined with others.
 
     Combine with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and :func:`not_`.
-    Plain functions are accepted wherever a predicate is.
+    Wherever a predicate is accepted, so are plain functions of an event, and filters:
+
+    * a :class:`~appsdk_operator.resource.Filter` looks at the object of the event. An update also
+      passes when the whole predicate holds for the old object, so that an object that leaves a
+      filter is seen once more;
+    * a :class:`~appsdk_operator.resource.ChangeFilter` looks at updates and resyncs, and passes
+      creations, deletions, generic events, and updates that replace an object by another.
 
     A predicate keeps events from a handler. It does not make the local copy smaller, as a selector
     of the cache does, and the reconciler does not see the event.
@@ -43,37 +54,35 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
 
     >>> in_default = Predicate(lambda event: event.object.namespace == "default")
     >>> worth_it = in_default & (generation_changed | label_changed)
+
+    Raises:
+        TypeError: the function is no plain function of an event.
     """
 
-    __slots__ = ("_function", "_name")
+    __slots__ = ()
+    scope = FilterScope.EVENT
+    arguments = ("event",)
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
-    def __init__(
-        self, function: EventFilter[SpecT_contra, StatusT_contra], *, name: str | None = None
-    ) -> None:
-        """A predicate.
+    if TYPE_CHECKING:
 
-        Args:
-            function: returns, for an event, a true value to let it pass.
-            name: for logs; default: the function's name.
-
-        Raises:
-            TypeError: ``function`` is no plain function of one argument.
-        """
-        check_sync_function("function", function, "event")
-        self._function = function
-        self._name = name or _name_of(function)
+        def __init__(
+            self,
+            function: EventFilter[SpecT_contra, StatusT_contra],
+            *,
+            name: str | None = None,
+        ) -> None: ...
 
     @classmethod
     def from_functions(
         cls,
         *,
-        create: EventFilter[OtherSpecT, OtherStatusT] | None = None,
-        update: EventFilter[OtherSpecT, OtherStatusT] | None = None,
-        delete: EventFilter[OtherSpecT, OtherStatusT] | None = None,
-        generic: EventFilter[OtherSpecT, OtherStatusT] | None = None,
+        create: EventFunction[OtherSpecT, OtherStatusT] | None = None,
+        update: EventFunction[OtherSpecT, OtherStatusT] | None = None,
+        delete: EventFunction[OtherSpecT, OtherStatusT] | None = None,
+        generic: EventFunction[OtherSpecT, OtherStatusT] | None = None,
     ) -> Predicate[OtherSpecT, OtherStatusT]:
         """A predicate with a function for each action; a missing one lets all its events pass.
 
@@ -86,7 +95,7 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         members = {"create": create, "update": update, "delete": delete, "generic": generic}
         given = {name: member for name, member in members.items() if member is not None}
         for name, member in given.items():
-            check_sync_function(name, member, "event")
+            cls.check(name, member)
         by_action = {_CREATE: create, _UPDATE: update, _DELETE: delete, _GENERIC: generic}
 
         def function(event: Event[OtherSpecT, OtherStatusT]) -> bool:
@@ -99,77 +108,73 @@ class Predicate(Generic[SpecT_contra, StatusT_contra]):
         text = ", ".join(f"{name}={_name_of(member)}" for name, member in given.items())
         return Predicate(function, name=f"from_functions({text})")
 
-    @classmethod
-    def from_object_filter(
-        cls, function: Callable[[Object[OtherSpecT, OtherStatusT]], bool]
-    ) -> Predicate[OtherSpecT, OtherStatusT]:
-        """A predicate of the object alone; for an update, of the new state.
-
-        So an update after which the object no longer passes is filtered out.
-
-        Raises:
-            TypeError: ``function`` is no plain function of one argument.
-        """
-        check_sync_function("function", function, "obj")
-        return Predicate(lambda event: function(event.object), name=name_of(function))
-
     def __call__(self, event: Event[SpecT_contra, StatusT_contra] | None = None) -> bool:
         """Whether ``event`` passes.
 
         Raises:
             TypeError: there is no event.
-            Exception: what the function raised.
+            Exception: what a function raised.
         """
         if event is None:
             raise TypeError(f"{self} is a predicate already: write it without ()")
-        passes: Any = self._function(event)
-        if passes is True or passes is False:
-            return passes
-        return bool(no_awaitable(f"predicate {self}", passes))
+        if self._call(event, event.object):
+            return True
+        old = event.old
+        return old is not None and self._looks_at_objects() and self._call(event, old)
+
+    @classmethod
+    def adapted(cls, scope: FilterScope, test: Callable[..., bool]) -> Callable[..., bool]:
+        """A function of a part, for an event and the object to look at."""
+        if scope is FilterScope.OBJECT:
+            return lambda _event, obj: test(obj)
+        if scope is FilterScope.CHANGE:
+            return lambda event, _obj: _passes_change(test, event)
+        return lambda event, _obj: test(event)
+
+    def _looks_at_objects(self) -> bool:
+        return any(leaf.scope is FilterScope.OBJECT for leaf in self.tree.leaves())
 
     def __and__(
         self, other: EventFilter[SpecT_contra, StatusT_contra]
     ) -> Predicate[SpecT_contra, StatusT_contra]:
-        return all_of(self, other)
+        made: Predicate[SpecT_contra, StatusT_contra] = self._with("&", other, is_first=True)
+        return made
 
     def __rand__(
         self, other: EventFilter[SpecT_contra, StatusT_contra]
     ) -> Predicate[SpecT_contra, StatusT_contra]:
-        return all_of(other, self)
+        made: Predicate[SpecT_contra, StatusT_contra] = self._with("&", other, is_first=False)
+        return made
 
     def __or__(
         self, other: EventFilter[SpecT_contra, StatusT_contra]
     ) -> Predicate[SpecT_contra, StatusT_contra]:
-        return any_of(self, other)
+        made: Predicate[SpecT_contra, StatusT_contra] = self._with("|", other, is_first=True)
+        return made
 
     def __ror__(
         self, other: EventFilter[SpecT_contra, StatusT_contra]
     ) -> Predicate[SpecT_contra, StatusT_contra]:
-        return any_of(other, self)
+        made: Predicate[SpecT_contra, StatusT_contra] = self._with("|", other, is_first=False)
+        return made
 
     def __invert__(self) -> Predicate[SpecT_contra, StatusT_contra]:
-        return not_(self)
+        made: Predicate[SpecT_contra, StatusT_contra] = self._negated()
+        return made
 
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"predicate {self} is not true or false before it has seen an event: combine "
-            "predicates with &, | and ~ instead of and, or and not"
-        )
 
-    def __str__(self) -> str:
-        return self._name
-
-    def __repr__(self) -> str:
-        return f"<Predicate {self._name}>"
+EventFilter: TypeAlias = (
+    Filter[SpecT, StatusT] | ChangeFilter[SpecT, StatusT] | EventFunction[SpecT, StatusT]
+)
+"""Returns whether an event should reach the handler; a :class:`Predicate` is one."""
 
 
 def all_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes events that pass every predicate, called in order; same as ``&``. Without any: all."""
     parts = as_predicates(predicates)
-    return Predicate(
-        lambda event: all(part(event) for part in parts),
-        name=f"all_of({', '.join(map(str, parts))})",
-    )
+    if not parts:
+        return Predicate(lambda _event: True, name="all_of()")
+    return functools.reduce(operator.and_, parts)
 
 
 def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
@@ -180,20 +185,16 @@ def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT
     """
     if not predicates:
         raise ValueError("any_of() lets nothing pass: give it at least one predicate")
-    parts = as_predicates(predicates)
-    return Predicate(
-        lambda event: any(part(event) for part in parts),
-        name=f"any_of({', '.join(map(str, parts))})",
-    )
+    return functools.reduce(operator.or_, as_predicates(predicates))
 
 
 def not_(predicate: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes events that do not pass the other predicate; same as ``~``.
 
-    The negation of a ``…_changed`` predicate drops creations and deletions, which that one passes.
+    The negation of a ``…_changed`` filter drops creations and deletions, which that one passes.
     """
     (part,) = as_predicates((predicate,))
-    return Predicate(lambda event: not part(event), name=f"not_({part})")
+    return ~part
 
 
 def as_predicates(
@@ -206,31 +207,31 @@ def as_predicates(
     """
     if isinstance(filters, (str, Mapping)) or not isinstance(filters, Iterable):
         raise TypeError(f"predicates={filters!r}: give a list of predicates")
-    found = []
-    for each in filters:
-        if isinstance(each, Predicate):
-            found.append(each)
-        else:
-            check_sync_function("predicate", each, "event")
-            found.append(Predicate(each))
-    return tuple(found)
+    return tuple(map(_predicate_of, filters))
 
 
-def _name_of(function: EventFilter) -> str:
-    return str(function) if isinstance(function, Predicate) else name_of(function)
+def _predicate_of(given: Any) -> Predicate[Any, Any]:
+    if isinstance(given, Predicate):
+        return given
+    Predicate.check("predicate", given)
+    return Predicate(given)
 
 
-def _changed(name: str, differs: Callable[[Object, Object], bool]) -> Predicate:
-    """A predicate that drops resyncs and updates without the difference, and passes all else."""
+def _passes_change(test: Callable[[Object, Object], bool], event: Event) -> bool:
+    new = event.object
+    if event.action is _UPDATE:
+        old = event.old
+        # Another uid: the object was deleted and created again between two events.
+        return old is not None and (old.uid != new.uid or test(old, new))
+    return event.action is not _RESYNC or test(new, new)
 
-    def function(event: Event) -> bool:
-        if event.action is _UPDATE:
-            old, new = event.old, event.object
-            # Another uid: the object was deleted and created again between two events.
-            return old is not None and (old.uid != new.uid or differs(old, new))
-        return event.action is not _RESYNC
 
-    return Predicate(function, name=name)
+def _name_of(function: Any) -> str:
+    return str(function) if isinstance(function, FilterExpression) else callback_name(function)
+
+
+def _changed(name: str, differs: Callable[[Object, Object], bool]) -> ChangeFilter[Any, Any]:
+    return ChangeFilter(differs, name=name)
 
 
 def _generation_differs(old: Object, new: Object) -> bool:
@@ -239,12 +240,12 @@ def _generation_differs(old: Object, new: Object) -> bool:
     return not new.generation and old.resource_version != new.resource_version
 
 
-resource_version_changed: Predicate = _changed(
+resource_version_changed: ChangeFilter[Any, Any] = _changed(
     "resource_version_changed", lambda old, new: old.resource_version != new.resource_version
 )
 """Drops resyncs, and updates with an unchanged resourceVersion."""
 
-generation_changed: Predicate = _changed("generation_changed", _generation_differs)
+generation_changed: ChangeFilter[Any, Any] = _changed("generation_changed", _generation_differs)
 """Drops resyncs, and updates with an unchanged ``metadata.generation``.
 
 API servers increment the generation when the spec changes, but not for status, labels, annotations,
@@ -255,74 +256,28 @@ An update that marks an object for deletion always passes. One that adds or remo
 not: combine with :data:`finalizers_changed` to wait for the removal of another's finalizer.
 """
 
-annotation_changed: Predicate = _changed(
+annotation_changed: ChangeFilter[Any, Any] = _changed(
     "annotation_changed", lambda old, new: old.annotations != new.annotations
 )
 """Drops resyncs, and updates with unchanged annotations; missing and empty ones are equal.
 
 With changes of the spec: ``generation_changed | annotation_changed``."""
 
-label_changed: Predicate = _changed("label_changed", lambda old, new: old.labels != new.labels)
+label_changed: ChangeFilter[Any, Any] = _changed(
+    "label_changed", lambda old, new: old.labels != new.labels
+)
 """Drops resyncs, and updates with unchanged labels; missing and empty ones are equal."""
 
-finalizers_changed: Predicate = _changed(
+finalizers_changed: ChangeFilter[Any, Any] = _changed(
     "finalizers_changed", lambda old, new: set(old.finalizers) != set(new.finalizers)
 )
 """Drops resyncs, and updates with the same finalizers, in any order."""
 
-deletion_requested: Predicate = _changed(
+deletion_requested: ChangeFilter[Any, Any] = _changed(
     "deletion_requested", lambda old, new: new.is_deleting and not old.is_deleting
 )
 """Drops resyncs, and updates other than the one that marks the object for deletion."""
 
 
-def fields_changed(*paths: str) -> Predicate:
-    """Drops resyncs, and updates that change none of the fields at ``paths``.
-
-    Args:
-        paths: names separated by dots, with indexes and keys in brackets: ``spec.replicas``,
-            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. A path may
-            name a whole part (``data``); a missing field equals null.
-
-    Raises:
-        ValueError: there is no path, or one is invalid.
-
-    >>> fields_changed("spec.replicas", "metadata.labels['app']")
-    <Predicate fields_changed(spec.replicas, metadata.labels['app'])>
-    """
-    if not paths:
-        raise ValueError("fields_changed() without a path: name the fields to look at")
-    fields = [FieldPath(path) for path in paths]
-    return _changed(
-        f"fields_changed({', '.join(paths)})",
-        lambda old, new: any(field.has_changed(old, new) for field in fields),
-    )
-
-
-status_changed: Predicate = fields_changed("status")
+status_changed: ChangeFilter[Any, Any] = _changed("status_changed", field("status").changed)
 """Drops resyncs, and updates with an unchanged status."""
-
-
-def label_selector(selector: LabelSelection) -> Predicate:
-    """Passes events of matching objects, as in ``label_selector("app=web, tier in (a,b)")``.
-
-    An update passes when the old or the new labels match, so that an update by which an object
-    leaves the selection passes too (controller-runtime only checks the new labels).
-
-    Args:
-        selector: as text, as a mapping of labels, or as a LabelSelector.
-
-    Raises:
-        SelectorError: it cannot be parsed.
-        TypeError: it has another type.
-    """
-    parsed = label_selector_of(selector, "selector")
-    if parsed is None:
-        raise TypeError('selector=None: give one, or "" for all objects')
-
-    def function(event: Event) -> bool:
-        return parsed.matches(event.object.labels) or (
-            event.old is not None and parsed.matches(event.old.labels)
-        )
-
-    return Predicate(function, name=f"label_selector({parsed})")

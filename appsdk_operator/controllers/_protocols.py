@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Awaitable, Hashable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from appsdk_operator._generics import SpecT, SpecT_contra, StatusT, StatusT_contra, subscript
+from appsdk_operator._generics import SpecT_contra, StatusT_contra, subscript
 from appsdk_operator.cache import Event
 from appsdk_operator.runtime import StopSignal
 
@@ -15,9 +15,6 @@ R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 LOW_PRIORITY = -100
 """The priority of initial objects and resyncs, so that new events go first. The number is
 controller-runtime's ``handler.LowPriority``."""
-
-EventFilter: TypeAlias = Callable[[Event[SpecT, StatusT]], bool]
-"""Returns whether an event should reach the handler; a :class:`Predicate` is one."""
 
 
 class RequestQueue(Protocol[R_contra]):

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 import attrs
 
 from appsdk_operator._generics import subscript
-from appsdk_operator.controllers._field_paths import FieldPath, is_same_json
 from appsdk_operator.controllers._helpers.conditions import get_condition
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import HIDDEN_FIELDS, FieldPath, Object
 from appsdk_operator.runtime.validation import check_function
 
 __all__ = [
@@ -30,9 +29,6 @@ __all__ = [
     "field_equals",
     "matches",
 ]
-
-# Fields whose values may be secret, and errors end up in logs.
-_HIDDEN = ("data", "stringData", "binaryData")
 
 
 def _nothing(_: Object) -> str:
@@ -141,12 +137,13 @@ def field_equals(path: str, value: Any) -> Until[Never]:
     Raises:
         ValueError: ``path`` is no path.
     """
-    field = FieldPath(path)
-    is_hidden = field.root in _HIDDEN
+    found = FieldPath(path)
+    has_value = found == value
+    is_hidden = found.root in HIDDEN_FIELDS
     return Until(
         f"{path} has the value wanted" if is_hidden else f"{path} is {value!r}",
-        lambda obj: obj is not None and is_same_json(field.value(obj), value),
-        lambda obj: "" if is_hidden else f"{path} is {field.value(obj)!r}",
+        lambda obj: obj is not None and has_value(obj),
+        lambda obj: "" if is_hidden else f"{path} is {found.value(obj)!r}",
     )
 
 

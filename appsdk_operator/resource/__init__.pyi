@@ -15,8 +15,17 @@ from appsdk_operator.resource._conversion import (
 from appsdk_operator.resource._typed.errors import (
     OMITTED as OMITTED,
     FieldError as FieldError,
+)
+from appsdk_operator.resource._field_paths import (
     FieldPath as FieldPath,
     field as field,
+)
+from appsdk_operator.resource._filters import (
+    AnnotationFilter as AnnotationFilter,
+    ChangeFilter as ChangeFilter,
+    Filter as Filter,
+    annotation as annotation,
+    labels as labels,
 )
 from appsdk_operator.resource._json.frozen import (
     ReadOnlyError as ReadOnlyError,
@@ -100,6 +109,24 @@ from appsdk_operator.resource._codec import (
 from appsdk_operator.resource._typed.errors import (
     joined_errors as joined_errors,
 )
+from appsdk_operator.resource._filter_checks import (
+    check_fields as check_fields,
+    is_builtin as is_builtin,
+)
+from appsdk_operator.resource._filters import (
+    HIDDEN_FIELDS as HIDDEN_FIELDS,
+    FilterExpression as FilterExpression,
+    FilterScope as FilterScope,
+    FilterTree as FilterTree,
+    When as When,
+    Where as Where,
+    change_filter_of as change_filter_of,
+    filter_of as filter_of,
+    refuse_unfinished as refuse_unfinished,
+)
+from appsdk_operator.resource._json.values import (
+    equal_numbers as equal_numbers,
+)
 from appsdk_operator.resource._field_names import (
     check_expression as check_expression,
     wire_path as wire_path,
@@ -171,7 +198,7 @@ from appsdk_operator.resource._patches.apply import (
 from appsdk_operator.resource._schema.descriptions import (
     without_markup as without_markup,
 )
-from appsdk_operator.resource._selectors import (
+from appsdk_operator.resource._selections import (
     FieldSelection as FieldSelection,
     LabelSelection as LabelSelection,
     field_selector_of as field_selector_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -540,52 +540,22 @@ class _Parser:
         )
 
 
-LabelSelection: TypeAlias = LabelSelector | Mapping[str, str] | str
-"""The forms in which a label selector is given: ``"app=web,tier in (a,b)"``, ``{"app": "web"}`` for
-labels with exactly these values, or parsed."""
-
-FieldSelection: TypeAlias = FieldSelector | Mapping[str, str] | str
-"""The forms in which a field selector is given: ``"metadata.name=web"``,
-``{"metadata.name": "web"}``, or parsed."""
-
-
-def label_selector_of(
-    selector: LabelSelection | None, option: str = "label_selector"
-) -> LabelSelector | None:
-    """A label selector from any of its forms; ``option`` is its name in error texts.
-
-    Raises:
-        SelectorError: it cannot be parsed, or a key or value is not allowed.
-        TypeError: it has another form.
-    """
-    instead = "LabelSelector.from_object for matchLabels"
-    return _selector_of(selector, option, LabelSelector, instead, '"app=web,tier in (a,b)"')
-
-
-def field_selector_of(
-    selector: FieldSelection | None, option: str = "field_selector"
-) -> FieldSelector | None:
-    """A field selector from any of its forms; ``option`` is its name in error texts.
-
-    Raises:
-        SelectorError: it cannot be parsed, or a path or value is not allowed.
-        TypeError: it has another form.
-    """
-    instead = "paths like metadata.name"
-    return _selector_of(selector, option, FieldSelector, instead, '"metadata.name=web"')
-
-
 _SelectorT = TypeVar("_SelectorT", LabelSelector, FieldSelector)
 
 
-def _selector_of(
+def selector_of(
     selector: _SelectorT | Mapping[str, str] | str | None,
     option: str,
     form: type[_SelectorT],
     instead: str,
     example: str,
 ) -> _SelectorT | None:
-    """A selector of class ``form``; ``instead`` and ``example`` are for error texts."""
+    """A selector of class ``form``; ``instead`` and ``example`` are for error texts.
+
+    Raises:
+        SelectorError: it cannot be parsed, or a key or value is not allowed.
+        TypeError: it has another form.
+    """
     if isinstance(selector, str):
         return form.parse(selector)
     if isinstance(selector, Mapping):

@@ -11,7 +11,7 @@ import pytest
 
 from appsdk_operator.app import App
 from appsdk_operator.client import Invalid
-from appsdk_operator.controllers import fields_changed, until
+from appsdk_operator.controllers import until
 from appsdk_operator.resource import (
     FieldName,
     Kind,
@@ -25,7 +25,6 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.testing import World
 from appsdk_operator.webhooks import WebhookRule
-from tests.controllers.event_tools import updated
 
 
 @attrs.frozen
@@ -78,10 +77,10 @@ def obj_of(kind: Kind[Any, Any] = WIDGET, size: int = 1, **status: Any) -> Objec
 
 @pytest.mark.parametrize("path", [one for pair in PATHS for one in pair])
 def test_a_path_has_the_name_of_python_or_that_on_the_wire(path: str) -> None:
-    changed = fields_changed(path)
+    changed = field(path).changed
     old, new = obj_of(size=1), obj_of(size=2)
-    assert changed(updated(old, new))
-    assert not changed(updated(old, obj_of(size=1)))
+    assert changed(old, new)
+    assert not changed(old, obj_of(size=1))
     wanted = "2" if "od_" in path or "IP" in path else 2
     assert until.field_equals(path, wanted)(new)
     assert not until.field_equals(path, wanted)(old)

@@ -17,7 +17,6 @@ from appsdk_operator.client import (
     NotFound,
     check_object,
 )
-from appsdk_operator.controllers._field_paths import is_same_json
 from appsdk_operator.controllers._helpers.guarded import ATTEMPTS, Getter, live_reader
 from appsdk_operator.controllers._reconcile import check_ignored_result
 from appsdk_operator.resource import (
@@ -25,6 +24,7 @@ from appsdk_operator.resource import (
     MutableObject,
     Object,
     create_merge_patch,
+    equal_numbers,
     explain_frozen,
 )
 from appsdk_operator.runtime import settle
@@ -109,7 +109,7 @@ def create_or_update(
 
     def change(present: Object[SpecT, StatusT]) -> Written[SpecT, StatusT]:
         draft = _mutated(present, mutate)
-        if is_same_json(_content(draft), present.to_dict()):
+        if equal_numbers(_content(draft), present.to_dict()):
             return Written(OperationResult.UNCHANGED, present)
         return _compared(present, client.update(draft))
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache import Event, Health, ResourceAction
+from appsdk_operator.controllers._predicates import EventFilter
 from appsdk_operator.controllers._protocols import (
-    EventFilter,
     Handler,
     RequestQueue,
 )

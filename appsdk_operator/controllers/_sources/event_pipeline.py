@@ -22,8 +22,8 @@ from appsdk_operator.cache import (
     ResourceAction,
 )
 from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
-from appsdk_operator.controllers._predicates import Predicate, as_predicates
-from appsdk_operator.controllers._protocols import EventFilter, Handler, RequestQueue
+from appsdk_operator.controllers._predicates import EventFilter, Predicate, as_predicates
+from appsdk_operator.controllers._protocols import Handler, RequestQueue
 from appsdk_operator.controllers._sources.claim import Claim
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (

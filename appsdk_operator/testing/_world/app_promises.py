@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from appsdk_operator.app import Handler, Timer
-from appsdk_operator.controllers import TerminalError, is_same_json
-from appsdk_operator.resource import Object
+from appsdk_operator.controllers import TerminalError
+from appsdk_operator.resource import Object, equal_numbers
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.journal import Entry
 from appsdk_operator.testing._world.world import World
@@ -73,7 +73,7 @@ class _Chains:
 def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     if handler.options.when is not None:
         return one.resource_version == other.resource_version
-    return is_same_json(state_for(handler, one), state_for(handler, other))
+    return equal_numbers(state_for(handler, one), state_for(handler, other))
 
 
 def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:
@@ -174,7 +174,7 @@ def is_due(handler: Handler, handled: Object, present: Object) -> bool:
     """Whether a function of updates has to be called for the present state."""
     if handler.options.when is not None:
         return handler.options.when(handled, present)
-    return not is_same_json(state_for(handler, handled), state_for(handler, present))
+    return not equal_numbers(state_for(handler, handled), state_for(handler, present))
 
 
 def _name(handler: Handler) -> str:

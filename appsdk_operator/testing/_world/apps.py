@@ -80,7 +80,7 @@ class _FunctionRecorder(Observer):
     def function(self, handler: Handler) -> Callable[..., Any]:
         """A function of an ``on_…`` declaration."""
         name = getattr(handler.function, "__name__", "a function")
-        names = f"{name} of {handler.field}" if handler.field else name
+        names = f"{name} of {handler.field}" if handler.field is not None else name
 
         @functools.wraps(handler.function)
         def call(first: Object, second: Object | None = None) -> Any:

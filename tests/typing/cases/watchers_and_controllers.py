@@ -128,12 +128,15 @@ def controllers(manager: op.Manager, cache: Cache, request: op.Request) -> None:
     assert_type(large & generation_changed, Predicate[WidgetSpec, WidgetStatus])
     assert_type(~large, Predicate[WidgetSpec, WidgetStatus])
     assert_type(all_of(large, is_large), Predicate[WidgetSpec, WidgetStatus])
-    Predicate.from_object_filter(lambda obj: obj.name == "web")
+    assert_type(op.labels("a") & large, Predicate[WidgetSpec, WidgetStatus])
+    assert_type(large & op.field("spec.size").changed, Predicate[WidgetSpec, WidgetStatus])
     mapped = map_objects(nodes_of)
     assert_type(mapped, Handler[op.Request, WidgetSpec, WidgetStatus])
     functions = HandlerFunctions(create=enqueue)
     builder = op.controller_for(manager)
     builder.for_(WIDGET, predicates=[large, generation_changed, is_large])
+    builder.for_(WIDGET, predicates=[op.labels("a"), op.field("spec.size") == 3, op.labels])  # type: ignore[list-item]
+    builder.owns(WIDGET, predicates=[op.labels("a") & generation_changed])
     builder.for_(WIDGET, predicates=[is_red])  # type: ignore[list-item]
     builder.owns(WIDGET, predicates=[large])
     builder.watches(WIDGET, nodes_of)
