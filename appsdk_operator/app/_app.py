@@ -101,7 +101,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.watchers import (
     ErrorHandler,
-    ExponentialBackoff,
     JoinedFinalizer,
     ResourceReconciler,
     ResourceWatcher,
@@ -187,9 +186,10 @@ class App:
         workers: how many objects of a kind are handled in parallel, unless ``controller_options``
             or the options of a reconciler say otherwise; default 8. The calls for one object keep
             their order; with 1 those for all objects of a kind do.
-        retry_policy: when a failed call of a function or watcher is repeated; default: after 5, 10,
-            20, 40, 80, 160, and then every 300 seconds. What it gives up on is not called again
-            before the object changes or the operator starts again; timers go on at their interval.
+        retry_policy: when a failed call of a function or watcher is repeated; default: after about
+            5, 10, 20, … and then every 600 seconds, without an end. What it gives up on is not
+            called again before the object changes or the operator starts again; timers go on at
+            their interval.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
@@ -231,7 +231,7 @@ class App:
         self._name = name
         self._watchers = WatcherOptions(
             workers=workers,
-            retry_policy=retry_policy or _until_it_succeeds(),
+            retry_policy=retry_policy,
             error_handler=error_handler,
             resync=resync,
         )
@@ -1347,11 +1347,6 @@ def _manager_options(
     return ManagerOptions(
         name=name, previous_names=previous_names, leader_election=election, **given
     )
-
-
-def _until_it_succeeds() -> RetryPolicy:
-    """The default: what is given up is not repeated, so it does not give up."""
-    return ExponentialBackoff(initial=5.0, max_attempts=None, maximum=300.0)
 
 
 def _checked_verbs(verbs: Sequence[str]) -> tuple[str, ...]:

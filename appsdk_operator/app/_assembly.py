@@ -48,6 +48,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.watchers import (
     ErrorHandler,
+    ExponentialBackoff,
     InformerController,
     JoinedFinalizer,
     ResourceWatcher,
@@ -82,7 +83,8 @@ class WatcherOptions:
     """The options of the controllers that call watchers."""
 
     workers: int
-    retry_policy: RetryPolicy
+    retry_policy: RetryPolicy | None
+    """None: :func:`_until_it_succeeds`."""
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
 
@@ -173,6 +175,10 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     Raises:
         TypeError, ValueError, OSError: the declarations or options do not fit together.
     """
+    if assembly.watchers.retry_policy is None:
+        # One for each manager, for repeatable tests.
+        watchers = attrs.evolve(assembly.watchers, retry_policy=_until_it_succeeds())
+        assembly = attrs.evolve(assembly, watchers=watchers)
     declared, name = assembly.declared, assembly.name
     owned_kinds(declared)
     if isinstance(server, ClientConfig):
@@ -199,6 +205,11 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
         manager.close()
         raise
     return manager, state
+
+
+def _until_it_succeeds() -> RetryPolicy:
+    """The default: what is given up is not repeated, so it does not give up."""
+    return ExponentialBackoff(initial=5.0, max_attempts=None, maximum=600.0, jitter=0.1)
 
 
 def _with_kinds(options: ManagerOptions, declared: Declarations) -> ManagerOptions:
@@ -340,7 +351,9 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
     timer = AppTimer(
         assembly.observer.timer(declared),
         interval=declared.interval,
-        retry_policy=declared.options.retry or assembly.watchers.retry_policy,
+        retry_policy=declared.options.retry
+        or assembly.watchers.retry_policy
+        or _until_it_succeeds(),
     )
     # Once; what follows comes from the results.
     source: TimerSource[Request] = TimerSource(

@@ -200,7 +200,7 @@ def test_a_filter_that_fails_lets_pass_and_is_logged_once(
 ) -> None:
     app, calls = App("thing-operator"), list[str]()
     app.on_add(THING, where=lambda thing: thing["nowhere"])(lambda thing: calls.append("add"))
-    app.on_update(THING, when=lambda old, new: 1 / 0)(lambda old, new: calls.append("update"))
+    app.on_update(THING, when=lambda old, new: bool(1 / 0))(lambda old, new: calls.append("update"))
     with World(THING, app) as world:
         world.create("a", {"a": 1})
         world.run(5)
