@@ -55,7 +55,7 @@ from appsdk_operator.app._run import ExitStatus, run_program, start_logging
 from appsdk_operator.app._run_options import RunOptions
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.cache import IndexFunction
-from appsdk_operator.client import ClientConfig, ClientLike
+from appsdk_operator.client import ClientConfig, ClientLike, Edit, live_reader
 from appsdk_operator.controllers import (
     ControllerOptions,
     EventFilter,
@@ -1124,6 +1124,43 @@ class App:
     def live_client(self) -> ClientLike:
         """The same as :attr:`client`, but always reads from the server."""
         return self._present("live_client").live_client
+
+    def edit(self, obj: Object[SpecT, StatusT]) -> Edit[SpecT, StatusT]:
+        """Change ``obj`` in a ``with`` block; its end writes what differs.
+
+            @app.on_add(BUCKET)
+            def make(bucket: Object) -> None:
+                url = storage.make(bucket.name)
+                with app.edit(bucket) as draft:
+                    draft.labels["storage"] = "ready"
+                    draft["status"] = {"url": url}
+
+        In ``async def`` functions write ``async with``. The draft is a
+        :class:`~appsdk_operator.resource.MutableObject` of the newest state that the cache has, own
+        writes included. The object gets one merge patch of the changed fields, and one of its
+        status if that changed; without a difference there is no request, and neither when the block
+        raises. A field that is set to None is removed; conditions get their times as with
+        :meth:`Client.modify`.
+
+        What others have changed meanwhile stays: after a concurrent write the block's changes are
+        merged into the present state, field by field, and written again, up to 10 times. Lists are
+        one field; conditions, finalizers and owner references are merged by item. An object that is
+        gone, also if another one has its name, needs no change: nothing is written or raised.
+
+        Args:
+            obj: the object, for example the one that the function got.
+
+        Returns:
+            The context manager; its ``object`` is the object after the block, None when it is gone.
+
+        Raises, at the end of the block:
+            Conflict: others have changed one of the same fields since the draft was made; the text
+                names it. So the function is called again, as for other errors.
+            NotFound: the status was changed, and the kind has no subresource ``status``.
+            ApiError, TransportError: as :meth:`Client.patch`.
+        """
+        client = self._present("edit").client
+        return Edit(client, obj, live=live_reader(client))
 
     @property
     def events(self) -> EventRecorder:

@@ -1,9 +1,18 @@
+from appsdk_operator.client._api.aio import (
+    AsyncClient as AsyncClient,
+    AsyncSubresource as AsyncSubresource,
+    AsyncWatch as AsyncWatch,
+)
 from appsdk_operator.client._api.client import (
     Client as Client,
 )
 from appsdk_operator.client._api.discovery import (
     Discovery as Discovery,
     NoSuchKind as NoSuchKind,
+)
+from appsdk_operator.client._api.edits import (
+    Change as Change,
+    Edit as Edit,
 )
 from appsdk_operator.client._api.object_store import (
     ObjectStore as ObjectStore,
@@ -105,6 +114,12 @@ from appsdk_operator.client._api.discovery import (
     APIResource as APIResource,
     ServerVersion as ServerVersion,
 )
+from appsdk_operator.client._api.edits import (
+    ATTEMPTS as ATTEMPTS,
+    SERVER_FIELDS as SERVER_FIELDS,
+    modify_steps as modify_steps,
+    run_steps as run_steps,
+)
 from appsdk_operator.client._api.options import (
     GetOptions as GetOptions,
     ListOptions as ListOptions,
@@ -146,6 +161,10 @@ from appsdk_operator.client._wrappers.call import (
     Call as Call,
     Forward as Forward,
     ResultT as ResultT,
+)
+from appsdk_operator.client._wrappers.live import (
+    Getter as Getter,
+    live_reader as live_reader,
 )
 from appsdk_operator.resource import (
     Patch as Patch,

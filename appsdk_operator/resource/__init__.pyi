@@ -213,6 +213,10 @@ from appsdk_operator.resource._patches.strategic import (
     OrderError as OrderError,
     apply_strategic_merge_patch as apply_strategic_merge_patch,
 )
+from appsdk_operator.resource._patches.three_way import (
+    MergeClash as MergeClash,
+    merge_changes as merge_changes,
+)
 from appsdk_operator.resource._yaml import (
     dump_yaml as dump_yaml,
     load_first as load_first,

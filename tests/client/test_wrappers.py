@@ -291,7 +291,7 @@ def verbs_of(protocol: type) -> set[str]:
 
 
 def test_the_table_above_has_every_verb_of_the_protocols():
-    others = {"status", "subresource", "name"}
+    others = {"status", "subresource", "name", "aio", "modify"}
     subresource = {f"subresource_{verb}" for verb in verbs_of(SubresourceLike) - others}
     assert set(HOOKED) == (verbs_of(ClientLike) - others) | subresource
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client._api import request_builders
+from appsdk_operator.client._api import edits, request_builders
 from appsdk_operator.client._api.dropped_status import warn_of_dropped_status
 from appsdk_operator.client._api.options import (
     FieldValidation,
@@ -55,6 +55,7 @@ from appsdk_operator.runtime.validation import (
 )
 
 if TYPE_CHECKING:
+    from appsdk_operator.client._api.aio import AsyncClient
     from appsdk_operator.client._api.discovery import Discovery
 
 
@@ -125,6 +126,13 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client of {self._config.server}>"
+
+    @property
+    def aio(self) -> AsyncClient:
+        """The same verbs as coroutines, for ``async def`` functions."""
+        from appsdk_operator.client._api.aio import AsyncClient
+
+        return AsyncClient(self)
 
     @property
     def status(self) -> SubresourceClient:
@@ -619,6 +627,46 @@ class Client:
             body=delete_body(propagation=propagation, grace_period=grace_period, dry_run=dry_run),
         )
         self._transport.send(request)
+
+    def modify(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        change: edits.Change[SpecT, StatusT],
+        *,
+        namespace: str = "",
+    ) -> Object[SpecT, StatusT]:
+        """Read an object, change a copy, and write what differs.
+
+            client.modify(BUCKET, "photos", lambda draft: draft.labels.update(team="web"))
+
+        The object gets one merge patch of the changed fields, and one of its status if that
+        changed, each for the version that was read; without a difference there is no request. After
+        a concurrent write the object is read again, and ``change`` called again, up to 10 times
+        with growing pauses; what was written by then is not written again. A field that is set to
+        None is removed. A condition without ``lastTransitionTime`` gets the time of the one before
+        it if its status is the same, else the present time.
+
+        Args:
+            kind: its kind.
+            name: its name.
+            change: changes the :class:`~appsdk_operator.resource.MutableObject` that it gets; may
+                be ``async def``. It may be called several times, also, after a lost answer, for an
+                object that has its effect: it should set values and not count.
+            namespace: its namespace; leave empty for cluster-scoped kinds.
+
+        Returns:
+            The object after it.
+
+        Raises:
+            NotFound: it does not exist, or ``change`` changed the status of a kind without the
+                subresource ``status``.
+            Conflict: every attempt met a concurrent write.
+            ValueError: ``change`` changed the name or namespace.
+            TypeError: ``change`` is no function, or returned another object.
+        """
+        steps = edits.modify_steps(kind, name, change, namespace=namespace)
+        return edits.run_steps(steps, self, self).object
 
     def _send_for_object(
         self, request: Request, kind: Kind[SpecT, StatusT]

@@ -79,6 +79,15 @@ class ListOptions(SelectOptions, total=False):
     limit: int
 
 
+class ListAllOptions(ListOptions, total=False):
+    """The options of list that only a :class:`Client` itself takes, and the others."""
+
+    resource_version: str | None
+    resource_version_match: str | None
+    allow_inconsistent: bool
+    stop: StopSignal | None
+
+
 class ListPageOptions(ListOptions, total=False):
     """The options of list_page."""
 

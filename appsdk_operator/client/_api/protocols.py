@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, Propagation
@@ -18,6 +18,10 @@ from appsdk_operator.resource import (
     Patch,
 )
 from appsdk_operator.runtime import StopSignal
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._api.aio import AsyncClient
+    from appsdk_operator.client._api.edits import Change
 
 
 @runtime_checkable
@@ -230,6 +234,22 @@ class ClientLike(Reader, Writer, Protocol):
         stop: StopSignal | None = None,
     ) -> WatchStream[SpecT, StatusT]:
         """Open a watch."""
+        ...
+
+    def modify(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        change: Change[SpecT, StatusT],
+        *,
+        namespace: str = "",
+    ) -> Object[SpecT, StatusT]:
+        """Read, change and write an object."""
+        ...
+
+    @property
+    def aio(self) -> AsyncClient:
+        """The verbs as coroutines."""
         ...
 
     @property

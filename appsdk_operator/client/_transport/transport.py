@@ -40,6 +40,7 @@ from appsdk_operator.client._errors import (
 from appsdk_operator.client._redaction import SentCredentials, display_text, redacted
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._secret_texts import shown_warning
+from appsdk_operator.client._transport.cancelling import present_stop
 from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
 from appsdk_operator.client._transport.metrics import RequestMetrics
 from appsdk_operator.client._transport.pool import Pool
@@ -91,11 +92,13 @@ class _AbortHandle:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._aborted = False
+        self._is_sent = False
 
     def attach(self, connection: Connection) -> None:
         """Use this connection for the request from now on."""
         with self._lock:
             self._connection = connection
+            self._is_sent = False
             if self._aborted:
                 connection.abort()
 
@@ -103,6 +106,17 @@ class _AbortHandle:
         """Forget the connection; call it before another request can get the connection."""
         with self._lock:
             self._connection = None
+
+    def note_sent(self) -> None:
+        """Note that the bytes of the request are sent from now on."""
+        with self._lock:
+            self._is_sent = True
+
+    def abort_unless_sent(self) -> None:
+        """:meth:`abort`, unless the attached connection has carried bytes of the request."""
+        with self._lock:
+            if not self._is_sent:
+                self.abort()
 
     def abort(self) -> None:
         """Cut the attached connection, and each one that is attached later."""
@@ -198,14 +212,18 @@ class Transport:
         if self._stop.is_set():
             raise RequestStopped(f"{request}: the client is closed", sent=False)
         handle = _AbortHandle()
-        signal = self._stop if stop is None else self._stop.child(stop)
-        forget = signal.on_set(handle.abort)
+        stops = [each for each in (stop, present_stop()) if each is not None]
+        signal = self._stop.child(*stops) if stops else self._stop
+        # A write that was sent goes on to its answer: without, nobody knows its effect.
+        abort = handle.abort if request.method == "GET" else handle.abort_unless_sent
+        forget_close, forget = self._stop.on_set(handle.abort), signal.on_set(abort)
         try:
             return self._send_with_retries(request, signal, handle, use)
         finally:
+            forget_close()
             forget()
-            if stop is not None:
-                signal.set()  # removes it from the children of both
+            if stops:
+                signal.set()  # removes it from the children of all
 
     def _send_with_retries(
         self,
@@ -296,6 +314,7 @@ class Transport:
             try:
                 if request.method != "GET":
                     run_write_checks()
+                    handle.note_sent()
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
                 connection.close()

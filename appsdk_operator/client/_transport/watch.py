@@ -157,16 +157,18 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         """
         while True:
             for line in self._undecoded:
-                event = self._decode(line)
-                if event.type is WatchEventType.ERROR:
-                    raise error_from_status(event.status or {}, request=self._request)
-                yield event
+                yield self.decoded(line)
             lines = next(self, None)
             if lines is None:
                 return
             self._undecoded = iter(lines)
 
-    def _decode(self, line: bytes) -> WatchEvent[SpecT_co, StatusT_co]:
+    def decoded(self, line: bytes) -> WatchEvent[SpecT_co, StatusT_co]:
+        """The event in a line of the stream.
+
+        Raises:
+            ApiError, DecodeError: as :meth:`events`.
+        """
         try:
             event = decode_watch_event(self.kind, line)
         except DecodeError:
@@ -175,6 +177,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
             raise
         if self._metrics is not None:
             self._metrics.watched(self._request, event.type.value)
+        if event.type is WatchEventType.ERROR:
+            raise error_from_status(event.status or {}, request=self._request)
         return event
 
     def _next_lines(self) -> Lines:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api import edits
 from appsdk_operator.client._api.options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -25,6 +26,9 @@ from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 from appsdk_operator.runtime import ActivityObserver
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._api.aio import AsyncClient
 
 
 class _Wrapper:
@@ -122,6 +126,28 @@ class ClientWrapper(_Wrapper):
     def delete_collection(self, kind: Kind, **options: Unpack[DeleteCollectionOptions]) -> None:
         """See :meth:`Client.delete_collection`."""
         self._send(Call("delete_collection", (kind,), options), self._forward)
+
+    def modify(
+        self,
+        kind: Kind[SpecT, StatusT],
+        name: str,
+        change: edits.Change[SpecT, StatusT],
+        *,
+        namespace: str = "",
+    ) -> Object[SpecT, StatusT]:
+        """See :meth:`Client.modify`. Its requests are calls of this client's verbs."""
+        from appsdk_operator.client._wrappers.live import live_reader
+
+        steps = edits.modify_steps(kind, name, change, namespace=namespace)
+        return edits.run_steps(steps, self, live_reader(self)).object
+
+    @property
+    def aio(self) -> AsyncClient:
+        """See :attr:`Client.aio`. It calls this client's verbs."""
+        from appsdk_operator.client._api.aio import AsyncClient
+        from appsdk_operator.client._wrappers.live import live_reader
+
+        return AsyncClient(self, live=live_reader(self))
 
     @property
     def status(self) -> SubresourceLike:

@@ -11,11 +11,10 @@ import attrs
 import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client import JsonPatch, NotFound, SubresourceLike
+from appsdk_operator.client import JsonPatch, NotFound, SubresourceLike, live_reader
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     guarded_patch,
-    live_reader,
     uid_guard,
 )
 from appsdk_operator.controllers._mutables import check_objects, metadata_of, mutable

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client import ApiError, JsonPatch, NotFound
+from appsdk_operator.client import ApiError, JsonPatch, NotFound, live_reader
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     PatchClient,
     guarded_patch,
-    live_reader,
     uid_guard,
 )
 from appsdk_operator.controllers._mutables import check_objects, mutable

@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from appsdk_operator.client import (
+    ATTEMPTS,
     ApiError,
     Conflict,
     Invalid,
     JsonPatch,
-    NamespacedClient,
     NotFound,
     Patch,
 )
 from appsdk_operator.resource import Kind, Object
-
-ATTEMPTS = 10
-"""The number of writes that are tried while other clients keep writing."""
 
 Operations = Sequence[dict[str, Any]]
 
@@ -96,29 +93,3 @@ def guarded_patch(
 def uid_guard(obj: Object) -> list[dict[str, Any]]:
     """The patch operation that tests the uid, so that no other object of the name is changed."""
     return [{"op": "test", "path": "/metadata/uid", "value": obj.uid}] if obj.uid else []
-
-
-class Getter(Protocol):
-    """Reads one object."""
-
-    def get(self, kind: Kind, name: str, *, namespace: str = ...) -> Object:
-        """The object, or :class:`~appsdk_operator.client.NotFound`."""
-        ...
-
-
-def live_reader(client: Getter) -> Getter:
-    """The uncached client behind ``client``; ``client`` itself if it has no cache.
-
-    A cached client has it as ``live``; wrappers have the client that they wrap as ``inner``. The
-    namespace of a :class:`~appsdk_operator.client.NamespacedClient` around it still applies.
-    """
-    layer: Any = client
-    namespace = ""
-    while layer is not None:
-        live: Any = getattr(layer, "live", None)
-        if live is not None:
-            return NamespacedClient(live, namespace) if namespace else live
-        if isinstance(layer, NamespacedClient):
-            namespace = namespace or layer.namespace
-        layer = getattr(layer, "inner", None)
-    return client

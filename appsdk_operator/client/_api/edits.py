@@ -1,0 +1,527 @@
+"""Changes of an object as the smallest patches, repeated after concurrent writes.
+
+The mechanism is a generator of steps: it decides what is asked of the server, and does no I/O.
+:func:`run_steps` performs the steps in the calling thread, ``AsyncClient`` on an event loop.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, final
+
+import attrs
+
+from appsdk_operator._generics import SpecT, StatusT, subscript
+from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator.client._errors import AlreadyExists, ApiError, Conflict, NotFound
+from appsdk_operator.resource import (
+    AnyObject,
+    Kind,
+    MergeClash,
+    MergePatch,
+    MutableObject,
+    Object,
+    ObjectKey,
+    check_kind,
+    create_merge_patch,
+    explain_frozen,
+    is_older_version,
+    merge_changes,
+)
+from appsdk_operator.runtime import StopSignal, get_logger, present_clock, random_of, settle
+from appsdk_operator.runtime.validation import check_instance, check_text
+
+_log = get_logger("appsdk_operator.client")
+
+ATTEMPTS = 10
+"""The number of writes that are tried while other clients keep writing."""
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
+SERVER_FIELDS = (
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+"""The metadata that the server sets."""
+_CONTAINERS = ("labels", "annotations", "finalizers", "ownerReferences")
+"""Metadata that a MutableObject makes when it is read."""
+_OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
+"""Fields by which a mapping is recognised as a whole object."""
+
+_T = TypeVar("_T")
+
+
+class Change(Protocol[SpecT, StatusT]):
+    """Changes a mutable copy to the wanted state; may be ``async def``."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __call__(self, draft: MutableObject[SpecT, StatusT], /) -> Any:
+        """Change ``draft``."""
+        ...
+
+
+class Performer(Protocol):
+    """What performs the steps. On an event loop the results are awaitable."""
+
+    @property
+    def client(self) -> Any:
+        """A client."""
+        ...
+
+    @property
+    def live(self) -> Any:
+        """One that reads from the server."""
+        ...
+
+    def call(self, change: Callable[..., Any], draft: MutableObject) -> Any:
+        """Call a function of the user."""
+        ...
+
+    def pause(self, seconds: float) -> Any:
+        """Wait."""
+        ...
+
+
+Step: TypeAlias = Callable[[Performer], Any]
+Steps: TypeAlias = Generator[Step, Any, _T]
+
+
+@attrs.frozen
+class _InThread:
+    """Performs steps in the calling thread."""
+
+    client: ClientLike
+    live: Any
+
+    def call(self, change: Callable[..., Any], draft: MutableObject) -> Any:
+        return settle(change(draft))
+
+    def pause(self, seconds: float) -> None:
+        StopSignal().wait(seconds)
+
+
+def run_steps(steps: Steps[_T], client: ClientLike, live: Any) -> _T:
+    """Perform ``steps`` in this thread, and return their result."""
+    performer = _InThread(client, live)
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = step(performer)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+@attrs.frozen
+class Outcome:
+    """The effect of a change."""
+
+    object: Object
+    """The object's state after it."""
+    is_created: bool = False
+    has_changed_body: bool = False
+    has_changed_status: bool = False
+
+
+def modify_steps(
+    kind: Kind[SpecT, StatusT],
+    name: str,
+    change: Change[SpecT, StatusT],
+    *,
+    namespace: str = "",
+    absent: AnyObject[SpecT, StatusT] | None = None,
+    by_update: bool = False,
+) -> Steps[Outcome]:
+    """The steps of :meth:`Client.modify`.
+
+    Args:
+        kind, name, change, namespace: as there.
+        absent: what a missing object is made of; default: it is an error.
+        by_update: replace the object as a whole, without its status, instead of patching it.
+    """
+    check_kind(kind)
+    check_text("name", name)
+    check_text("namespace", namespace)
+    if not callable(change):
+        raise TypeError(
+            f"change={change!r}: give a function that changes its argument, a draft of the object"
+        )
+    writing = _Writing(kind, name, namespace)
+    while True:
+        present = yield from writing.read()
+        if present is None and absent is None:
+            raise writing.absent
+        try:
+            if present is None:
+                assert absent is not None
+                made, has_status = yield from writing.create(absent, change)
+                if by_update or not has_status:
+                    return Outcome(made, is_created=True)
+                present = made
+            draft = MutableObject(kind, present.to_dict())
+            yield from _change(draft, change)
+            if by_update:
+                return (yield from writing.update(present, draft))
+            return (yield from writing.patch(present, _content(draft, _plain(present))))
+        except (AlreadyExists, Conflict, NotFound) as error:
+            yield from writing.after(error)
+
+
+@final
+class Edit(Generic[SpecT, StatusT]):
+    """A change of one object in a ``with`` or ``async with`` block: what ``App.edit`` returns."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __init__(
+        self, client: ClientLike, obj: Object[SpecT, StatusT], *, live: Any = None
+    ) -> None:
+        """An edit of ``obj``.
+
+        Args:
+            client: reads the newest state of the object, and writes.
+            obj: the object, as a server returned it.
+            live: the client that reads from the server; default: ``client``, without a cache.
+
+        Raises:
+            TypeError: ``obj`` is no object.
+            ValueError: it was not read from a server.
+        """
+        check_instance("obj", obj, Object, "the object that the function got")
+        if not obj.resource_version:
+            raise ValueError(
+                f"{obj!r} has no resource version: edit what a client has returned, or create it "
+                "with client.create(…)"
+            )
+        self._client = client
+        self._live = client if live is None else live
+        self._given = obj
+        self._base = self._given
+        self._draft: MutableObject[SpecT, StatusT] | None = None
+        self.object: Object[SpecT, StatusT] | None = self._given
+        """The object after the block; None when it is gone."""
+
+    def __enter__(self) -> MutableObject[SpecT, StatusT]:
+        return run_steps(self._begin(), self._client, self._live)
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            run_steps(self._end(), self._client, self._live)
+
+    async def __aenter__(self) -> MutableObject[SpecT, StatusT]:
+        from appsdk_operator.client._api import aio
+
+        return await aio.run_steps(self._begin(), self._client, self._live)
+
+    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
+        from appsdk_operator.client._api import aio
+
+        if error is None:
+            await aio.run_steps(self._end(), self._client, self._live)
+
+    def _begin(self) -> Steps[MutableObject[SpecT, StatusT]]:
+        """Make the draft of the newest state that is known."""
+        given = self._given
+        writing = self._writing()
+        newest: Object | None = given
+        if self._live is not self._client or given.is_transformed:
+            try:
+                newest = yield from writing.read()
+            except LookupError:  # the cache does not hold the kind
+                newest = yield from writing.read(live=True)
+        if newest is None or newest.uid != given.uid or _is_older(newest, given):
+            newest = given
+        self._base = newest
+        self._draft = MutableObject(given.kind, newest.to_dict())
+        return self._draft
+
+    def _end(self) -> Steps[None]:
+        base, draft = self._base, self._draft
+        assert draft is not None
+        before = _plain(base)
+        _check_key(draft, base.key)
+        ours = _content(draft, before)
+        writing = self._writing()
+        present: Object | None = base
+        while True:
+            if present is None or present.uid != base.uid:
+                _log.debug("%r is gone: its edit is dropped", base)
+                self.object = None
+                return
+            is_base = present is base
+            wanted = ours if is_base else writing.merged(before, ours, present)
+            try:
+                self.object = (yield from writing.patch(present, wanted)).object
+                return
+            except (Conflict, NotFound) as error:
+                yield from writing.after(error)
+            present = yield from writing.read()
+
+    def _writing(self) -> _Writing:
+        given = self._given
+        return _Writing(given.kind, given.name, given.namespace)
+
+
+@final
+class _Writing:
+    """The reads and writes of one change, which end when a write is accepted or given up."""
+
+    def __init__(self, kind: Kind[Any, Any], name: str, namespace: str) -> None:
+        self._kind = kind
+        self._name = name
+        self._namespace = namespace
+        self._failures = 0
+        self._is_created = False
+        self._has_changed_body = False
+        self._present: Object | None = None
+        self._missing: NotFound | None = None
+        self.absent: NotFound = NotFound(name)
+        """Why the last read found nothing."""
+        self.has_written_body: bool = False
+        """It is not written again when the status has to be."""
+
+    # Reading.
+
+    def read(self, *, live: bool = False) -> Steps[Object | None]:
+        """The present state, unless ``live`` the first time from the cache; None without one.
+
+        Raises:
+            NotFound: the very object was not found in the attempt before. So its namespace, its
+                kind or its subresource is missing.
+        """
+        # A cache may not have the write that made the first attempt fail, and a transformed copy
+        # may lack what the change looks at.
+        present: Object | None = None
+        try:
+            if not (live or self._failures):
+                present = yield self._get("client")
+            if present is None or present.is_transformed:
+                present = yield self._get("live")
+        except NotFound as error:
+            self.absent = error
+            return None
+        missing, last = self._missing, self._present
+        if missing is not None and last is not None and last.uid == present.uid:
+            raise missing
+        return present
+
+    def _get(self, reader: str) -> Step:
+        kind, name, namespace = self._kind, self._name, self._namespace
+        return lambda by: getattr(by, reader).get(kind, name, namespace=namespace)
+
+    # Writing.
+
+    def create(self, absent: AnyObject, change: Change) -> Steps[tuple[Object, bool]]:
+        """Create the object; returns it, and whether its status is still to be written."""
+        self._present = None
+        draft = MutableObject(absent.kind, absent.to_dict())
+        for field in SERVER_FIELDS:
+            draft.metadata.pop(field, None)
+        yield from _change(draft, change)
+        made: Object = yield lambda by: by.client.create(draft)
+        self._is_created = self.has_written_body = True
+        return made, bool(draft.get("status"))
+
+    def update(self, present: Object, draft: MutableObject) -> Steps[Outcome]:
+        """Replace the object, if the draft differs."""
+        self._present = now = present
+        before = _plain(present)
+        if create_merge_patch(before, _content(draft, before)):
+            draft.metadata["resourceVersion"] = present.resource_version
+            now = yield lambda by: by.client.update(draft)
+        return Outcome(
+            now,
+            is_created=self._is_created,
+            has_changed_body=now.resource_version != present.resource_version,
+        )
+
+    def patch(self, present: Object, wanted: dict[str, Any]) -> Steps[Outcome]:
+        """Write the differences between two states: those of the body, then those of the status."""
+        self._present = now = present
+        fields = create_merge_patch(_plain(present), wanted)
+        status = {name: fields.pop(name) for name in ("status",) if name in fields}
+        if fields and not self.has_written_body:
+            now = yield self._patch(fields, now)
+            self.has_written_body = True
+            self._has_changed_body = now.resource_version != present.resource_version
+        before = now.resource_version
+        if status:
+            try:
+                now = yield self._patch(status, now, "status")
+            except ApiError as error:
+                if self._has_changed_body and not isinstance(error, (Conflict, NotFound)):
+                    error.add_note("the other fields of the object were written before")
+                raise
+        return Outcome(
+            now,
+            is_created=self._is_created,
+            has_changed_body=self._has_changed_body,
+            has_changed_status=now.resource_version != before,
+        )
+
+    def _patch(self, fields: dict[str, Any], present: Object, subresource: str = "") -> Step:
+        # Lists are replaced as a whole: without the version that would undo changes of others.
+        metadata = {**fields.get("metadata", {}), "resourceVersion": present.resource_version}
+        patch = MergePatch({**fields, "metadata": metadata})
+
+        def send(by: Performer) -> Any:
+            target = by.client.subresource(subresource) if subresource else by.client
+            return target.patch(self._kind, self._name, patch, namespace=self._namespace)
+
+        return send
+
+    def merged(
+        self, before: dict[str, Any], ours: dict[str, Any], present: Object
+    ) -> dict[str, Any]:
+        """The present state with the changes from ``before`` to ``ours`` that are to be written.
+
+        Raises:
+            Conflict: others have changed the same fields.
+        """
+        theirs = _plain(present)
+        if self.has_written_body:
+            before, ours = (_with_status_of(theirs, state) for state in (before, ours))
+        try:
+            merged: dict[str, Any] = merge_changes(before, ours, theirs)
+        except MergeClash as clash:
+            raise Conflict(
+                f"the edit of {present!r} is not written: since it was read, others have changed "
+                f"{clash}",
+                status=409,
+                reason="Conflict",
+            ) from None
+        return merged
+
+    def after(self, error: ApiError) -> Steps[None]:
+        """Wait before the next attempt.
+
+        Raises:
+            ApiError: there is none.
+        """
+        self._failures += 1
+        self._missing = error if isinstance(error, NotFound) else None
+        if self._missing and self._present is None:
+            raise error  # a create: its namespace or its kind is missing
+        if self._failures >= ATTEMPTS:
+            raise error
+        if self._failures > 1:
+            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
+            pause = longest * random_of(present_clock()).uniform(0.5, 1.0)
+            yield lambda by: by.pause(pause)
+
+
+def _change(draft: MutableObject, change: Change) -> Steps[None]:
+    """Let ``change`` change the draft."""
+    key = draft.key
+    try:
+        returned = yield lambda by: by.call(change, draft)
+    except AttributeError as error:
+        explain_frozen(error)
+        raise
+    _check_returned(draft, returned)
+    _check_key(draft, key)
+
+
+def _check_key(draft: MutableObject, key: ObjectKey) -> None:
+    if draft.key != key:
+        raise ValueError(
+            f"a change made {draft.kind.kind} {draft.key} of {key}: it must not change name and "
+            "namespace, for it would be another object; delete this one and create that"
+        )
+
+
+def _check_returned(draft: MutableObject, returned: object) -> None:
+    """Refuse what a change returns and nobody would look at.
+
+    Other values are by-products, such as that of ``dict.pop`` in a lambda.
+    """
+    if returned is None or returned is draft or returned is draft.data:
+        return
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise TypeError("the change has a yield, so that nothing of it was run: leave it out")
+    is_object = isinstance(returned, (Object, MutableObject, BaseException)) or (
+        isinstance(returned, Mapping) and bool(_OBJECT_FIELDS & returned.keys())
+    )
+    if is_object:
+        raise TypeError(
+            f"the change returned {type(returned).__name__}, which would not be written: change "
+            "its argument in place, and raise what failed"
+        )
+
+
+def _with_status_of(fields: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    status = {"status": state["status"]} if "status" in state else {}
+    return {name: value for name, value in fields.items() if name != "status"} | status
+
+
+def _is_older(one: Object, other: Object) -> bool:
+    return is_older_version(one.resource_version, other.resource_version)
+
+
+def _plain(obj: Object) -> dict[str, Any]:
+    return _comparable(obj.to_dict())
+
+
+def _comparable(data: dict[str, Any]) -> dict[str, Any]:
+    """``data`` without what is the server's, and without empty and missing values.
+
+    A merge patch cannot set a field to null, which is the same as a missing one to API servers.
+    """
+    for field in ("apiVersion", "kind"):
+        data.pop(field, None)
+    metadata = data.get("metadata", {})
+    for field in SERVER_FIELDS:
+        metadata.pop(field, None)
+    for field in _CONTAINERS:
+        if not metadata.get(field):
+            metadata.pop(field, None)
+    if not data.get("status"):
+        data.pop("status", None)
+    pending = [data]
+    while pending:
+        part = pending.pop()
+        for name in [name for name, value in part.items() if value is None]:
+            del part[name]
+        pending += [value for value in part.values() if isinstance(value, dict)]
+    return data
+
+
+def _content(draft: MutableObject, before: dict[str, Any]) -> dict[str, Any]:
+    """The comparable content of a draft of ``before``, with the times of its conditions."""
+    content = _comparable(draft.to_dict())
+    known = {each["type"]: each for each in _conditions(before)}
+    for condition in _conditions(content):
+        if condition.get("lastTransitionTime") or "reason" not in condition:
+            continue
+        old = known.get(condition["type"], {})
+        if old.get("status") == condition.get("status"):
+            since = old.get("lastTransitionTime")
+        else:
+            now = dt.datetime.fromtimestamp(present_clock().time(), dt.UTC)
+            since = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+        if since:
+            condition["lastTransitionTime"] = since
+    return content
+
+
+def _conditions(content: dict[str, Any]) -> list[dict[str, Any]]:
+    status = content.get("status")
+    found = status.get("conditions") if isinstance(status, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [each for each in found if isinstance(each, dict) and isinstance(each.get("type"), str)]
