@@ -12,7 +12,7 @@ import pytest
 from appsdk_operator import kinds
 from appsdk_operator.app import App
 from appsdk_operator.cache import CachedClient
-from appsdk_operator.client import Client, ClientConfig, Conflict, MergePatch
+from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import Condition
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, MutableObject, Object
@@ -59,10 +59,6 @@ def bucket(name: str, **spec: Any) -> MutableObject[BucketSpec, BucketStatus]:
 
 def made(app: App, api: Client) -> Manager:
     return app.manager(api.config, metrics=Metrics())
-
-
-def patches(server_log: list[Any]) -> list[str]:
-    return [f"{entry.verb} {entry.path.rpartition('/')[2]}" for entry in server_log]
 
 
 class Done:
@@ -151,7 +147,7 @@ def test_a_conflict_calls_the_function_again(api: Client) -> None:
     @app.on_add(BUCKET)
     def make(bucket: Object[BucketSpec, BucketStatus]) -> None:
         with app.edit(bucket) as draft:
-            seen.append(draft.status.size if draft.status else None)
+            seen.append(draft.status.size if draft.get("status") else None)
             if len(seen) == 1:
                 # Somebody else, whom the cache does not know of yet.
                 patch = MergePatch({"status": {"size": 7}})
@@ -163,7 +159,6 @@ def test_a_conflict_calls_the_function_again(api: Client) -> None:
     with running(made(app, api)):
         done.wait_for("made")
     assert (seen[0], api.get(BUCKET, "a", namespace="default").status.size) == (None, 8)
-    assert Conflict.__name__ == "Conflict"
 
 
 def test_an_edit_belongs_to_a_manager() -> None:

@@ -134,7 +134,7 @@ def test_each_verb_has_its_coroutine_with_the_same_parameters(
 
 
 def test_each_verb_of_the_protocol_has_its_coroutine() -> None:
-    protocol = {name for cls in ClientLike.__mro__ for name in members(cls)} - {"aio"}
+    protocol = {name for cls in inspect.getmro(ClientLike) for name in members(cls)} - {"aio"}
     assert protocol == members(AsyncClient)
     assert members(AsyncClient) <= {n for cls in ClientWrapper.__mro__ for n in members(cls)}
 
@@ -348,9 +348,9 @@ def test_watches_take_no_threads_from_calls(client: Client) -> None:
         for each in watches:
             each.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
-        assert named("client-aio/watch") == [] or all(
-            each.join(10) is None for each in named("client-aio/watch")
-        )
+        for thread in named("client-aio/watch"):
+            thread.join(10)
+        assert named("client-aio/watch") == []
 
     asyncio.run(use())
 
@@ -559,7 +559,7 @@ def test_a_loop_that_is_closed_amid_calls_leaves_no_thread(
     loop = asyncio.new_event_loop()
     task = loop.create_task(watched.aio.get(CONFIG_MAP, "a", namespace="default"))
     watch = client.aio.watch(CONFIG_MAP)
-    waiting = loop.create_task(anext(watch))  # type: ignore[arg-type]
+    waiting = loop.create_task(anext(watch))
     loop.run_until_complete(asyncio.wait_for(_begun(begun), 60))
     loop.close()
     del task, waiting, watch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -126,7 +127,9 @@ def foreign_status(client: Client, **fields: Any) -> None:
 # -- modify ----------------------------------------------------------------------------------
 
 
-def test_a_change_is_one_patch_of_the_body_and_one_of_the_status(client: Client, writes: Writes):
+def test_a_change_is_one_patch_of_the_body_and_one_of_the_status(
+    client: Client, writes: Writes
+) -> None:
     make(client, spec={"size": 1, "keep": {"a": 1}}, status={"old": 1})
 
     def change(draft: MutableObject) -> None:
@@ -157,13 +160,17 @@ def test_a_change_is_one_patch_of_the_body_and_one_of_the_status(client: Client,
         lambda draft: draft.metadata.pop("resourceVersion"),
     ],
 )
-def test_without_a_difference_there_is_no_request(client: Client, writes: Writes, change: Any):
+def test_without_a_difference_there_is_no_request(
+    client: Client, writes: Writes, change: Any
+) -> None:
     made = make(client, spec={"size": 1})
     assert modify(writes.client, change).resource_version == made.resource_version
     assert (writes.sent, writes.reads) == ([], 1)
 
 
-def test_a_conflict_is_read_again_and_the_change_called_again(client: Client, writes: Writes):
+def test_a_conflict_is_read_again_and_the_change_called_again(
+    client: Client, writes: Writes
+) -> None:
     make(client, spec={"size": 1})
     writes.before = [lambda: foreign(client, spec={"size": 10}) for _ in range(2)]
     writes.before[1] = lambda: foreign(client, spec={"size": 20})
@@ -175,7 +182,7 @@ def test_a_conflict_is_read_again_and_the_change_called_again(client: Client, wr
     assert [fields["spec"]["size"] for _, fields in writes.sent] == [2, 11, 21]
 
 
-def test_a_body_that_was_written_is_not_written_again(client: Client, writes: Writes):
+def test_a_body_that_was_written_is_not_written_again(client: Client, writes: Writes) -> None:
     make(client, spec={"count": 1}, status={"count": 1})
     writes.before = [lambda: None, lambda: foreign_status(client, count=10)]
 
@@ -187,7 +194,7 @@ def test_a_body_that_was_written_is_not_written_again(client: Client, writes: Wr
     assert (written["spec"]["count"], written["status"]["count"]) == (2, 11)
 
 
-def test_after_ten_conflicts_it_is_given_up_with_pauses_by_the_clock(client: Client):
+def test_after_ten_conflicts_it_is_given_up_with_pauses_by_the_clock(client: Client) -> None:
     make(client, spec={})
     tries = []
 
@@ -209,7 +216,7 @@ def test_after_ten_conflicts_it_is_given_up_with_pauses_by_the_clock(client: Cli
     )
 
 
-def test_an_object_that_is_gone_is_not_found(client: Client, writes: Writes):
+def test_an_object_that_is_gone_is_not_found(client: Client, writes: Writes) -> None:
     with pytest.raises(NotFound):
         modify(client, lambda draft: None)
     make(client, spec={})
@@ -219,7 +226,7 @@ def test_an_object_that_is_gone_is_not_found(client: Client, writes: Writes):
     assert len(writes.sent) == 1
 
 
-def test_the_object_that_has_the_name_is_changed(client: Client, writes: Writes):
+def test_the_object_that_has_the_name_is_changed(client: Client, writes: Writes) -> None:
     make(client, spec={"size": 1})
 
     def replace() -> None:
@@ -231,7 +238,7 @@ def test_the_object_that_has_the_name_is_changed(client: Client, writes: Writes)
     assert written["spec"] == {"size": 5, "new": 5}
 
 
-def test_a_status_without_its_subresource_is_not_found(client: Client, writes: Writes):
+def test_a_status_without_its_subresource_is_not_found(client: Client, writes: Writes) -> None:
     client.create(MutableObject.new(CONFIG_MAP, "c", namespace="default"))
     with pytest.raises(NotFound, match="subresource status"):
         writes.client.modify(
@@ -240,7 +247,7 @@ def test_a_status_without_its_subresource_is_not_found(client: Client, writes: W
     assert len(writes.sent) == 1
 
 
-def test_a_refused_status_says_that_the_rest_was_written(client: Client):
+def test_a_refused_status_says_that_the_rest_was_written(client: Client) -> None:
     def refuse(inner: Any, *args: Any, **options: Any) -> None:
         raise Forbidden("no")
 
@@ -252,7 +259,7 @@ def test_a_refused_status_says_that_the_rest_was_written(client: Client):
     assert present(client)["spec"] == {"a": 1}
 
 
-def test_what_is_no_change_is_refused(client: Client):
+def test_what_is_no_change_is_refused(client: Client) -> None:
     make(client, spec={})
     with pytest.raises(TypeError, match="give a function"):
         modify(client, {"spec": {}})
@@ -268,7 +275,7 @@ def test_what_is_no_change_is_refused(client: Client):
         modify(client, generator)
 
 
-def test_an_async_change_is_awaited(client: Client):
+def test_an_async_change_is_awaited(client: Client) -> None:
     make(client, spec={})
 
     async def change(draft: MutableObject) -> None:
@@ -278,7 +285,7 @@ def test_an_async_change_is_awaited(client: Client):
     assert modify(client, change).labels == {"a": "b"}
 
 
-def test_wrappers_see_the_requests(client: Client):
+def test_wrappers_see_the_requests(client: Client) -> None:
     make(client, spec={})
     namespaced = NamespacedClient(FieldOwnerClient(client, "me"), "default")
     written = namespaced.modify(WIDGET, "w", lambda draft: draft.labels.update(a="b"))
@@ -288,7 +295,7 @@ def test_wrappers_see_the_requests(client: Client):
     assert present(client)["spec"] == {}
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays(client: Client):
+def test_a_condition_keeps_its_time_while_its_status_stays(client: Client) -> None:
     make(client, spec={})
 
     def ready(status: str, reason: str) -> Any:
@@ -314,7 +321,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays(client: Client):
 # -- edit ------------------------------------------------------------------------------------
 
 
-def test_an_edit_writes_what_its_block_changed(client: Client, writes: Writes):
+def test_an_edit_writes_what_its_block_changed(client: Client, writes: Writes) -> None:
     made = make(client, spec={"size": 1}, status={"a": 1})
     edit = Edit(writes.client, made)
     with edit as draft:
@@ -327,7 +334,7 @@ def test_an_edit_writes_what_its_block_changed(client: Client, writes: Writes):
 
 def test_an_edit_without_a_difference_or_with_an_error_writes_nothing(
     client: Client, writes: Writes
-):
+) -> None:
     made = make(client, spec={"size": 1})
     with Edit(writes.client, made) as draft:
         draft["spec"]["size"] = 1
@@ -339,7 +346,9 @@ def test_an_edit_without_a_difference_or_with_an_error_writes_nothing(
     assert (writes.sent, writes.reads) == ([], 0)
 
 
-def test_an_edit_of_an_older_state_keeps_what_others_changed(client: Client, writes: Writes):
+def test_an_edit_of_an_older_state_keeps_what_others_changed(
+    client: Client, writes: Writes
+) -> None:
     made = make(client, spec={"size": 1, "color": "red"}, status={})
     foreign(client, spec={"color": "blue"}, metadata={"labels": {"x": "y"}})
     foreign_status(client, theirs=1)
@@ -352,7 +361,7 @@ def test_an_edit_of_an_older_state_keeps_what_others_changed(client: Client, wri
     assert writes.reads == 1
 
 
-def test_an_edit_that_others_have_made_too_needs_no_write(client: Client, writes: Writes):
+def test_an_edit_that_others_have_made_too_needs_no_write(client: Client, writes: Writes) -> None:
     made = make(client, spec={"size": 1})
     foreign(client, spec={"size": 2})
     with Edit(writes.client, made) as draft:
@@ -362,7 +371,7 @@ def test_an_edit_that_others_have_made_too_needs_no_write(client: Client, writes
 
 def test_a_field_that_others_changed_too_is_a_conflict_that_names_it(
     client: Client, writes: Writes
-):
+) -> None:
     made = make(client, spec={"size": 1, "color": "red"})
     foreign(client, spec={"size": 5})
     with (
@@ -376,7 +385,7 @@ def test_a_field_that_others_changed_too_is_a_conflict_that_names_it(
 
 def test_a_status_that_comes_late_is_merged_and_the_body_not_written_again(
     client: Client, writes: Writes
-):
+) -> None:
     made = make(client, spec={"size": 1}, status={"a": 1})
 
     def interfere() -> None:
@@ -393,7 +402,7 @@ def test_a_status_that_comes_late_is_merged_and_the_body_not_written_again(
     assert [place for place, _ in writes.sent] == ["body", "status", "status"]
 
 
-def test_an_edit_of_an_object_that_is_gone_is_dropped(client: Client, writes: Writes):
+def test_an_edit_of_an_object_that_is_gone_is_dropped(client: Client, writes: Writes) -> None:
     made = make(client, spec={})
     edit = Edit(writes.client, made)
     with edit as draft:
@@ -407,7 +416,7 @@ def test_an_edit_of_an_object_that_is_gone_is_dropped(client: Client, writes: Wr
     assert present(client).labels == {}
 
 
-def test_an_edit_cannot_rename(client: Client):
+def test_an_edit_cannot_rename(client: Client) -> None:
     made = make(client, spec={})
     with pytest.raises(ValueError, match="must not change name"), Edit(client, made) as draft:
         draft.metadata["name"] = "other"
@@ -417,7 +426,7 @@ def test_an_edit_cannot_rename(client: Client):
         Edit(client, made.mutable_copy())  # type: ignore[arg-type]
 
 
-def test_conditions_of_two_writers_are_merged(client: Client):
+def test_conditions_of_two_writers_are_merged(client: Client) -> None:
     made = make(client, spec={})
     for name in ("Ready", "Synced"):
         with Edit(client, made) as draft:
@@ -427,7 +436,7 @@ def test_conditions_of_two_writers_are_merged(client: Client):
     assert all(each["lastTransitionTime"] for each in now["status"]["conditions"])
 
 
-def test_an_edit_in_a_coroutine(client: Client, writes: Writes):
+def test_an_edit_in_a_coroutine(client: Client, writes: Writes) -> None:
     made = make(client, spec={"size": 1})
     foreign(client, metadata={"labels": {"x": "y"}})
 
@@ -509,7 +518,7 @@ def test_no_change_is_lost_and_the_block_is_written_or_a_conflict(
         known = present(client)
         write(client, stale)
         writes = Writes(client)
-        writes.before = [lambda each=each: write(client, each) for each in late]
+        writes.before = [functools.partial(write, client, each) for each in late]
         edit, is_clash = Edit(writes.client, known), False
         with environment(clock=QuickClock()):
             try:

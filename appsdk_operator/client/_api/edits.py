@@ -315,6 +315,7 @@ class _Writing:
         except NotFound as error:
             self.absent = error
             return None
+        assert present is not None
         missing, last = self._missing, self._present
         if missing is not None and last is not None and last.uid == present.uid:
             raise missing
