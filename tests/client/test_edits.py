@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +30,7 @@ from appsdk_operator.runtime import environment
 from appsdk_operator.testing import MemoryServer
 from tests.definitions import widget_definition
 from tests.hypothesis_profiles import scaled
+from tests.quick_clock import QuickClock
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -65,25 +65,6 @@ class Writes:
             self.before.pop(0)()
         written: Object = inner.patch(kind, name, patch, **options)
         return written
-
-
-class QuickClock:
-    """A clock on which each wait is over at once."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.waits: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return 1_700_000_000.0
-
-    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
-        assert timeout is not None
-        self.waits.append(timeout)
-        self.now += timeout
 
 
 @pytest.fixture
@@ -507,7 +488,7 @@ def write(client: Client, fields: dict[tuple[str, str], str | None]) -> None:
     late=st.lists(CHANGES, max_size=4),
     in_coroutine=st.booleans(),
 )
-@settings(max_examples=scaled(300))
+@settings(max_examples=scaled(150))
 def test_no_change_is_lost_and_the_block_is_written_or_a_conflict(
     base: Any, stale: Any, block: Any, late: Any, in_coroutine: bool
 ) -> None:

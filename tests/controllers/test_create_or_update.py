@@ -28,9 +28,10 @@ from appsdk_operator.controllers import (
     set_condition,
 )
 from appsdk_operator.resource import MutableObject, Object, kinds
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import Metrics, environment
 from appsdk_operator.testing import APIServer, MemoryServer
 from tests.hypothesis_profiles import scaled
+from tests.quick_clock import QuickClock
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 POD = kinds.core.v1.Pod
@@ -250,7 +251,7 @@ def test_who_is_too_late_each_time_gets_the_conflict_after_ten(client, function,
         raise Conflict("somebody was quicker", status=409)
 
     client.create(settings())
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict), environment(clock=QuickClock()):
         function(InterceptedClient(client, Hooks(**{hook: conflict})), settings(), colour("red"))
     assert len(calls) == 10
 
@@ -509,7 +510,8 @@ class Racing(ClientWrapper):
 )
 @hypothesis.settings(max_examples=scaled(200))
 def test_up_to_nine_concurrent_writes_of_any_sort_do_not_keep_it_from_being_written(write, script):
-    with MemoryServer() as server, server.client() as client:
+    quick = environment(clock=QuickClock())
+    with MemoryServer() as server, server.client() as client, quick:
         client.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
         racing = Racing(client, script)
         obj = MutableObject.new(CONFIG_MAP, "a", namespace="default")

@@ -50,8 +50,6 @@ SERVER_FIELDS = (
     "uid",
 )
 """The metadata that the server sets."""
-_CONTAINERS = ("labels", "annotations", "finalizers", "ownerReferences")
-"""Metadata that a MutableObject makes when it is read."""
 _OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
 """Fields by which a mapping is recognised as a whole object."""
 
@@ -396,7 +394,7 @@ class _Writing:
         """
         theirs = _plain(present)
         if self.has_written_body:
-            before, ours = (_with_status_of(theirs, state) for state in (before, ours))
+            before, ours = ({**theirs, "status": each["status"]} for each in (before, ours))
         try:
             merged: dict[str, Any] = merge_changes(before, ours, theirs)
         except MergeClash as clash:
@@ -465,11 +463,6 @@ def _check_returned(draft: MutableObject, returned: object) -> None:
         )
 
 
-def _with_status_of(fields: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    status = {"status": state["status"]} if "status" in state else {}
-    return {name: value for name, value in fields.items() if name != "status"} | status
-
-
 def _is_older(one: Object, other: Object) -> bool:
     return is_older_version(one.resource_version, other.resource_version)
 
@@ -479,26 +472,27 @@ def _plain(obj: Object) -> dict[str, Any]:
 
 
 def _comparable(data: dict[str, Any]) -> dict[str, Any]:
-    """``data`` without what is the server's, and without empty and missing values.
+    """``data`` without what is the server's, and with one form for what is the same to it.
 
-    A merge patch cannot set a field to null, which is the same as a missing one to API servers.
+    A null is a missing field, which is all that a merge patch can do to it; missing labels and the
+    like, and a missing status, are empty ones.
     """
     for field in ("apiVersion", "kind"):
         data.pop(field, None)
-    metadata = data.get("metadata", {})
+    metadata = data.setdefault("metadata", {})
     for field in SERVER_FIELDS:
         metadata.pop(field, None)
-    for field in _CONTAINERS:
-        if not metadata.get(field):
-            metadata.pop(field, None)
-    if not data.get("status"):
-        data.pop("status", None)
     pending = [data]
     while pending:
         part = pending.pop()
         for name in [name for name, value in part.items() if value is None]:
             del part[name]
         pending += [value for value in part.values() if isinstance(value, dict)]
+    for field in ("labels", "annotations"):
+        metadata.setdefault(field, {})
+    for field in ("finalizers", "ownerReferences"):
+        metadata.setdefault(field, [])
+    data.setdefault("status", {})
     return data
 
 
