@@ -27,6 +27,7 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
 )
 from tests.cache.conftest import eventually
+from tests.hypothesis_profiles import scaled
 from tests.watchers.conftest import WIDGET, Rig, make_widget
 
 PATIENCE = 10.0
@@ -395,7 +396,7 @@ def test_what_is_no_limit_is_refused(limit: Any, text: str) -> None:
     others=st.integers(1, 6),
     order=st.randoms(use_true_random=False),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 def test_calls_that_hang_delay_their_own_objects_only(
     workers: int, hanging: int, others: int, order: Any
 ) -> None:
