@@ -190,6 +190,10 @@ class App:
             5, 10, 20, … and then every 600 seconds, without an end. What it gives up on is not
             called again before the object changes or the operator starts again; timers go on at
             their interval.
+        time_limit: seconds that a call of a function may take, unless the function has a limit of
+            its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
+            the stop signal (``current_stop()``) of a plain function is set. One that goes on holds
+            up its own object only: a spare worker takes over.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
@@ -213,6 +217,7 @@ class App:
         leader_election: bool | LeaderElection = False,
         workers: int = 8,
         retry_policy: RetryPolicy | None = None,
+        time_limit: float | None = 300.0,
         error_handler: ErrorHandler | None = None,
         resync: float = 30.0,
         **options: Unpack[AppOptionsDict],
@@ -234,6 +239,7 @@ class App:
             retry_policy=retry_policy,
             error_handler=error_handler,
             resync=resync,
+            time_limit=time_limit,
         )
         watchers = validation.checked_texts("previous_watchers", previous_watchers)
         self._finalizer = JoinedFinalizer(

@@ -87,10 +87,12 @@ class WatcherOptions:
     """None: :func:`_until_it_succeeds`."""
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
+    time_limit: float | None = None
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
         check_calls(self.workers, self.retry_policy, None, self.error_handler)
+        validation.checked_limit("time_limit", self.time_limit)
 
     def controller(self, name: str) -> InformerController:
         """A controller of this name."""
@@ -317,6 +319,7 @@ def _functions(
         clock=manager.clock,
         finalizer=assembly.finalizer,
         is_ready=None if main is None else main.is_handled,
+        time_limit=assembly.watchers.time_limit,
     )
 
 
@@ -354,6 +357,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
         retry_policy=declared.options.retry
         or assembly.watchers.retry_policy
         or _until_it_succeeds(),
+        time_limit=declared.options.time_limit or assembly.watchers.time_limit,
     )
     # Once; what follows comes from the results.
     source: TimerSource[Request] = TimerSource(

@@ -50,10 +50,7 @@ class FunctionOptions:
 
     def __attrs_post_init__(self) -> None:
         validation.check_callable("retry", self.retry, "error", "attempt")
-        if self.time_limit is not None:
-            validation.check_number("time_limit", self.time_limit)
-            if not self.time_limit > 0:
-                raise ValueError(f"time_limit={self.time_limit}: use more than 0 seconds")
+        validation.checked_limit("time_limit", self.time_limit)
 
 
 @attrs.frozen(kw_only=True)

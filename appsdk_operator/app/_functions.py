@@ -13,7 +13,7 @@ from appsdk_operator.app._due import Function, ObjectState, Step, protects
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient, Result
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import Clock, get_logger, settle
+from appsdk_operator.runtime import Clock, call_limited, get_logger
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
     CalledFunction,
@@ -90,6 +90,7 @@ class KindFunctions:
         clock: Clock,
         finalizer: JoinedFinalizer,
         is_ready: Callable[[Object], bool] | None = None,
+        time_limit: float | None = None,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -103,6 +104,7 @@ class KindFunctions:
             finalizer: the finalizer of the kind.
             is_ready: for timers in a controller of their own: whether they may be called for an
                 object.
+            time_limit: seconds for a call of a function that has no limit of its own; None: none.
         """
         self.kind = kind
         self._clock = clock
@@ -112,6 +114,12 @@ class KindFunctions:
         self._is_ready = is_ready
         self._functions = tuple(self._function(each, function_of(each)) for each in declared)
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
+        self._limits = tuple(
+            time_limit if each.options.time_limit is None else each.options.time_limit
+            for each in declared
+        )
+        self.has_time_limits: bool = any(limit is not None for limit in self._limits)
+        """For the controller: whether a call may have a time limit."""
         self._protects = any(map(protects, self._functions))
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
@@ -285,7 +293,11 @@ class KindFunctions:
         function, obj = self._functions[step.number], state.present
         known.running, known.called = step, step.number
         state.start(step)
-        settle(function.function(obj) if step.old is None else function.function(step.old, obj))
+        call_limited(
+            function.function,
+            *((obj,) if step.old is None else (step.old, obj)),
+            seconds=self._limits[step.number],
+        )
         known.running, known.look_now = None, True
         known.errors.pop(step.number, None)
         state.succeeded(step, obj, self._clock.monotonic())

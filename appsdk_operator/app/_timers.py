@@ -15,7 +15,7 @@ from appsdk_operator.controllers import (
     retry_after_seconds,
     sole_error,
 )
-from appsdk_operator.runtime import callback_name, get_logger, safe_text, settle
+from appsdk_operator.runtime import call_limited, callback_name, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RetryPolicy
 
@@ -35,9 +35,15 @@ class AppTimer:
     """
 
     def __init__(
-        self, function: Callable[[], Any], *, interval: float, retry_policy: RetryPolicy
+        self,
+        function: Callable[[], Any],
+        *,
+        interval: float,
+        retry_policy: RetryPolicy,
+        time_limit: float | None = None,
     ) -> None:
         self._function = function
+        self._time_limit = time_limit
         self._interval = interval
         self._policy = retry_policy
         self._attempt = 0
@@ -51,7 +57,7 @@ class AppTimer:
 
     def _tick(self) -> Outcome:
         try:
-            settle(self._function())
+            call_limited(self._function, seconds=self._time_limit)
         except Exception as error:
             sole = sole_error(error)
             asked = retry_after_seconds(sole)

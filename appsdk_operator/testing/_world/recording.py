@@ -152,6 +152,7 @@ class _Recorded:
         self.finalizer_lifecycle = getattr(whole, "finalizer_lifecycle", None)
         self.is_by_key = getattr(whole, "is_by_key", False)
         self.level_based = getattr(whole, "level_based", None)
+        self.has_time_limits = getattr(whole, "has_time_limits", False)
 
     def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:
         if self._recorder.has_several():
