@@ -16,6 +16,8 @@ TESTS = Path(__file__).parent
 UNSCALED = {
     # It has to find a value.
     "testing/test_strategies.py": 500,
+    # They have to find a planted defect.
+    "app/test_due.py": 1000,
 }
 
 

@@ -376,7 +376,7 @@ def test_a_defect_of_the_machine_is_found(
 ) -> None:
     monkeypatch.setattr(ObjectState, name, broken)
 
-    @settings(max_examples=scaled(5000), database=None, derandomize=True, phases=PHASES)
+    @settings(max_examples=1000, database=None, derandomize=True, phases=PHASES)
     @given(FUNCTIONS, st.lists(MOVES, max_size=25))
     @example(*TWO_BEGIN)
     def check(functions: list[Function], moves: list[tuple[str, Any]]) -> None:
