@@ -754,6 +754,13 @@ LEADER = Board(
                     "ops",
                     per_second("leader_election_slowpath_total", "name", "{{name}}"),
                 ),
+                many(
+                    "Paused",
+                    "1 while somebody has paused the operator; its Lease says who, why and until "
+                    "when.",
+                    "short",
+                    q("max by (job, name) (operator_paused@)", "{{name}}"),
+                ),
             ),
         ),
         Row(

@@ -182,6 +182,8 @@ def summary_of(state: Mapping[str, Any]) -> Text:
         text.append("  leads" if leads else f"  leader: {plain(election['leader'] or 'nobody')}")
     for shards in state["shards"]:
         text.append(f"  {len(shards['held'])} of {shards['count']} shards")
+    if operator.get("paused"):
+        text.append(f"\n{plain(operator['paused'])}", "yellow")
     if not operator["ready"]:
         text.append(f"\n{plain(operator['health'])}", "red")
     return text

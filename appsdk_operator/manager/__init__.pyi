@@ -39,6 +39,14 @@ from appsdk_operator.manager._election.options import (
     LeadershipLost as LeadershipLost,
     elector_config as elector_config,
 )
+from appsdk_operator.manager._election.pause import (
+    Pause as Pause,
+)
+from appsdk_operator.manager._election.pause_requests import (
+    NotPausedError as NotPausedError,
+    pause_operator as pause_operator,
+    resume_operator as resume_operator,
+)
 from appsdk_operator.manager._events.correlator import (
     EventOptions as EventOptions,
 )

@@ -638,6 +638,14 @@ class InformerController:
         if self._failures:
             raise ExceptionGroup(f"controller {self.name} failed", self._failures)
 
+    def hold(self) -> None:
+        """Begin no call until :meth:`let_go`; those that run end, and events are queued."""
+        self._delivery.hold()
+
+    def let_go(self) -> None:
+        """Begin calls again, after :meth:`hold`."""
+        self._delivery.let_go()
+
     def process_next(self) -> bool:
         """Handle one event or retry in the calling thread; False when none is ready.
 

@@ -808,6 +808,79 @@ def test_timers_are_served_while_other_workers_are_stuck() -> None:
         assert sorted(results[0] for _, results in started) == list(range(8))
 
 
+def test_a_held_queue_hands_out_nothing_and_its_delays_run(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add("a")
+    queue.add("later", after=5.0)
+    assert queue.get() is not None
+    queue.hold()
+    queue.hold()
+    queue.add("b")
+    queue.add("a")
+    queue.done("a")
+    clock.advance(10.0)
+    assert queue.is_held
+    assert queue.try_get() is None
+    assert len(queue) == 3
+    queue.let_go()
+    queue.let_go()
+    assert ready(queue) == ["b", "a", "later"]
+
+
+def test_a_thread_that_waits_at_a_held_queue_sleeps_until_it_is_let_go() -> None:
+    clock = ManualClock()
+    queue = WorkQueue[str]("q", clock=clock)
+    queue.hold()
+    queue.add("due", after=1.0)
+    thread, results = in_thread(queue.get)
+    until_sleeping(queue, 1)
+    clock.advance(5.0)  # what is due wakes nobody again and again
+    queue.add("now")
+    assert not results
+    queue.let_go()
+    thread.join(10)
+    assert [item.key for item in results if item] == ["due"]
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_held_queue_is_shut_down_without_handing_out_what_waits(drain: bool) -> None:
+    queue = WorkQueue[str]("q")
+    queue.add("a")
+    queue.hold()
+    thread, results = in_thread(queue.get)
+    queue.shut_down(drain=drain)
+    thread.join(10)
+    assert results == [None]
+
+
+@pytest.mark.stress
+def test_keys_are_handed_out_once_while_a_queue_is_held_and_let_go_all_the_time() -> None:
+    queue = WorkQueue[int]("q")
+    seen: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    def work() -> None:
+        while (item := queue.get()) is not None:
+            with lock:
+                seen[item.key] += 1
+            queue.done(item.key)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(2000):
+        queue.add(number, after=0.0001 if number % 3 else 0.0)
+        (queue.hold if number % 2 else queue.let_go)()
+    queue.let_go()
+    while len(seen) < 2000:
+        assert queue.wait_idle(10)
+    queue.shut_down()
+    for thread in threads:
+        thread.join(10)
+    assert seen == Counter(range(2000))
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("drain", [False, True])
 def test_shutting_down_while_handing_out_does_not_deadlock(drain: bool) -> None:

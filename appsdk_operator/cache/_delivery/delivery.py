@@ -494,6 +494,14 @@ class Delivery:
         self._queue.shut_down()
         self._retire()
 
+    def hold(self) -> None:
+        """Begin no call until :meth:`let_go`; events are queued as before."""
+        self._queue.hold()
+
+    def let_go(self) -> None:
+        """Begin calls again, after :meth:`hold`."""
+        self._queue.let_go()
+
     def join(self, timeout: float | None = None) -> list[str]:
         """Wait for the workers to end; returns the names of those that still run."""
         return self._threads.join(timeout)
@@ -614,7 +622,7 @@ class Delivery:
     def _handle_run(self, run: Batch[EventSource], until: float) -> bool:
         """Handle the events of a batch; returns False when interrupted.
 
-        The time ``until`` interrupts it, and so does a stop.
+        The time ``until`` interrupts it, and so do a stop and :meth:`hold`.
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
@@ -638,7 +646,7 @@ class Delivery:
                         initial += 1
                     if delay is not None:
                         self._queue.add(source.key_of(event.object), after=delay)
-                if self._is_stopped or monotonic() >= until:
+                if self._is_stopped or self._queue.is_held or monotonic() >= until:
                     return False
             return True
         finally:

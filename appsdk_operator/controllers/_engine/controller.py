@@ -139,6 +139,7 @@ class Controller(Generic[R]):
         self._is_closed = False
         self._is_over = False
         self._failures: list[Exception] = []
+        self._is_held = False
         if not resolved.skip_name_validation:
             controller_names.claim(name, self)
 
@@ -360,6 +361,21 @@ class Controller(Generic[R]):
         if failures:
             raise ExceptionGroup(f"controller {self.name} failed", failures)
 
+    def hold(self) -> None:
+        """Begin no reconcile until :meth:`let_go`; those that run end, and requests are queued."""
+        self._set_held(is_held=True)
+
+    def let_go(self) -> None:
+        """Begin reconciles again, after :meth:`hold`."""
+        self._set_held(is_held=False)
+
+    def _set_held(self, *, is_held: bool) -> None:
+        with self._lock:
+            self._is_held = is_held
+            run = self._run
+            if run is not None:
+                (run.queue.hold if is_held else run.queue.let_go)()
+
     def process_next(self) -> bool:
         """Reconcile one request in the calling thread; False when none is ready.
 
@@ -430,6 +446,8 @@ class Controller(Generic[R]):
             starts = run.starts
             with self._lock:
                 self._run = run
+                if self._is_held:
+                    run.queue.hold()
                 launches = [
                     functools.partial(starts.start_by_hand, start, run.source_queue, stays=True)
                     if self._is_by_hand

@@ -21,6 +21,7 @@ from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
 from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._core.options import ManagerOptions, ManagerOptionsDict, check_names
+from appsdk_operator.manager._core.pauses import Pauses
 from appsdk_operator.manager._core.runnable import (
     Runnable,
     RunnableGroup,
@@ -124,6 +125,7 @@ class Manager:
         # Whose failures become Events already; see _tell_failures_of.
         self._announced: weakref.WeakSet[Any] = weakref.WeakSet()
         self._elector: ElectorLike | None = None
+        self._pauses: Pauses | None = None
         # Runnables whose health is a ready check of its own.
         self._checked_apart: list[Runnable] = []
         # What close() closes, last first.
@@ -131,10 +133,15 @@ class Manager:
         with self._entered(), contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
             if options.leader_election is not None:
+                self._pauses = Pauses(
+                    options.name, options.leader_election.id, clock, on_change=self._record_pause
+                )
+                self._closing.callback(self._metrics.add_source(self._pauses.samples))
                 self._elector = _make_elector(
                     server,
                     options,
                     on_event=self._record_election,
+                    on_lease=self._pauses.observe,
                     closing=self._closing,
                     observed=self._observed,
                 )
@@ -279,6 +286,8 @@ class Manager:
         if self._is_running:  # the run may have begun in between, and not have seen it
             self._tell_failures_of(runnable)
         self._observed.join(runnable)
+        if self._pauses is not None:
+            self._pauses.join(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:
                 self._clusters.append(runnable)
@@ -660,14 +669,21 @@ class Manager:
         recorder = self.event_recorder("leader-election")
         recorder.event(lease, "Normal", "LeaderElection", action, text)
 
+    def _record_pause(self, lease: Object, action: str, text: str) -> None:
+        if self._elector is not None and self._elector.is_leader:
+            recorder = self.event_recorder("leader-election")
+            recorder.event(lease, "Normal", "OperatorPause", action, text)
+
     def _general_state(self) -> dict[str, Any]:
         health = self.health()
+        paused = None if self._pauses is None else self._pauses.present
         return {
             "ready": health.is_ready,
             "health": health.text,
             "elected": self.elected.is_set(),
             "stopping": self._lifecycle.is_stopping,
             "leader_election": self._election_state(),
+            "paused": str(paused) if paused is not None else "",
         }
 
     def _caches(self) -> Sequence[Any]:
@@ -838,6 +854,7 @@ def _make_elector(
     options: ManagerOptions,
     *,
     on_event: Callable[[Object, str], None],
+    on_lease: Callable[[Object], None],
     closing: contextlib.ExitStack,
     observed: ObservedParts,
 ) -> ElectorLike:
@@ -868,6 +885,7 @@ def _make_elector(
                 election,
                 rng=options.rng,
                 on_event=on_event,
+                on_lease=on_lease,
             )
             # Called after the client's close, which ends the elector's last request.
             closing.callback(own.retire)

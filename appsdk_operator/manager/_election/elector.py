@@ -91,6 +91,8 @@ class Elector:
             was released. It runs in the thread of :meth:`run` between requests, so it must be fast.
         on_event: called with the Lease and a text, ``"<identity> became leader"`` or
             ``"… stopped leading"``; for an event recorder. It must be fast, too.
+        on_lease: called with the Lease as it was last observed, at each step of the election and
+            before ``on_started``. It must be fast, too.
 
     Raises:
         ValueError: no namespace is given, and this process does not run in a pod.
@@ -106,9 +108,11 @@ class Elector:
         metrics: Metrics | None = None,
         on_new_leader: Callable[[str], None] | None = None,
         on_event: Callable[[Object, str], None] | None = None,
+        on_lease: Callable[[Object], None] | None = None,
     ) -> None:
         check_function("on_new_leader", on_new_leader)
         check_function("on_event", on_event)
+        check_function("on_lease", on_lease)
         self.options = options
         self.identity: str = options.identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         """The holder in the Lease when this process leads."""
@@ -120,6 +124,7 @@ class Elector:
         self._clock = clock
         self._on_new_leader = on_new_leader
         self._on_event = on_event
+        self._on_lease = on_lease
         self._lock = fork_safe(threading.Lock())
         self._running_since: float | None = None
         self._threads = ThreadGroup("elector")
@@ -414,6 +419,8 @@ class Elector:
 
     def _report(self, on_started: Callable[[], None]) -> None:
         state = self._state
+        if self._on_lease is not None and state.observed is not None:
+            self._call_safely(functools.partial(self._on_lease, state.observed.source))
         leads = state.phase is CandidatePhase.LEADING
         if leads and not self._was_leading:
             self._was_leading = True

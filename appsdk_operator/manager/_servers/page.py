@@ -177,6 +177,9 @@ def _summary(state: Mapping[str, Any]) -> _Html:
     ]
     rows = [_tag("div", _join([_tag("dt", term), _tag("dd", fact)])) for term, fact in facts]
     problem = "" if operator.get("ready") else _note(operator.get("health", ""), wrong=True)
+    if operator.get("paused"):
+        text = f"The operator is {operator['paused']}. No call begins meanwhile."
+        problem = _join([problem, _note(text)])
     if operator.get("stopping"):
         problem = _join([problem, _note("The manager is stopping.")])
     return _panel("Process", "", _join([problem, _tag("dl", _join(rows), class_="facts")]))

@@ -121,6 +121,8 @@ class WorkQueue(Generic[K]):
         self._is_shut_down = False
         self._is_draining = False
         self._has_to_drop = False
+        self.is_held = False
+        """Whether :meth:`hold` was called, and :meth:`let_go` was not yet."""
         self._sleepers = 0
         # Only one sleeping thread waits for the next due time; the others wait for notifications.
         self._timed_until: float | None = None
@@ -286,15 +288,30 @@ class WorkQueue(Generic[K]):
         if is_over:
             self._retire()
 
+    def hold(self) -> None:
+        """Hand out no key until :meth:`let_go`; twice is harmless.
+
+        Keys are queued as before, and their delays run.
+        """
+        with self._lock:
+            self.is_held = True
+
+    def let_go(self) -> None:
+        """Hand out keys again, after :meth:`hold`."""
+        with self._lock:
+            self.is_held = False
+            self._condition.notify_all()
+
     def shut_down(self, *, drain: bool = False) -> None:
         """Refuse new keys and let :meth:`get` return None. Calling it again is harmless.
 
         Args:
-            drain: still hand out the keys that are ready or parked; default: drop them. Keys whose
-                delay is not over are dropped in any case.
+            drain: still hand out the keys that are ready or parked; default, and while the queue
+                is held: drop them. Keys whose delay is not over are dropped in any case.
         """
         is_interrupted = self._is_inside()
         with self._lock:
+            drain = drain and not self.is_held
             self._is_draining = drain and (self._is_draining or not self._is_shut_down)
             self._is_shut_down = self._has_to_drop = True
             # A call that a signal handler has interrupted still uses the keys; the next call drops
@@ -388,7 +405,7 @@ class WorkQueue(Generic[K]):
     def _hand_out(self, now: float) -> QueueItem[K] | None:
         if self._has_to_drop:
             self._drop(now)
-        item = self._state.pop(now)
+        item = None if self.is_held else self._state.pop(now)
         if item is not None:
             self._queue_time.observe(item.waited)
         return item
@@ -400,7 +417,7 @@ class WorkQueue(Generic[K]):
         return not state.locked and not state.depth and not state.ready_count(now)
 
     def _sleep(self, now: float) -> None:
-        due = self._state.next_due()
+        due = None if self.is_held else self._state.next_due()
         timed = due is not None and (self._timed_until is None or due < self._timed_until)
         self._sleepers += 1
         if timed:
@@ -419,6 +436,8 @@ class WorkQueue(Generic[K]):
         keys, and the thread may have been the one that waited for the due time. So each thread
         wakes the next, until no key is ready.
         """
+        if self.is_held:
+            return
         state = self._state
         due = state.next_due()
         if (

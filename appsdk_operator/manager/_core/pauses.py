@@ -1,0 +1,112 @@
+"""Holds the controllers of a manager while its operator is paused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, final, runtime_checkable
+
+from appsdk_operator.manager._core.operator import Operator
+from appsdk_operator.manager._election.pause import Pause, PauseState
+from appsdk_operator.resource import Object
+from appsdk_operator.runtime import Clock, Family, Sample, get_logger
+
+_log: Final = get_logger("appsdk_operator.manager")
+_PAUSED: Final = Family(
+    "operator_paused",
+    "gauge",
+    "Whether the operator is paused, by the name of its Lease: 1, else 0.",
+    ("name",),
+)
+
+
+@runtime_checkable
+class _Holdable(Protocol):
+    """A controller that can be kept from beginning calls."""
+
+    def hold(self) -> None: ...
+
+    def let_go(self) -> None: ...
+
+
+@final
+class Pauses:
+    """Whether the operator is paused, and its controllers, which begin no call meanwhile."""
+
+    def __init__(
+        self,
+        operator: str,
+        lease: str,
+        clock: Clock,
+        *,
+        on_change: Callable[[Object, str, str], None],
+    ) -> None:
+        """An operator that is not paused.
+
+        Args:
+            operator: its name, for the log.
+            lease: the name of its Lease, for the metrics.
+            clock: the time of day, to which the end of a pause is compared.
+            on_change: called with the Lease, ``"Pause"`` or ``"Resume"``, and a text.
+        """
+        self._operator = operator or "the operator"
+        self._lease = lease
+        self._clock = clock
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._state = PauseState()
+        self._parts: list[object] = []
+
+    @property
+    def present(self) -> Pause | None:
+        """The pause that holds now."""
+        return self._state.present
+
+    def join(self, part: object) -> None:
+        """Have a part of the manager held while there is a pause."""
+        with self._lock:
+            self._parts.append(part)
+            if self._state.present is not None:
+                self._hold()
+
+    def observe(self, lease: Object) -> None:
+        """Do what the annotations of the Lease say now; called often, as time passes, too."""
+        with self._lock:
+            before = self._state.present
+            now = dt.datetime.fromtimestamp(self._clock.time(), dt.UTC)
+            has_changed = self._state.observe(lease.annotations, now)
+            present, problem = self._state.present, self._state.problem
+            # Each time: an Operator may have got further controllers.
+            if present is not None:
+                self._hold()
+            elif before is not None:
+                for part in self._controllers():
+                    part.let_go()
+        if not has_changed:
+            return
+        if problem:
+            _log.warning("%s: %s", self._operator, problem)
+        if present is not None:
+            text = f"{self._operator} is {present}"
+            _log.info("%s; calls that run end, and no others begin", text)
+            self._on_change(lease, "Pause", text)
+        elif before is not None:
+            text = f"{self._operator} goes on: it was {before}"
+            _log.info("%s", text)
+            self._on_change(lease, "Resume", text)
+
+    def samples(self) -> Iterable[Sample]:
+        """Its series."""
+        yield Sample(_PAUSED, (self._lease,), float(self._state.present is not None))
+
+    def _hold(self) -> None:
+        for part in self._controllers():
+            part.hold()
+
+    def _controllers(self) -> Iterable[_Holdable]:
+        for part in self._parts:
+            controllers = part.controllers if isinstance(part, Operator) else (part,)
+            for each in controllers:
+                if isinstance(each, _Holdable):
+                    yield each

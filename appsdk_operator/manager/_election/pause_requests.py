@@ -1,0 +1,158 @@
+"""Asks an operator to pause, and to go on, by the annotations of its Lease."""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from appsdk_operator.client import Conflict, MergePatch, NotFound
+from appsdk_operator.manager._election.client import LEASE
+from appsdk_operator.manager._election.pause import Pause, PauseError, pause_of
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import present_clock
+from appsdk_operator.runtime.validation import check_instance, check_text, checked_seconds
+
+_MOST_TRIES: Final = 10
+_LONGEST: Final = 366 * 86400.0
+_T = TypeVar("_T")
+
+
+class LeasePatcher(Protocol):
+    """The methods of a client that a request for a pause needs."""
+
+    def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        """Read the Lease."""
+        ...
+
+    def patch(self, kind: Kind, name: str, patch: MergePatch, *, namespace: str = "") -> object:
+        """Change its annotations."""
+        ...
+
+
+class NotPausedError(RuntimeError):
+    """The operator was not asked to pause; the text says why."""
+
+
+def pause_operator(
+    client: LeasePatcher,
+    name: str,
+    *,
+    namespace: str,
+    seconds: float,
+    reason: str,
+    by: str | None = None,
+    replace: bool = False,
+) -> Pause:
+    """Ask an operator with a leader election to begin no calls for a while.
+
+    Its replicas see that in the annotations of their Lease, within about two ``retry_period`` of
+    the election. Calls that run end. Afterwards each changed object is handled once.
+
+    Args:
+        client: reads and patches the Lease.
+        name: the name of the Lease; that of an App is the App's.
+        namespace: the namespace of the Lease.
+        seconds: after which the operator goes on by itself, by the clock of its own machine; at
+            most a year.
+        reason: why, for its log and for whoever finds it paused.
+        by: who asks; default: this user and host.
+        replace: whether to replace the pause of somebody else.
+
+    Raises:
+        NotPausedError: there is no such Lease, or somebody else has paused the operator.
+        TypeError, ValueError: an argument that cannot be used.
+        ApiError: the server refused.
+    """
+    check_text("name", name, empty=False)
+    check_text("namespace", namespace, empty=False)
+    check_text("reason", reason, empty=False)
+    by = f"{getpass.getuser()}@{socket.gethostname()}" if by is None else by
+    check_text("by", by, empty=False)
+    check_instance("replace", replace, bool, "True")
+    if not 1 <= checked_seconds("seconds", seconds) <= _LONGEST:
+        raise ValueError(f"seconds={seconds:g}: a pause lasts 1 second to a year")
+
+    def change() -> Pause:
+        lease, now = _lease(client, name, namespace), _now()
+        present = _present(lease, now)
+        if present is not None and present.by != by and not replace:
+            raise NotPausedError(
+                f"{name} is {present}; replace that pause only after you have asked them"
+            )
+        until = now + dt.timedelta(seconds=seconds)
+        pause = Pause(until.replace(microsecond=0), by=by, reason=reason)
+        _annotate(client, lease, {**pause.annotations})
+        return pause
+
+    return _again_on_conflict(change)
+
+
+def resume_operator(client: LeasePatcher, name: str, *, namespace: str) -> Pause | None:
+    """Ask a paused operator to go on.
+
+    Args:
+        client: reads and patches the Lease.
+        name: the name of the Lease.
+        namespace: its namespace.
+
+    Returns:
+        The pause that this ends; None if there was none.
+
+    Raises:
+        NotPausedError: there is no such Lease.
+        TypeError, ValueError: an argument that cannot be used.
+        ApiError: the server refused.
+    """
+    check_text("name", name, empty=False)
+    check_text("namespace", namespace, empty=False)
+
+    def change() -> Pause | None:
+        lease = _lease(client, name, namespace)
+        gone = dict.fromkeys(Pause(_now()).annotations)
+        if any(each in lease.annotations for each in gone):
+            _annotate(client, lease, gone)
+        return _present(lease, _now())
+
+    return _again_on_conflict(change)
+
+
+def _lease(client: LeasePatcher, name: str, namespace: str) -> Object:
+    try:
+        return client.get(LEASE, name, namespace=namespace)
+    except NotFound:
+        raise NotPausedError(
+            f"there is no Lease {name} in namespace {namespace}: an operator is paused by the "
+            "Lease of its leader election; check name and namespace, or give it "
+            "leader_election=True"
+        ) from None
+
+
+def _present(lease: Object, now: dt.datetime) -> Pause | None:
+    try:
+        pause = pause_of(lease.annotations)
+    except PauseError:
+        return None
+    return None if pause is None or pause.is_over(now) else pause
+
+
+def _annotate(client: LeasePatcher, lease: Object, annotations: dict[str, str | None]) -> None:
+    metadata = {"resourceVersion": lease.resource_version, "annotations": annotations}
+    patch = MergePatch({"metadata": metadata})
+    client.patch(LEASE, lease.name, patch, namespace=lease.namespace)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.fromtimestamp(present_clock(None).time(), dt.UTC)
+
+
+def _again_on_conflict(change: Callable[[], _T]) -> _T:
+    """The leader renews the Lease every few seconds, and another person may ask as well."""
+    for _ in range(_MOST_TRIES - 1):
+        try:
+            return change()
+        except Conflict:
+            continue
+    return change()
