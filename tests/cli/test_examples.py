@@ -18,11 +18,12 @@ import attrs
 import click
 import pytest
 
-from appsdk_operator import Kind, cli, custom_resource_definition
+from appsdk_operator import Kind, MutableObject, cli, custom_resource_definition, kinds
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.app import Permission
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._assets import Item, Store, this_platform
+from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.project import dump_permissions, roles
 from tests.cli.mirror import archive, write_mirror
 
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 PATIENCE = 300.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
-ON_A_CLUSTER = {"release"}
+ON_A_CLUSTER = {"pause", "release", "resume"}
 ON_AN_OPERATOR = {"top"}
 """Those that read from an operator, and that tests/cli/test_top.py runs."""
 
@@ -109,6 +110,15 @@ def kopf_operator(folder: Path) -> None:
     (folder / "handlers.py").write_text("\n".join(lines))
 
 
+def leases(folder: Path) -> None:
+    """The Leases of operators, on the cluster."""
+    with Client(ClientConfig.load(folder / ".kube" / "config")) as client:
+        for namespace in ("bucket-operator", "buckets"):
+            client.create(MutableObject.new(kinds.core.v1.Namespace, namespace))
+            lease = kinds.coordination.v1.Lease
+            client.create(MutableObject.new(lease, "bucket-operator", namespace=namespace))
+
+
 PREPARED: dict[str, Callable[[Path], None]] = {
     "add": project,
     "apiserver": crds,
@@ -117,9 +127,11 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "crds": app_and_release,
     "manifests": operator,
     "migrate": kopf_operator,
+    "pause": leases,
     "rbac": operator_with_tests,
     "models": crds,
     "release": operator,
+    "resume": leases,
     "run": operator,
     "update": project,
 }

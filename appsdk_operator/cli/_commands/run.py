@@ -29,7 +29,7 @@ class NotStartedError(click.ClickException):
     examples=(
         "appsdk-operator run bucket_operator:app --dev",
         "appsdk-operator run bucket_operator.py --dev -n default --log-level debug",
-        "appsdk-operator run bucket_operator:app -n 'team-*,!team-x'",
+        "appsdk-operator run bucket_operator.py --dev -n 'team-*,!team-x'",
     ),
 )
 @click.argument("target")
