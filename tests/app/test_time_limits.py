@@ -128,7 +128,7 @@ def test_without_a_limit_a_function_may_take_for_ever() -> None:
     way=st.sampled_from(["raises", "hangs", "awaits"]),
     cause=st.sampled_from(["add", "update"]),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=scaled(10), deadline=None)
 def test_a_limit_limits_the_failed_calls_for_an_unchanged_state(
     retries: int, delay: float, resync: float, way: str, cause: str
 ) -> None:
