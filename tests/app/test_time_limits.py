@@ -17,6 +17,7 @@ from appsdk_operator.app import App
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import ConstantBackoff
+from tests.hypothesis_profiles import scaled
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
 HOURS = 2 * 3600.0
