@@ -137,6 +137,7 @@ def test_a_change_is_one_patch_of_the_body_and_one_of_the_status(
         lambda draft: None,
         lambda draft: draft.labels and draft.annotations and draft.finalizers,
         lambda draft: draft["spec"].update(size=1, missing=None),
+        lambda draft: draft["spec"].update(size=1.0),
         lambda draft: draft.setdefault("status", {}),
         lambda draft: draft.metadata.pop("resourceVersion"),
     ],

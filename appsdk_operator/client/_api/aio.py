@@ -53,6 +53,8 @@ CALLS = 32
 WATCHES = 256
 """The watches of one event loop that wait for events at once."""
 _BATCH = 500
+_LINGER = 0.05
+"""Seconds for which a thread waits for the next call: starting one takes longer than a call."""
 
 _T = TypeVar("_T")
 
@@ -107,7 +109,7 @@ class _Call(Generic[_T]):
 
 @final
 class _Threads:
-    """Threads of one event loop, each of which ends when there is no call for it.
+    """Threads of one event loop, each of which ends when there is no call for it for a moment.
 
     So nothing has to be closed, and an idle loop has none.
     """
@@ -115,46 +117,60 @@ class _Threads:
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit
-        self._lock = fork_safe(threading.Lock())
-        self._running = 0
+        self._changed = threading.Condition(fork_safe(threading.Lock()))
+        self._running = self._idle = 0
         self._waiting: deque[_Call[Any]] = deque()
 
     @property
     def is_full(self) -> bool:
         """Whether the next call would have to wait."""
-        return self._running >= self._limit
+        return self._running - self._idle + len(self._waiting) >= self._limit
 
     def start(self, call: _Call[Any]) -> None:
         """Run ``call`` in a thread, as soon as one is free."""
-        with self._lock:
-            if self.is_full:
-                self._waiting.append(call)
+        with self._changed:
+            self._waiting.append(call)
+            if self._idle >= len(self._waiting):
+                self._changed.notify()
+                return
+            if self._running >= self._limit:
                 return
             self._running += 1
-        thread = threading.Thread(target=self._run, args=(call,), name=self._name, daemon=False)
+        thread = threading.Thread(target=self._run, name=self._name, daemon=False)
         try:
             thread.start()
         except BaseException:
-            with self._lock:
+            with self._changed:
                 self._running -= 1
+            self.withdraw(call)
             raise
 
     def withdraw(self, call: _Call[Any]) -> bool:
         """Take back a call that waits for a thread; False if it has one."""
-        with self._lock:
+        with self._changed:
             if call not in self._waiting:
                 return False
             self._waiting.remove(call)
             return True
 
-    def _run(self, call: _Call[Any]) -> None:
-        following: _Call[Any] | None = call
-        while following is not None:
-            following.run()
-            with self._lock:
-                following = self._waiting.popleft() if self._waiting else None
-                if following is None:
-                    self._running -= 1
+    def _run(self) -> None:
+        while (call := self._next()) is not None:
+            call.run()
+            del call
+
+    def _next(self) -> _Call[Any] | None:
+        """The next call; None after a moment without one."""
+        with self._changed:
+            if not self._waiting:
+                self._idle += 1
+                try:
+                    self._changed.wait(_LINGER)
+                finally:
+                    self._idle -= 1
+            if self._waiting:
+                return self._waiting.popleft()
+            self._running -= 1
+            return None
 
 
 @attrs.frozen

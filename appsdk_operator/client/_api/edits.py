@@ -50,6 +50,8 @@ SERVER_FIELDS = (
     "uid",
 )
 """The metadata that the server sets."""
+_LARGEST_WHOLE = 2**53
+"""Below it, floats have every whole number."""
 _OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"}
 """Fields by which a mapping is recognised as a whole object."""
 
@@ -474,20 +476,24 @@ def _plain(obj: Object) -> dict[str, Any]:
 def _comparable(data: dict[str, Any]) -> dict[str, Any]:
     """``data`` without what is the server's, and with one form for what is the same to it.
 
-    A null is a missing field, which is all that a merge patch can do to it; missing labels and the
-    like, and a missing status, are empty ones.
+    A null is a missing field, which is all that a merge patch can do to it; 1.0 is 1; missing
+    labels and the like, and a missing status, are empty ones.
     """
     for field in ("apiVersion", "kind"):
         data.pop(field, None)
     metadata = data.setdefault("metadata", {})
     for field in SERVER_FIELDS:
         metadata.pop(field, None)
-    pending = [data]
+    pending: list[Any] = [data]
     while pending:
         part = pending.pop()
-        for name in [name for name, value in part.items() if value is None]:
-            del part[name]
-        pending += [value for value in part.values() if isinstance(value, dict)]
+        for key, value in [*(part.items() if isinstance(part, dict) else enumerate(part))]:
+            if isinstance(value, (dict, list)):
+                pending.append(value)
+            elif value is None and isinstance(part, dict):
+                del part[key]
+            elif isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE:
+                part[key] = int(value)
     for field in ("labels", "annotations"):
         metadata.setdefault(field, {})
     for field in ("finalizers", "ownerReferences"):
