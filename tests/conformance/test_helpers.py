@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
-from appsdk_operator.client import ClientError, Conflict, Invalid
+from appsdk_operator.client import ClientError, Conflict, Edit, Invalid
 from appsdk_operator.controllers import (
     Condition,
     Finalizing,
@@ -243,3 +244,53 @@ def test_an_event_about_a_cluster_scoped_object_is_taken(world: World, legacy: b
     assert broadcaster.close(TIMEOUT) is True
     found = [e for e in world.client.list(EVENT) if e["regarding"]["name"] == node.name]
     assert len(found) == 1
+
+
+def test_modify_and_edit_write_what_differs_and_merge(world: World) -> None:
+    made = world.create(WIDGET, "a", size=1)
+    client, namespace = world.client, world.namespace
+
+    def ready(draft: MutableObject) -> None:
+        draft["spec"]["size"] = 2
+        draft["status"] = {"conditions": [{"type": "Ready", "status": "True", "reason": "Up"}]}
+
+    first = client.modify(WIDGET, "a", ready, namespace=namespace)
+    assert (first.spec["size"], first.generation) == (2, 2)
+    assert is_condition_true(first, "Ready")
+    again = client.modify(WIDGET, "a", ready, namespace=namespace)
+    assert again.resource_version == first.resource_version
+
+    async def edit() -> None:
+        async with Edit(client, made) as draft:
+            draft.labels["mine"] = "yes"
+            draft["status"] = {"conditions": [{"type": "Synced", "status": "True", "reason": "Up"}]}
+        with pytest.raises(Conflict, match=r"spec\.size"):
+            async with Edit(client, made) as draft:
+                draft["spec"]["size"] = 3
+
+    asyncio.run(edit())
+    found = client.get(WIDGET, "a", namespace=namespace)
+    assert (found.spec["size"], found.labels["mine"]) == (2, "yes")
+    assert is_condition_true(found, "Ready")
+    assert is_condition_true(found, "Synced")
+
+
+def test_the_coroutines_of_a_client(world: World) -> None:
+    async def use() -> list[str]:
+        it, seen = world.client.aio, []
+        async with it.watch(WIDGET, namespace=world.namespace) as events:
+            for name in "ab":
+                await it.create(world.draft(WIDGET, name, size=1))
+            async for event in events:
+                if event.object is not None:
+                    seen.append(event.object.name)
+                if len(seen) == 2:
+                    break
+        watch = it.watch(WIDGET, namespace=world.namespace)
+        assert {(await anext(watch)).type.value for _ in "ab"} == {"ADDED"}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(watch), 0.5)
+        listed = [obj.name async for obj in it.list(WIDGET, namespace=world.namespace, limit=1)]
+        return [*seen, *listed]
+
+    assert asyncio.run(use()) == ["a", "b", "a", "b"]
