@@ -68,7 +68,16 @@ class ObjectState:
     :class:`App`. Events are none: whoever asks gives the present state.
     """
 
-    __slots__ = ("_first", "_functions", "_relents", "is_begun", "is_gone", "present", "progress")
+    __slots__ = (
+        "_first",
+        "_functions",
+        "_has_strangers",
+        "_relents",
+        "is_begun",
+        "is_gone",
+        "present",
+        "progress",
+    )
 
     def __init__(
         self,
@@ -107,6 +116,8 @@ class ObjectState:
                 progress.next_time = now + function.first_after
             elif function.cause == "delete":
                 progress.is_concerned = is_known and is_one_where
+        self._has_strangers = True
+        """Whether it was no object of a ``delete`` yet."""
         self.is_begun = False
         """Whether each ``add`` or ``sync`` has succeeded, so that updates follow."""
         self.see(first)
@@ -121,11 +132,18 @@ class ObjectState:
         present = self.present
         if goes_back or not is_older_version(obj.resource_version, present.resource_version):
             self.present = obj
-            for function, progress in zip(self._functions, self.progress, strict=True):
-                if function.cause == "delete" and not progress.is_concerned:
-                    progress.is_concerned = function.where(obj)
-        self._begin_updates()
+            if self._has_strangers:
+                self._concern_deletes(obj)
+        if not self.is_begun:
+            self._begin_updates()
         return self.present
+
+    def _concern_deletes(self, obj: Object) -> None:
+        self._has_strangers = False
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            if function.cause == "delete" and not progress.is_concerned:
+                progress.is_concerned = function.where(obj)
+                self._has_strangers |= not progress.is_concerned
 
     def next(self, now: float, obj: Object | None = None) -> Step | None:
         """The first call in the order of declaration that is due; None: none is.
@@ -146,12 +164,9 @@ class ObjectState:
         obj = self.present if obj is None else obj
         times = [
             progress.next_time
-            for number, (function, progress) in enumerate(
-                zip(self._functions, self.progress, strict=True)
-            )
+            for number, progress in enumerate(self.progress)
             if progress.next_time is not None
-            and (progress.failed_at is not None or function.cause == "every")
-            and self._step(number, function, obj) is not None
+            and self._step(number, self._functions[number], obj) is not None
         ]
         return min(times, default=None)
 
@@ -163,9 +178,9 @@ class ObjectState:
         """The numbers of the functions whose last call failed, and which still want one."""
         return [
             number
-            for number, function in enumerate(self._functions)
-            if self.progress[number].failed_at is not None
-            and self._step(number, function, self.present) is not None
+            for number, progress in enumerate(self.progress)
+            if progress.failed_at is not None
+            and self._step(number, self._functions[number], self.present) is not None
         ]
 
     def is_protected_by(self, obj: Object) -> bool:

@@ -58,6 +58,8 @@ class _Known:
     state: ObjectState
     running: Step | None = None
     """The call that runs, or has just failed."""
+    foreseen: tuple[Object, Step] | None = None
+    """A state, and the first call that is due for it, until it is made."""
     called: int | None = None
     """The number of the function that the present pass has called."""
     errors: dict[int, Exception] = attrs.field(factory=dict)
@@ -197,7 +199,9 @@ class KindFunctions:
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether the change makes a call due now, or earlier than one would be."""
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
-        is_stripped = self._lifecycle.note_change(old, new)
+        is_stripped = not (
+            self._is_steady(old) and self._is_steady(new)
+        ) and self._lifecycle.note_change(old, new)
         known = self._known.get(new.uid)
         if known is None:
             return True
@@ -212,8 +216,9 @@ class KindFunctions:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write
-        now = self._clock.monotonic()
-        if state.next(now, new) is not None:
+        step = state.next(self._clock.monotonic(), new)
+        if step is not None:
+            known.foreseen = new, step
             return True
         look_at, before = state.look_at(new), state.look_at()
         return look_at is not None and (before is None or look_at < before)
@@ -232,7 +237,9 @@ class KindFunctions:
             self._go(known, obj)
             return None
         obj = known.state.see(obj)
-        if self._needs_lifecycle(known, obj):
+        if known.is_marked and self._is_steady(obj) and known.state.is_complete:
+            self._call_next(known)
+        elif self._needs_lifecycle(known, obj):
             self._lifecycle.on_present(
                 obj,
                 lambda *call: self._notify(known, *call),
@@ -244,6 +251,10 @@ class KindFunctions:
             self._call_next(known)
         known.write = _WRITTEN
         return None
+
+    def _is_steady(self, obj: Object) -> bool:
+        """Whether the object's finalizers are as they stay: surely, for the most frequent case."""
+        return not obj.is_deleting and obj.finalizers == (self._lifecycle.finalizer,)
 
     def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
         if obj.is_deleting:
@@ -286,8 +297,12 @@ class KindFunctions:
         return None
 
     def _call_next(self, known: _Known) -> None:
-        state = known.state
-        step = state.next(self._clock.monotonic())
+        state, foreseen = known.state, known.foreseen
+        known.foreseen = None
+        if foreseen is not None and foreseen[0] is state.present:
+            step: Step | None = foreseen[1]
+        else:
+            step = state.next(self._clock.monotonic())
         if step is None:
             return
         function, obj = self._functions[step.number], state.present

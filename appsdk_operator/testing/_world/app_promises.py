@@ -210,6 +210,9 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
                 added.add((id(declared), entry.uid))
             continue
         for add in adds:
+            where = add.options.where
+            if where is not None and not where(entry.object):
+                continue
             if add.kind == declared.kind and (id(add), entry.uid) not in added:
                 raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
         one = (entry.who, entry.process, entry.uid, id(declared))
