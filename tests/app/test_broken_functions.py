@@ -99,7 +99,7 @@ def never_gives_up(self: Any, *arguments: Any) -> bool:
 def an_event_ends_the_wait(self: Any, obj: Any, **more: Any) -> Any:
     for function, progress in zip(self._functions, self.progress, strict=True):
         at = progress.failed_at
-        if at is not None and function.cause == "update" and function.when(self.present, obj):
+        if at is not None and function.cause == "update" and obj.generation > at.generation:
             progress.failed_at, progress.handled = None, obj
     return see(self, obj, **more)
 
@@ -183,7 +183,7 @@ DEFECTS = [
         "chain: .*gave up",
         [CREATE, "wait 30", "function fails for good", CHANGE_A, "wait 100"],
     ),
-    Defect(ObjectState, "see", an_event_ends_the_wait, "chain: ", [*FAILS_A, 'spec a {"a": 3}']),
+    Defect(ObjectState, "see", an_event_ends_the_wait, "chain: ", [*FAILS_A, CHANGE_B]),
     Defect(ObjectState, "succeeded", lost_to_a_later_one, "chain: ", [*FAILS_A, CHANGE_B]),
     Defect(ObjectState, "see", until_an_event, "timers: ", [CREATE, "wait 30", CHANGE_A]),
     Defect(
