@@ -253,7 +253,8 @@ def check_timers_at_rest(
     now = world.clock.monotonic()
     for timer in watched:
         for uid, obj in present.items():
-            if obj.is_deleting:
+            where = timer.options.where
+            if obj.is_deleting or (where is not None and not where(obj)):
                 continue
             calls = [
                 one
@@ -262,6 +263,9 @@ def check_timers_at_rest(
             ]
             last = calls[-1] if calls else None
             since = began if last is None else last.at
+            if where is not None:  # it may have begun to match with the last change
+                changes = world.journal.of("step", world.key(obj.name))
+                since = max([since, *(one.at for one in changes)])
             if now - since > max(timer.interval, 0.0 if last else timer.first_after) + _LATE:
                 when = "never" if last is None else f"last at {last.at:g} s, now it is {now:g} s"
                 name = getattr(timer.function, "__name__", "a timer")
