@@ -29,6 +29,7 @@ SCRIPTS = Path(sys.executable).parent
 CASES = ROOT / "tests/typing/cases"
 
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ERROR = re.compile(r"(?:^| )error: ")
 SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w./]+\.py)`[^\n]*\n+\Z")
 
 # What `mypy --strict` means, for modules that are not strict themselves. The kit's own modules have
@@ -112,8 +113,8 @@ def write_pages(project: Path) -> None:
             home |= dict.fromkeys(own, module)
 
 
-def run(*command: str | Path, cwd: Path) -> bool:
-    """Whether a tool was content; what it says goes on."""
+def run(what: str, *command: str | Path, cwd: Path) -> str:
+    """What a tool finds wrong, in a line; empty if it is content. All that it says is printed."""
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [SCRIPTS / command[0], *command[1:]],
@@ -123,10 +124,15 @@ def run(*command: str | Path, cwd: Path) -> bool:
         text=True,
         check=False,
     )
-    if done.returncode:
-        print(f"== {' '.join(map(str, command))}")
-        print(done.stdout.replace(f"{cwd}/", ""), done.stderr, sep="")
-    return done.returncode == 0
+    if not done.returncode:
+        return ""
+    said = done.stdout.replace(f"{cwd}/", "") + done.stderr
+    print(f"== {' '.join(map(str, command))}", said, sep="\n")
+    errors = [line.strip() for line in said.splitlines() if ERROR.search(line)]
+    if not errors:
+        return f"{what}: status {done.returncode}"
+    others = f", and {len(errors) - 1} more" if errors[1:] else ""
+    return f"{what}: {errors[0]}{others}"
 
 
 def main() -> int:
@@ -152,22 +158,24 @@ def main() -> int:
         (cases / "mypy.ini").write_text(MYPY_OF_ALL, encoding="utf-8")
         (cases / "pyrightconfig.json").write_text(PYRIGHT_OF_CASES, encoding="utf-8")
         verify = ("pyright", "--verifytypes", "appsdk_operator", "--ignoreexternal")
+
+        def both_mypy() -> str:
+            pages = run("mypy, the pages", "mypy", *mypy, ".", cwd=users)
+            others = run("mypy, the cases", "mypy", *mypy, ".", cwd=cases)
+            return "; ".join(filter(None, (pages, others)))
+
         with ThreadPoolExecutor() as pool:
-            passed = [
-                pool.submit(run, *verify, cwd=nobody),
-                pool.submit(run, "pyright", *python, ".", cwd=users),
-                pool.submit(run, "pyright", *python, ".", cwd=cases),
+            found = [
+                pool.submit(run, "the public names", *verify, cwd=nobody),
+                pool.submit(run, "pyright, the pages", "pyright", *python, ".", cwd=users),
+                pool.submit(run, "pyright, the cases", "pyright", *python, ".", cwd=cases),
                 # One after the other: they share a cache.
-                pool.submit(
-                    lambda: all(
-                        [
-                            run("mypy", *mypy, ".", cwd=users),
-                            run("mypy", *mypy, ".", cwd=cases),
-                        ]
-                    )
-                ),
+                pool.submit(both_mypy),
             ]
-            return 0 if all(each.result() for each in passed) else 1
+        problems = [each.result() for each in found if each.result()]
+    # The last line: what the tools say may be long.
+    print(f"types that users see: {'; '.join(problems) or 'ok'}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
