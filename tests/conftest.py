@@ -18,6 +18,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from tests import hypothesis_profiles, planes, reports
+from tests.ids import check_ids
 from tests.ports import reserved_port
 from tests.shared_plane import SharedPlane
 
@@ -64,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The first of several workers gets them all then: each control plane is started once, and idle
     ones of other workers take no processor time from the rest.
     """
+    check_ids(items)
     real = [item for item in items if item.get_closest_marker("real")]
     others = [item for item in items if not item.get_closest_marker("real")]
     if _has_control_plane():
