@@ -10,8 +10,10 @@ RUNNER ?= -m pytest
 PYTEST = $(RUNNER) -n $(WORKERS) --dist worksteal
 # Where PYTHONDONTWRITEBYTECODE is set, each worker and each program that a test starts would compile
 # all tests and the whole package anew, which is a tenth of the run. One folder for all environments:
-# those of one Python share what they compile.
-CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build/bytecode)
+# those of one Python share what they compile. So do they what Hypothesis finds in the sources, for
+# which it reads the whole package: 2 s of each program that has property tests in a folder of its own.
+CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build/bytecode) \
+  HYPOTHESIS_STORAGE_DIRECTORY=$(abspath .hypothesis)
 # Once for an environment: several workers at once would each compile the tests.
 WARM := $(VENV)/.warm
 
