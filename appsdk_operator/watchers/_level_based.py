@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol, final
 import attrs
 
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import callback_name
-from appsdk_operator.watchers._retry import RetryPolicy
+from appsdk_operator.runtime import RetryPolicy, callback_name
 
 
 @final

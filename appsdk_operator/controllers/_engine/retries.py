@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime import (
     RateLimiter,
@@ -132,7 +132,7 @@ class CheckedRetry(Generic[R]):
 
 def retry_of(
     name: str, limiter: RateLimiter, *, retry: RetryPolicy | None, max_attempts: int
-) -> CheckedRetry[R]:
+) -> CheckedRetry[Any]:
     """What decides on the retries of controller ``name``, by its options."""
     if retry is not None:
         return CheckedRetry(name, ByPolicy(retry), "retry policy")
