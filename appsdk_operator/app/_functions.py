@@ -208,7 +208,7 @@ class KindFunctions:
         state = known.state
         if is_older_version(new.resource_version, old.resource_version):
             if state.is_gone:
-                self._forget(new)  # what was cleaned up is there again
+                self.forget(new)  # what was cleaned up is there again
             else:
                 state.see(new, goes_back=True)
             return True
@@ -272,9 +272,10 @@ class KindFunctions:
             outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
         known.write = _WRITTEN
         if outcome is None:
-            self._forget(obj)
+            self.forget(obj)
 
-    def _forget(self, obj: Object) -> None:
+    def forget(self, obj: Object, /) -> None:
+        """The object is gone, or no longer followed: then it is handled anew, as after a start."""
         with self._lock:
             self._known.pop(obj.uid, None)
 
@@ -386,7 +387,7 @@ class KindFunctions:
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
         if delay is None and known.state.is_gone and not known.state.present.is_deleting:
-            self._forget(obj)  # nothing would ever change it
+            self.forget(obj)  # nothing would ever change it
 
     def waiting(self, obj: Object, /) -> Sequence[Waiting]:
         """The calls that wait for their time or a change, those due now included."""

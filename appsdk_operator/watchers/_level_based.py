@@ -68,6 +68,10 @@ class LevelBased(Protocol):
         """That call is repeated after ``delay`` seconds, with None not for this state."""
         ...
 
+    def forget(self, obj: Object, /) -> None:
+        """The object is gone, or no longer followed."""
+        ...
+
     def waiting(self, obj: Object, /) -> Sequence[Waiting]:
         """The calls for the object that wait for their time or a change, those due now included."""
         ...

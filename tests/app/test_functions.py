@@ -8,16 +8,23 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator.app import App, functions_of
+from appsdk_operator.app import App, functions_of, timers_of
 from appsdk_operator.app._functions import KindFunctions
-from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import ManualClock
+from appsdk_operator.runtime import Clock, ManualClock
 from appsdk_operator.testing import Replica, World
-from appsdk_operator.watchers import ConstantBackoff, JoinedFinalizer, ReconcileRequest, never_retry
+from appsdk_operator.watchers import (
+    ConstantBackoff,
+    InformerController,
+    JoinedFinalizer,
+    ReconcileRequest,
+    never_retry,
+)
 from tests.simulations import no_client
+from tests.watchers.conftest import ScriptedInformer
 
 
 @attrs.frozen
@@ -257,23 +264,45 @@ def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_e
     assert {after - before for before, after in itertools.pairwise(looks)} == {7}
 
 
-def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> None:
-    app, calls = App("thing-operator"), list[Any]()
-    app.on_update(THING)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
-    clock = ManualClock()
-    functions = KindFunctions(
+def functions_of_thing(app: App, clock: Clock) -> KindFunctions:
+    return KindFunctions(
         THING,
         no_client(),
-        functions_of(app),
+        [*functions_of(app), *timers_of(app)],
         function_of=lambda declared: declared.function,
         clock=clock,
         finalizer=JoinedFinalizer(),
     )
 
-    def thing(version: int, size: int) -> Object:
-        metadata = {"name": "a", "uid": "u", "resourceVersion": str(version), "generation": size}
-        return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
 
+def thing(version: int, size: int) -> Object:
+    metadata = {"name": "a", "uid": "u", "resourceVersion": str(version), "generation": size}
+    return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
+
+
+def test_an_object_that_is_no_longer_followed_is_forgotten() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_update(THING)(lambda old, new: calls.append("update"))
+    app.every(60, THING)(lambda thing: calls.append("look"))
+    controller, informer = InformerController(clock=ManualClock()), ScriptedInformer()
+    functions = functions_of_thing(app, controller.clock)
+    controller.add_reconciler(functions, THING)
+    controller.add_informer(informer, THING)
+    source, handle = informer.handler, controller._dispatcher.handle_event
+    assert source is not None
+    handle(source, Event(ResourceAction.CREATE, thing(1, 1)))
+    assert controller.pending_requeues == 1
+    handle(source, Event(ResourceAction.DELETE, thing(1, 1), is_unfollowed=True))
+    assert controller.pending_requeues == 0
+    assert not functions.waiting(thing(1, 1))
+    handle(source, Event(ResourceAction.CREATE, thing(2, 2)))
+    assert calls == ["look", "look"]
+
+
+def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    app.on_update(THING)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
+    functions = functions_of_thing(app, ManualClock())
     old, new, newer = thing(5, 1), thing(9, 2), thing(12, 3)
     functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
     for before, after in ((old, new), (new, old), (old, newer)):

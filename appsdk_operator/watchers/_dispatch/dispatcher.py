@@ -260,6 +260,9 @@ class Dispatcher:
 
     def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
+            for target in self._registered.items(source.kind):
+                if target.level_based is not None:
+                    target.level_based.forget(event.object)
             return self._forget_object(source.key_of(event.object))
         if source.view is not None:
             event = event.viewed_as(source.view)
