@@ -5,7 +5,7 @@ Run ``appsdk-operator run --dev examples/ephemeral_volume_claim.py``, and create
 
 import attrs
 
-from appsdk_operator import App, Kind, MergePatch, MutableObject, Object, kinds
+from appsdk_operator import App, Kind, MergePatch, MutableObject, Object, field, kinds
 from appsdk_operator.client import AlreadyExists, Invalid, NotFound
 from appsdk_operator.controllers import has_owner_reference, set_controller_reference
 from appsdk_operator.resource import Quantity
@@ -46,7 +46,7 @@ def create(evc: Object[Spec, Status]) -> None:
     app.client.status.patch(EVC, evc.name, status, namespace=evc.namespace)
 
 
-@app.on_update(EVC, field="spec.size")
+@app.on_update(EVC, when=field("spec.size").changed)
 def resize(old: Object[Spec, Status], new: Object[Spec, Status]) -> None:
     size = MergePatch({"spec": {"resources": {"requests": {"storage": new.spec.size}}}})
     try:

@@ -40,10 +40,10 @@ from appsdk_operator.app._decorators import (
     UpdateDecorator,
 )
 from appsdk_operator.app._fields import (
-    check_field,
     check_filters,
     check_index,
     check_indexed_field,
+    check_predicates,
 )
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
@@ -79,7 +79,6 @@ from appsdk_operator.manager import (
     as_runnable,
 )
 from appsdk_operator.resource import (
-    FieldPath,
     Kind,
     LabelSelector,
     MutableObject,
@@ -361,12 +360,12 @@ class App:
             )
         for each in self._declared.watching:
             if isinstance(each, Handler):
-                if each.field is not None:
-                    check_field(each.field, each.kind, [declared])
                 check_filters(each.options, each.kind, [declared])
         for timer in self._declared.timers:
             if timer.kind is not None:
                 check_filters(timer.options, timer.kind, [declared])
+        for reconciling in self._declared.reconciling:
+            check_predicates(reconciling.predicates, reconciling.kind, [declared])
         for index in self._declared.indexes:
             check_indexed_field(index, [declared])
         self._declare(self._declared.owned, declared)
@@ -469,9 +468,12 @@ class App:
         when: When[SpecT, StatusT] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
-        field: str = "",
     ) -> UpdateDecorator[SpecT, StatusT]:
         """Call the function with the old object and the new one when the spec has changed.
+
+            @app.on_update(BUCKET, when=field("spec.size").changed)
+            def resize(old: Object, new: Object) -> None:
+                storage.resize(new.name, new.spec["size"])
 
         The old object is the state with which the function last succeeded in this process, so no
         change is lost when a call fails and another change follows. It begins with the oldest
@@ -481,18 +483,18 @@ class App:
         Args:
             kind: as for :meth:`on_add`, as ``where``, ``retry`` and ``time_limit``.
             where: see there.
-            when: whether a change, from the old object to the new one, is an update; default: one
-                of the spec is. With it those of the status and metadata are looked at, too.
+            when: whether a change, from the old object to the new one, is an update: a filter such
+                as ``field("spec.size").changed``, or a function of both objects. A filter of an
+                object looks at the new one. Default: a change of the spec is one. With it those of
+                the status and metadata are looked at, too.
             retry: see there.
             time_limit: see there.
-            field: call it only if this field differs: ``spec.size``.
 
         Raises:
-            TypeError, ValueError: as :meth:`on_add`; or ``field`` is no path, or one whose changes
-                are no updates: below ``metadata`` or ``status``.
+            TypeError, ValueError: as :meth:`on_add`.
         """
         found: UpdateDecorator[SpecT, StatusT] = self._handler(
-            kind, "update", field, where=where, when=when, retry=retry, time_limit=time_limit
+            kind, "update", where=where, when=when, retry=retry, time_limit=time_limit
         )
         return found
 
@@ -561,7 +563,8 @@ class App:
             kind: the kind.
             owns: kinds that it creates: an event leads to the object that owns theirs.
             watches: other kinds, with a function from an object to requests, or a handler.
-            predicates: events of ``kind`` must pass all of them.
+            predicates: events of ``kind`` must pass all of them: filters such as
+                ``labels("app=web")`` and ``field("spec.size").changed``, or functions of an event.
             name: of the controller, for a second reconciler of a kind; default: the kind.
             options: options of the controller.
 
@@ -1232,19 +1235,10 @@ class App:
         if isinstance(declared, (Handler, Timer, Watched)):
             self._declared.functions.append(declared)
 
-    def _handler(self, kind: Any, cause: Cause, field: str = "", **options: Any) -> Any:
+    def _handler(self, kind: Any, cause: Cause, **options: Any) -> Any:
         check_kind(kind)
         checked = FunctionOptions(**options)
         check_filters(checked, kind, self._declared.owned)
-        validation.check_text("field", field)
-        path = FieldPath(field) if field else None
-        if path is not None and path.root in ("metadata", "status"):
-            raise ValueError(
-                f"field={field!r}: changes of the {path.root} are no updates for this watcher: use "
-                f"a reconciler, with predicates=[field({field!r}).changed]"
-            )
-        if path is not None:
-            check_field(path, kind, self._declared.owned)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             validation.check_callable(
@@ -1254,7 +1248,6 @@ class App:
                 kind=kind,
                 cause=cause,
                 function=returning_nothing(function),
-                field=path,
                 options=checked,
             )
             self._declare(self._declared.watching, declared)
@@ -1284,6 +1277,8 @@ class App:
                 ControllerOptions,
                 "ControllerOptions(max_concurrent_reconciles=4)",
             )
+        filters = as_predicates(predicates)
+        check_predicates(filters, kind, self._declared.owned)
         declared = Reconciling(
             kind=kind,
             target=target,
@@ -1291,7 +1286,7 @@ class App:
             name=self._free_name(name or kind.kind.lower()),
             owns=tuple(check_kind(each, "owns") for each in owns),
             watches={check_kind(each, "watches"): watches[each] for each in watches},
-            predicates=as_predicates(predicates),
+            predicates=filters,
             options=options,
         )
         self._declare(self._declared.reconciling, declared)

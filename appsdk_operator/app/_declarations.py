@@ -10,7 +10,6 @@ import attrs
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.resource import (
     ChangeFilter,
-    FieldPath,
     Filter,
     Kind,
     Versions,
@@ -79,8 +78,6 @@ class Handler:
     kind: Kind[Any, Any]
     cause: Cause
     function: Callable[..., Any]
-    field: FieldPath | None = None
-    """Its changes alone are updates."""
     options: FunctionOptions = FunctionOptions()
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from appsdk_operator.app._declarations import Declarations, FunctionOptions, Index, Owned
 from appsdk_operator.resource import (
-    FieldPath,
     FilterExpression,
     Kind,
     check_fields,
@@ -32,9 +31,12 @@ def check_filters(options: FunctionOptions, kind: Kind[Any, Any], owned: Sequenc
             _check(option, expression, kind, owned)
 
 
-def check_field(path: FieldPath, kind: Kind[Any, Any], owned: Sequence[Owned]) -> None:
-    """The same for one field."""
-    _check("on_update", path.exists, kind, owned)
+def check_predicates(
+    predicates: Iterable[FilterExpression], kind: Kind[Any, Any], owned: Sequence[Owned]
+) -> None:
+    """The same for the predicates of a reconciler."""
+    for each in predicates:
+        _check("predicates", each, kind, owned)
 
 
 def _check(

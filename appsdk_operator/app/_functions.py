@@ -153,8 +153,6 @@ class KindFunctions:
         if when is not None:
             changes = self._change(name, when)
         if isinstance(declared, Handler):
-            if declared.field is not None:
-                changes = declared.field.has_changed
             return Function(cause=declared.cause, where=matches, when=changes, function=function)
         is_ready = self._is_ready
         return Function(

@@ -151,10 +151,6 @@ class FieldPath(FieldConditions):
         """
         return self._reader()(obj)
 
-    def has_changed(self, old: Object[Any, Any], new: Object[Any, Any]) -> bool:
-        """Whether the field differs; a missing one and null are the same."""
-        return self.changed(old, new)
-
     def steps_of(self, kind: Kind[Any, Any]) -> Steps:
         """Its names on the wire, and its indexes.
 

@@ -81,12 +81,6 @@ def test_the_options_carry_name_lease_field_manager_and_namespaces() -> None:
     assert app.namespaces == ("team-red",)
 
 
-@pytest.mark.parametrize("field", ["metadata.labels['a']", "status.phase"])
-def test_a_field_whose_changes_are_no_updates_is_refused(field: str) -> None:
-    with pytest.raises(ValueError, match="predicates="):
-        App("bucket-operator").on_update(BUCKET, field=field)
-
-
 def test_a_function_of_other_arguments_is_refused_when_it_is_declared() -> None:
     app = App("bucket-operator")
 

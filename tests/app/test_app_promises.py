@@ -14,7 +14,7 @@ from appsdk_operator import kinds
 from appsdk_operator.app import App
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import Manager
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, field
 from appsdk_operator.testing import Replica, World, check_operator
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -51,11 +51,11 @@ def every_function(app: App, elsewhere: Callable[[], dict[str, Any]] = dict) -> 
     def make(thing: Object[ThingSpec]) -> None:
         elsewhere()[thing.uid] = {"a": thing.spec.a, "b": thing.spec.b}
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         elsewhere()[new.uid]["a"] = new.spec.a
 
-    @app.on_update(THING, field="spec.b")
+    @app.on_update(THING, when=field("spec.b").changed)
     def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         elsewhere()[new.uid]["b"] = new.spec.b
 
@@ -123,7 +123,7 @@ def test_no_change_of_a_kind_without_generations_is_lost() -> None:
     app = App("map-operator")
     app.on_add(CONFIG_MAP)(nothing)
     app.on_update(CONFIG_MAP)(nothing)
-    app.on_update(CONFIG_MAP, field="data.a")(nothing)
+    app.on_update(CONFIG_MAP, when=field("data.a").changed)(nothing)
     data = st.fixed_dictionaries({"a": st.sampled_from("xyz"), "b": st.sampled_from("xyz")})
     check_operator(app, specs=st.builds(lambda d: {"data": d}, data), max_examples=30)
 
@@ -161,13 +161,13 @@ def run(told: Told, app: App, kind: Kind = THING) -> World:
 def test_a_change_that_comes_before_the_retry_of_another_is_no_end_of_it(told: Told) -> None:
     app, failures = App("thing-operator"), [ConnectionError("not yet")]
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         told.note(("a", old.spec.a, new.spec.a))
         if failures:
             raise failures.pop()
 
-    @app.on_update(THING, field="spec.b")
+    @app.on_update(THING, when=field("spec.b").changed)
     def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         told.note(("b", old.spec.b, new.spec.b))
 
@@ -202,12 +202,12 @@ def test_a_function_whose_change_failed_begins_with_what_it_has_handled(told: To
 def test_a_failing_function_keeps_no_other_from_its_change(told: Told) -> None:
     app = App("thing-operator")
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         told.note("a")
         raise TerminalError("never")
 
-    @app.on_update(THING, field="spec.b")
+    @app.on_update(THING, when=field("spec.b").changed)
     def set_b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         told.note("b")
 
@@ -226,11 +226,11 @@ def test_two_functions_that_fail_are_two_failures_of_their_names(told: Told) -> 
     calls: list[str] = []
     app = App("thing-operator", error_handler=lambda error, call: calls.append(str(call)))
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object, new: Object) -> None:
         raise TerminalError("never")
 
-    @app.on_update(THING, field="spec.b")
+    @app.on_update(THING, when=field("spec.b").changed)
     def set_b(old: Object, new: Object) -> None:
         raise TerminalError("never")
 
@@ -248,7 +248,7 @@ def test_two_functions_that_fail_are_two_failures_of_their_names(told: Told) -> 
 def test_an_object_that_is_handled_again_after_a_failure_is_back_in_its_state(told: Told) -> None:
     app, elsewhere = App("thing-operator"), {"size": 1}
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         elsewhere["size"] = new.spec.a
         if new.spec.a == 2:

@@ -11,7 +11,7 @@ import pytest
 from appsdk_operator.app import App
 from appsdk_operator.app._due import ObjectState
 from appsdk_operator.app._functions import KindFunctions
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, field
 from appsdk_operator.testing import BrokenPromise, check_operator
 
 
@@ -49,10 +49,10 @@ def operator(storage: Storage) -> App:
     @app.on_add(THING)
     def make_another(thing: Object) -> None: ...
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def set_a(old: Object, new: Object) -> None: ...
 
-    @app.on_update(THING, field="spec.b")
+    @app.on_update(THING, when=field("spec.b").changed)
     def set_b(old: Object, new: Object) -> None: ...
 
     @app.every(40, THING, first_after=10)

@@ -116,8 +116,11 @@ def test_a_misspelt_field_is_refused_with_the_nearest_name(decorator: str) -> No
     ):
         with pytest.raises(ValueError, match=re.escape(problem)):
             declare(App("disks"), decorator, where=wrong)
-    with pytest.raises(ValueError, match="did you mean 'size'"):
-        App("disks").on_update(DISK, when=field("spec.sise").changed)
+    wrong_change = field("spec.sise").changed
+    with pytest.raises(ValueError, match=r"^when: .*did you mean 'size'"):
+        App("disks").on_update(DISK, when=wrong_change)
+    with pytest.raises(ValueError, match=r"^predicates: .*did you mean 'size'"):
+        App("disks").object_reconciler(DISK, predicates=[wrong_change])(seen)
 
 
 def test_a_field_is_checked_against_a_schema_that_is_declared_later() -> None:
@@ -130,6 +133,7 @@ def test_a_field_is_checked_against_a_schema_that_is_declared_later() -> None:
         lambda app: app.on_update(PLAIN, when=wrong.changed)(changed),
         lambda app: app.on_delete(PLAIN, where=wrong.exists)(seen),
         lambda app: app.every(60, PLAIN, where=wrong == 3)(seen),
+        lambda app: app.object_reconciler(PLAIN, predicates=[wrong.changed])(seen),
     ]
     for each in declared:
         app = App("disks")

@@ -13,7 +13,7 @@ from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, field
 from appsdk_operator.runtime import Clock, ManualClock
 from appsdk_operator.testing import Replica, World
 from appsdk_operator.watchers import (
@@ -244,7 +244,7 @@ def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_e
     def at(what: str) -> None:
         calls.append((round(world.clock.monotonic() - begin), what))
 
-    @app.on_update(THING, field="spec.a")
+    @app.on_update(THING, when=field("spec.a").changed)
     def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
         at("change")
         if len([what for _, what in calls if what == "change"]) < 3:

@@ -19,7 +19,7 @@ from appsdk_operator.cache import NotCachedError, NotSyncedError
 from appsdk_operator.client import Client, ClientConfig, ClientLike, MergePatch
 from appsdk_operator.controllers import ControllerOptions, Request
 from appsdk_operator.manager import LeaderElection, Manager
-from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.resource import MutableObject, Object, field
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.watchers import SimpleWatcher
@@ -117,7 +117,7 @@ def test_the_four_callbacks_of_a_kind_are_one_watcher_with_the_apps_finalizer(
     def make(bucket: Object[BucketSpec]) -> None:
         calls.add(("add", bucket.name))
 
-    @app.on_update(BUCKET, field="spec.size")
+    @app.on_update(BUCKET, when=field("spec.size").changed)
     async def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
         calls.add(("size", old.spec.size, new.spec.size))
 
@@ -149,11 +149,11 @@ def test_an_update_calls_the_functions_of_the_fields_that_changed(
 ) -> None:
     app, calls = App("bucket-operator"), Calls()
 
-    @app.on_update(BUCKET, field="spec.size")
+    @app.on_update(BUCKET, when=field("spec.size").changed)
     def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
         calls.add("size")
 
-    @app.on_update(BUCKET, field="spec.note")
+    @app.on_update(BUCKET, when=field("spec.note").changed)
     def note(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
         calls.add("note")
 

@@ -14,7 +14,7 @@ from appsdk_operator.cache import Cache, CacheOptions, Informer, NamespaceOption
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
 from appsdk_operator.manager import CacheSetup
-from appsdk_operator.resource import Kind, Object, Scope
+from appsdk_operator.resource import Kind, Object, Scope, field
 from appsdk_operator.testing import APIServer, install_crds
 from tests.app.test_app import BUCKET, CONFIG_MAP, nothing
 from tests.app.test_managers import Calls, bucket, eventually, made, running
@@ -162,7 +162,7 @@ def changed(old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("field", "problem"),
+    ("path", "problem"),
     [
         (
             "spec.sise",
@@ -175,21 +175,21 @@ def changed(old: Object[Any, Any], new: Object[Any, Any]) -> None: ...
         ("spce.size", "did you mean 'spec'?"),
     ],
 )
-def test_a_misspelt_field_is_refused_with_the_nearest_name(field: str, problem: str) -> None:
+def test_a_misspelt_field_is_refused_with_the_nearest_name(path: str, problem: str) -> None:
     app = App("bucket-operator")
     with pytest.raises(ValueError, match=re.escape(problem)):
-        app.on_update(DISK, field=field)(changed)
+        app.on_update(DISK, when=field(path).changed)(changed)
 
 
 @pytest.mark.parametrize(
-    "field",
+    "path",
     [
         *("spec", "spec.size", "spec.mounts", "spec.mounts[3].mountPath"),
         *("spec.mounts[0].mount_path", "spec.labels['a.b/c']", "spec.extra.any.thing[3]"),
     ],
 )
-def test_fields_that_the_class_has_or_leaves_open_are_accepted(field: str) -> None:
-    App("bucket-operator").on_update(DISK, field=field)(changed)
+def test_fields_that_the_class_has_or_leaves_open_are_accepted(path: str) -> None:
+    App("bucket-operator").on_update(DISK, when=field(path).changed)(changed)
 
 
 def test_a_field_is_checked_against_a_schema_that_is_declared_before_or_after() -> None:
@@ -199,19 +199,19 @@ def test_a_field_is_checked_against_a_schema_that_is_declared_before_or_after() 
     }
     app = App("bucket-operator")
     app.own(PLAIN, schema=schema)
-    app.on_update(PLAIN, field="spec.size")(changed)
+    app.on_update(PLAIN, when=field("spec.size").changed)(changed)
     with pytest.raises(ValueError, match="no field 'sise', did you mean 'size'"):
-        app.on_update(PLAIN, field="spec.sise")(changed)
+        app.on_update(PLAIN, when=field("spec.sise").changed)(changed)
     later = App("bucket-operator")
-    later.on_update(PLAIN, field="spec.sise")(changed)
+    later.on_update(PLAIN, when=field("spec.sise").changed)(changed)
     with pytest.raises(ValueError, match="no field 'sise', did you mean 'size'"):
         later.own(PLAIN, schema=schema)
 
 
 def test_without_a_class_or_schema_any_field_is_accepted() -> None:
     app = App("bucket-operator")
-    app.on_update(PLAIN, field="spec.anything")(changed)
-    app.on_update(CONFIG_MAP, field="data.key")(changed)
+    app.on_update(PLAIN, when=field("spec.anything").changed)(changed)
+    app.on_update(CONFIG_MAP, when=field("data.key").changed)(changed)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -95,11 +95,11 @@ def test_updates_of_a_field_are_declared_by_either_name() -> None:
     seen: list[str] = []
     app = App("widgets")
 
-    @app.on_update(WIDGET, field="spec.max_size")
+    @app.on_update(WIDGET, when=field("spec.max_size").changed)
     def by_python(old: Object[Spec], new: Object[Spec]) -> None:
         seen.append("python")
 
-    @app.on_update(WIDGET, field="spec.maxSize")
+    @app.on_update(WIDGET, when=field("spec.maxSize").changed)
     def by_wire(old: Object[Spec], new: Object[Spec]) -> None:
         seen.append("wire")
 

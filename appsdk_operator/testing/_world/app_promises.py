@@ -23,10 +23,8 @@ _LATE: Final = 1.0
 """Seconds by which a timer may be late at rest."""
 
 
-def state_for(handler: Handler, obj: Object) -> Any:
-    """What a function of updates is called for: its field, or all that makes an update."""
-    if handler.field is not None:
-        return handler.field.value(obj)
+def state_of(obj: Object) -> Any:
+    """All that makes an update for a function without a filter of changes."""
     data = obj.to_dict()
     if obj.generation:
         return {name: data[name] for name in data if name not in ("metadata", "status")}
@@ -73,7 +71,7 @@ class _Chains:
 def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     if handler.options.when is not None:
         return one.resource_version == other.resource_version
-    return equal_numbers(state_for(handler, one), state_for(handler, other))
+    return equal_numbers(state_of(one), state_of(other))
 
 
 def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:
@@ -83,10 +81,10 @@ def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> Non
         BrokenPromise: with the timeline.
     """
     for entry, expected in _Chains(world, handlers).breaks:
-        before = state_for(entry.declared, entry.old) if entry.old is not None else None
+        before = state_of(entry.old) if entry.old is not None else None
         text = (
             f"{entry.line}, from {before}, and what it was last successful with is "
-            f"{state_for(entry.declared, expected)}: the change between them is lost"
+            f"{state_of(expected)}: the change between them is lost"
         )
         raise broken(text, entry.key)
 
@@ -161,8 +159,8 @@ def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break
             continue
         if is_due(handler, state, obj):
             text = (
-                f"the server has {state_for(handler, obj)} of {obj.name}, and what {name} was last "
-                f"successful with is {state_for(handler, state)}"
+                f"the server has {state_of(obj)} of {obj.name}, and what {name} was last "
+                f"successful with is {state_of(state)}"
             )
             raise broken(text, world.key(obj.name))
         if last.error:
@@ -174,7 +172,7 @@ def is_due(handler: Handler, handled: Object, present: Object) -> bool:
     """Whether a function of updates has to be called for the present state."""
     if handler.options.when is not None:
         return handler.options.when(handled, present)
-    return not equal_numbers(state_for(handler, handled), state_for(handler, present))
+    return not equal_numbers(state_of(handled), state_of(present))
 
 
 def _name(handler: Handler) -> str:

@@ -80,7 +80,8 @@ class _FunctionRecorder(Observer):
     def function(self, handler: Handler) -> Callable[..., Any]:
         """A function of an ``on_…`` declaration."""
         name = getattr(handler.function, "__name__", "a function")
-        names = f"{name} of {handler.field}" if handler.field is not None else name
+        when = handler.options.when
+        names = name if when is None else f"{name} when {when}"
 
         @functools.wraps(handler.function)
         def call(first: Object, second: Object | None = None) -> Any:

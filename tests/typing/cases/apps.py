@@ -14,7 +14,7 @@ from appsdk_operator.app import Permission
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import generation_changed
 from appsdk_operator.manager import EventRecorder
-from appsdk_operator.resource import Versions
+from appsdk_operator.resource import ChangeFilter, Filter, Versions
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.webhooks import Webhooks
 
@@ -34,8 +34,33 @@ def make(widget: Widget) -> int:
 async def sync(widget: Widget) -> None: ...
 
 
-@app.on_update(WIDGET, field="spec.size")
+@app.on_update(WIDGET, when=op.field("spec.size").changed)
 def resize(old: Widget, new: Widget) -> None: ...
+
+
+@app.on_update(WIDGET, when=lambda old, new: old.spec.size < new.spec.size)
+def grow(old: Widget, new: Widget) -> None: ...
+
+
+@app.on_update(WIDGET, where=op.labels("app=web") & (lambda widget: widget.spec.size > 3))
+def update_large(old: Widget, new: Widget) -> None: ...
+
+
+@app.every(60, WIDGET, where=~op.annotation("example.com/paused"))
+def look_at_some(widget: Widget) -> None: ...
+
+
+app.on_add(WIDGET, where=op.field("spec.size").changed)  # type: ignore[arg-type]
+app.on_add(WIDGET, where=op.field("spec.size"))  # type: ignore[arg-type]
+app.on_add(WIDGET, where=lambda widget: widget.spec.sise > 3)  # type: ignore[attr-defined]
+app.on_update(WIDGET, when=op.field("spec.size"))  # type: ignore[arg-type]
+app.on_update(WIDGET, when=op.labels("a") | op.field("spec.size").became(3))
+assert_type(op.field("spec.size") == 3, Filter[Any, Any])
+assert_type(op.annotation("a") == "b", Filter[Any, Any])
+assert_type(op.field("a") == op.field("b"), bool)
+assert_type(op.labels("a") & op.annotation("b"), Filter[Any, Any])
+assert_type(op.labels("a") & op.field("spec.size").changed, ChangeFilter[Any, Any])
+assert_type(~(op.field("spec.size").left(3) | op.labels("a")), ChangeFilter[Any, Any])
 
 
 @app.on_delete(UNTYPED)
