@@ -1,0 +1,137 @@
+"""A filter never loses a clean-up, whatever becomes of the labels and fields of an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from appsdk_operator import App, Kind, Object, annotation, field, labels
+from appsdk_operator.testing import World
+from tests.hypothesis_profiles import scaled
+
+
+@attrs.frozen
+class ThingSpec:
+    a: int = 0
+
+
+THING = Kind(group="example.com", version="v1", kind="Thing", spec=ThingSpec)
+RED: Any = labels("color=red")
+
+
+def red_and_small(thing: Object[ThingSpec]) -> bool:
+    return thing.spec.a < 2
+
+
+def broken(thing: Object[ThingSpec]) -> bool:
+    raise LookupError(thing.name)
+
+
+WHERES: list[Any] = [
+    RED,
+    ~RED,
+    RED & red_and_small,
+    RED & ~annotation("example.com/paused"),
+    (field("spec.a") == 1) | RED,
+    red_and_small,
+    ~(RED & field("spec.a").exists),
+    broken,
+]
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("color"), st.sampled_from(["red", "blue", None])),
+        st.tuples(st.just("paused"), st.sampled_from(["yes", None])),
+        st.tuples(st.just("size"), st.integers(0, 3)),
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 60.0])),
+        st.tuples(st.just("down"), st.just(30.0)),
+        st.tuples(st.just("restart"), st.just(0)),
+    ),
+    max_size=8,
+)
+
+
+def operator(*wheres: Any) -> App:
+    """Makes something outside of the cluster for each object that it is told of."""
+    app = App("thing-operator")
+    for number, where in enumerate(wheres):
+        declare(app, number, where)
+    return app
+
+
+def declare(app: App, number: int, where: Any) -> None:
+    def make(thing: Object[ThingSpec]) -> None:
+        app_world().elsewhere[f"{number} of {thing.uid}"] = True
+
+    def remove(thing: Object[ThingSpec]) -> None:
+        app_world().elsewhere.pop(f"{number} of {thing.uid}", None)
+
+    app.on_add(THING, where=where)(make)
+    app.on_update(THING, where=where)(lambda old, new: None)
+    app.on_delete(THING, where=where)(remove)
+
+
+WORLD: list[World] = []
+
+
+def app_world() -> World:
+    return WORLD[-1]
+
+
+def move(world: World, what: str, value: Any) -> None:
+    match what:
+        case "color":
+            world.patch("a", {"metadata": {"labels": {"color": value}}})
+        case "paused":
+            world.patch("a", {"metadata": {"annotations": {"example.com/paused": value}}})
+        case "size":
+            world.patch("a", {"spec": {"a": value}})
+        case "wait":
+            world.run(value)
+        case "down":
+            world.down(value)
+        case "restart":
+            world.restart()
+
+
+def left_after(app: App, moves: list[tuple[str, Any]]) -> list[str]:
+    """What is left outside when an object with such a life is gone."""
+    with World(THING, app) as world:
+        WORLD[:] = [world]
+        world.create("a", {"a": 1})
+        for what, value in moves:
+            move(world, what, value)
+        world.delete("a")
+        world.run(600)
+        assert not world.objects(), "the object is held"
+        return sorted(world.elsewhere)
+
+
+LEAVES: list[tuple[str, Any]] = [("color", "red"), ("wait", 1.0), ("color", "blue")]
+
+
+@settings(max_examples=scaled(60))
+@given(st.sampled_from(WHERES), MOVES)
+@example(RED, [*LEAVES, ("restart", 0)])
+@example(RED, [*LEAVES, ("wait", 1.0), ("down", 30.0), ("size", 3)])
+def test_what_was_made_for_an_object_is_removed_with_it(
+    where: Any, moves: list[tuple[str, Any]]
+) -> None:
+    assert left_after(operator(where), moves) == []
+
+
+# A finalizer does not say for which of several filters it was put: after a restart only those count
+# that match again.
+IN_ONE_PROCESS = MOVES.map(lambda moves: [each for each in moves if each[0] not in _RESTARTS])
+_RESTARTS = ("restart", "down")
+
+
+@settings(max_examples=scaled(30))
+@given(st.lists(st.sampled_from(WHERES), min_size=2, max_size=3, unique_by=id), IN_ONE_PROCESS)
+@example([RED, ~RED], [*LEAVES, ("wait", 1.0)])
+def test_several_filters_lose_nothing_in_one_process(
+    wheres: list[Any], moves: list[tuple[str, Any]]
+) -> None:
+    assert left_after(operator(*wheres), moves) == []
