@@ -21,6 +21,7 @@ from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
+from appsdk_operator.app._selection import common_selectors, with_selectors
 from appsdk_operator.app._timers import AppTimer
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
@@ -185,7 +186,8 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     owned_kinds(declared)
     if isinstance(server, ClientConfig):
         server = _with_name(server, name)
-    manager = Manager(server, _with_kinds(assembly.options, declared))
+    options = with_selectors(_with_kinds(assembly.options, declared), common_selectors(declared))
+    manager = Manager(server, options)
     manager.declared_by = assembly.app
     try:
         state = AppManager(name, manager, declared.lifespans)

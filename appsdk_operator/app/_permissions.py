@@ -15,6 +15,7 @@ from appsdk_operator.app._declarations import (
 )
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._permission import Permission, merged
+from appsdk_operator.app._selection import common_selectors
 from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.resource import Kind, kinds
 from appsdk_operator.webhooks import ManagedCertificates
@@ -99,10 +100,14 @@ def _of_reconciler(declared: Reconciling) -> Iterator[Permission]:
 
 
 def _of_timers(declared: Declarations) -> Iterator[Permission]:
+    selected = common_selectors(declared)
     for each in declared.timers:
         if each.kind is not None:
             reason = f"timer {each.name} is called for each of the {each.kind.plural}"
             yield _on(each.kind, _FOLLOW, reason)
+            if each.kind in selected:
+                reason = f"the cache has some {each.kind.plural} only, and app.client reads all"
+                yield _on(each.kind, ("get",), reason)
 
 
 def _of_status(declared: Declarations) -> Iterator[Permission]:

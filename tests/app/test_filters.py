@@ -10,8 +10,14 @@ import pytest
 
 from appsdk_operator import App, Kind, Object, annotation, field, labels
 from appsdk_operator.app import functions_of, timers_of
+from appsdk_operator.cache import CacheOptions
+from appsdk_operator.client import ClientConfig
 from appsdk_operator.controllers import Predicate, generation_changed, label_changed
+from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import ChangeFilter, Filter
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import World
+from appsdk_operator.watchers import SimpleWatcher
 
 
 @attrs.frozen
@@ -140,3 +146,89 @@ def test_a_field_is_checked_against_a_schema_that_is_declared_later() -> None:
         each(app)
         with pytest.raises(ValueError, match="no field 'sise', did you mean 'size'"):
             app.own(PLAIN, schema=schema)
+
+
+# What becomes the selector of a cache.
+
+WEB = labels("app=web")
+
+
+def tick(app: App, where: Any = None, *, name: str = "tick") -> None:
+    app.every(60, PLAIN, where=where, name=name)(seen)
+
+
+def selector_of(*declare_it: Any, **options: Any) -> str:
+    app = App("disks", **options)
+    for each in declare_it:
+        each(app)
+    config = ClientConfig(server="http://localhost")
+    manager = app.manager(config, metrics=Metrics(), health_server=None, metrics_server=None)
+    try:
+        informer = manager.cache.informer_of(PLAIN, "")
+        assert informer is not None
+        return str(informer.label_selector or "")
+    finally:
+        manager.close()
+
+
+@pytest.mark.parametrize(
+    ("declare_it", "selector"),
+    [
+        ([lambda app: tick(app, WEB)], "app=web"),
+        ([lambda app: tick(app, WEB & labels("!old") & annotation("a"))], "app=web,!old"),
+        ([lambda app: tick(app, WEB | labels("old"))], ""),
+        ([lambda app: tick(app, ~WEB)], ""),
+        ([tick], ""),
+        ([lambda app: tick(app, WEB), lambda app: tick(app, name="other")], ""),
+        (
+            [
+                lambda app: tick(app, WEB & labels("tier")),
+                lambda app: tick(app, labels("tier,app=web") & annotation("a"), name="other"),
+            ],
+            "app=web,tier",
+        ),
+        # What may have a finalizer, or an older state, is seen after it has left the filter.
+        ([lambda app: tick(app, WEB), lambda app: app.on_add(PLAIN, where=WEB)(seen)], ""),
+        ([lambda app: tick(app, WEB), lambda app: app.on_delete(PLAIN, where=WEB)(seen)], ""),
+        ([lambda app: tick(app, WEB), lambda app: app.on_update(PLAIN, where=WEB)(changed)], ""),
+        ([lambda app: tick(app, WEB), lambda app: app.watch(PLAIN, SimpleWatcher(add=seen))], ""),
+        ([lambda app: tick(app, WEB), lambda app: app.object_reconciler(PLAIN)(seen)], ""),
+        (
+            [
+                lambda app: tick(app, WEB),
+                lambda app: app.object_reconciler(DISK, owns=[PLAIN])(seen),
+            ],
+            "",
+        ),
+        ([lambda app: tick(app, WEB), lambda app: app.uses(PLAIN)], ""),
+        ([lambda app: tick(app, WEB), lambda app: app.index(PLAIN, "spec.a")], ""),
+    ],
+)
+def test_labels_that_all_timers_of_a_kind_ask_for_are_its_selector(
+    declare_it: list[Any], selector: str
+) -> None:
+    assert selector_of(*declare_it) == selector
+
+
+def test_a_selector_that_was_given_stays() -> None:
+    given = CacheSetup(label_selector="tier=a")
+    assert selector_of(lambda app: tick(app, WEB), cache=given) == "tier=a"
+    by_kind = CacheSetup(by_kind={PLAIN: CacheOptions(label_selector="")})
+    assert selector_of(lambda app: tick(app, WEB), cache=by_kind) == ""
+
+
+def test_a_client_reads_objects_that_the_cache_leaves_out() -> None:
+    app, names = App("disks"), list[str]()
+
+    @app.every(60, PLAIN, where=WEB)
+    def look(plain: Object[Any, Any]) -> None:
+        names.append(plain.name)
+        names.extend(sorted(each.name for each in app.client.list(PLAIN, namespace="default")))
+
+    with World(PLAIN, app) as world:
+        world.create("a", {}, labels={"app": "web"})
+        world.create("b", {})
+        world.run(10)
+    assert names == ["a", "a", "b"]
+    rules = [each for each in app.permissions() if "plains" in each.resources]
+    assert {verb for rule in rules for verb in rule.verbs} >= {"get", "list", "watch"}
