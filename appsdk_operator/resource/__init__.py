@@ -1,4 +1,4 @@
-"""Kubernetes objects: kinds, metadata, JSON and YAML, selectors and patches.
+"""Kubernetes objects: kinds, metadata, JSON and YAML, selectors, filters and patches.
 
 The bytes of a client or a watch become an :class:`Object`, an immutable view that threads and
 caches share. :meth:`Object.mutable_copy` makes a :class:`MutableObject`, which can be changed and

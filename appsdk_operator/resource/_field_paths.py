@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, final, overload
+from typing import Any, Final, Literal, Optional, final, overload
 
 import attrs
+import msgspec
 
+from appsdk_operator.resource._codec import DECODE_ERRORS, decode_large
 from appsdk_operator.resource._field_names import wire_steps
 from appsdk_operator.resource._filters import (
     HIDDEN_FIELDS,
@@ -16,6 +20,7 @@ from appsdk_operator.resource._filters import (
     Filter,
     JsonValue,
 )
+from appsdk_operator.resource._json.frozen import freeze
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import Object
 from appsdk_operator.resource._typed.errors import OMITTED, FieldError
@@ -149,7 +154,7 @@ class FieldPath(FieldConditions):
         Raises:
             ValueError: it is no path.
         """
-        return self._reader()(obj)
+        return freeze(self._reader()(obj))
 
     def steps_of(self, kind: Kind[Any, Any]) -> Steps:
         """Its names on the wire, and its indexes.
@@ -170,18 +175,7 @@ class FieldPath(FieldConditions):
 
     def _reader(self) -> Callable[[Object[Any, Any]], Any]:
         steps = steps_of_text(self._written)
-        root = str(steps[0])
-
-        def read(obj: Object[Any, Any]) -> Any:
-            value: Any = obj.get(root)
-            for step in wire_steps(obj.kind, steps)[1:]:
-                if isinstance(step, str):
-                    value = value.get(step) if isinstance(value, Mapping) else None
-                else:
-                    value = value[step] if isinstance(value, list) and step < len(value) else None
-            return value
-
-        return read
+        return lambda obj: _value_at(obj, wire_steps(obj.kind, steps))
 
     def _described(self) -> tuple[str, Callable[[Any], Any], Atom, bool]:
         read = self._reader()
@@ -330,6 +324,43 @@ def steps_of_text(text: str) -> Steps:
             f"['{key}']"
         )
     return tuple(steps)
+
+
+def _value_at(obj: Object[Any, Any], steps: Steps) -> Any:
+    """The value at a path, of plain JSON; None when it is missing."""
+    names, decode = _decoder(steps)
+    try:
+        value = decode_large(decode, obj.raw)
+    except (AttributeError, *DECODE_ERRORS):  # a changeable object, or text instead of a mapping
+        return _below(obj.get(str(steps[0])), steps[1:])
+    value = value.inner
+    if value is None:
+        return _below(obj.get(str(steps[0])), steps[1:])  # it may have metadata only
+    for _ in range(names - 1):
+        value = value.inner
+        if value is None:
+            return None
+    return _below(value, steps[names:])
+
+
+def _below(value: Any, steps: Steps) -> Any:
+    for step in steps:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+    return value
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoder(steps: Steps) -> tuple[int, Callable[[bytes], Any]]:
+    """The number of names that a path begins with, and a decoder that skips all other fields."""
+    names = [*map(str, itertools.takewhile(lambda step: isinstance(step, str), steps))]
+    view: Any = Any
+    for name in reversed(names):
+        inner: Any = Optional[view]  # noqa: UP045 - made at run time
+        view = msgspec.defstruct("Part", [("inner", inner, None)], rename={"inner": name}, gc=False)
+    return len(names), msgspec.json.Decoder(view).decode
 
 
 def _path(text: str, written: str) -> FieldPath:

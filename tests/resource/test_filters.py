@@ -373,6 +373,23 @@ def test_a_field_of_an_object_with_metadata_only_is_no_missing_one() -> None:
         field("spec.a").exists(obj)
 
 
+def test_a_field_below_what_is_no_mapping_is_missing() -> None:
+    for spec in ("text", 3, [1], {"a": "text"}, {"a": [{"b": 1}]}, {"a": None}):
+        obj = thing(spec=spec)
+        assert not field("spec.a.b").exists(obj)
+        assert not field("spec.a[0].b.c").exists(obj)
+        assert (field("spec") == spec)(obj)
+    copy: Any = thing(spec={"a": {"b": [1, 2]}}).mutable_copy()
+    assert (field("spec.a.b[1]") == 2)(copy)
+
+
+def test_a_value_that_is_read_cannot_be_changed() -> None:
+    value = field("spec.a").value(thing(spec={"a": {"b": [1]}}))
+    assert value == {"b": [1]}
+    with pytest.raises(TypeError):
+        value["b"] = 2
+
+
 # What is refused.
 
 
