@@ -207,12 +207,11 @@ def test_the_client_of_a_cache_shows_its_own_writes(client: Client) -> None:
 
     async def use() -> None:
         for number in map(str, range(20)):
-            await cached.aio.modify(
-                CONFIG_MAP,
-                "a",
-                lambda draft, n=number: draft["data"].update(n=n),
-                namespace="default",
-            )
+
+            def change(draft: MutableObject, n: str = number) -> None:
+                draft["data"]["n"] = n
+
+            await cached.aio.modify(CONFIG_MAP, "a", change, namespace="default")
             found = await cached.aio.get(CONFIG_MAP, "a", namespace="default")
             assert found["data"]["n"] == number
         assert [obj.name async for obj in cached.aio.list(CONFIG_MAP, namespace="default")] == ["a"]

@@ -58,15 +58,8 @@ _OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"
 _T = TypeVar("_T")
 
 
-class Change(Protocol[SpecT, StatusT]):
-    """Changes a mutable copy to the wanted state; may be ``async def``."""
-
-    if not TYPE_CHECKING:
-        __class_getitem__ = subscript
-
-    def __call__(self, draft: MutableObject[SpecT, StatusT], /) -> Any:
-        """Change ``draft``."""
-        ...
+Change: TypeAlias = Callable[[MutableObject[SpecT, StatusT]], Any]
+"""Changes a mutable copy to the wanted state; may be ``async def``."""
 
 
 class Performer(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, assert_type
 
 from kinds_and_objects import UNTYPED, WIDGET, OtherSpec, WidgetSpec, WidgetStatus
@@ -44,6 +44,29 @@ def a_client(client: op.Client, draft: Draft, widget: Widget) -> None:
         assert_type(stream, WatchStream[WidgetSpec, WidgetStatus])
         for event in stream.events():
             assert_type(event.object, Widget | None)
+
+
+async def its_coroutines(client: op.Client, cached: CachedClient, draft: Draft) -> None:
+    assert_type((await client.aio.get(WIDGET, "web")).spec, WidgetSpec)
+    assert_type(client.aio.list(WIDGET), AsyncGenerator[Widget, None])
+    assert_type([obj async for obj in cached.aio.list(WIDGET, limit=5)], list[Widget])
+    assert_type(await client.aio.create(draft, dry_run=True), Widget)
+    assert_type(await client.aio.delete(WIDGET, "web"), Widget | None)
+    assert_type(await client.aio.status.patch(WIDGET, "web", op.MergePatch({})), Widget)
+    async with client.aio.watch(WIDGET) as stream:
+        async for event in stream:
+            assert_type(event.object, Widget | None)
+    await client.aio.get(WIDGET, "web", namespac="a")  # type: ignore[call-arg]
+
+
+def its_changes(client: op.Client, like: ClientLike, app: op.App, widget: Widget) -> None:
+    def change(draft: Draft) -> None:
+        assert_type(draft.spec, WidgetSpec)
+
+    assert_type(client.modify(WIDGET, "web", change), Widget)
+    assert_type(like.modify(WIDGET, "web", lambda draft: draft.labels.clear()), Widget)
+    with app.edit(widget) as draft:
+        assert_type(draft, Draft)
 
 
 def its_wrappers(

@@ -168,7 +168,7 @@ def helpers(client: op.Client, widget: Widget, draft: Draft) -> None:
     assert_type(written.object.spec, WidgetSpec)
     assert_type(create_or_patch(client, widget, shape).object, Widget)
     op.create_or_update(client, draft, lambda draft: None)
-    op.create_or_update(client, draft, shape_gadget)  # type: ignore[misc]
+    op.create_or_update(client, draft, shape_gadget)  # type: ignore[arg-type]
     done = finalizing(client, widget, "example.com/x", apply=seen, cleanup=seen)
     assert_type(done, FinalizingOutcome[WidgetSpec, WidgetStatus])
     assert_type(done.object, Widget | None)
