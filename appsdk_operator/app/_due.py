@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 import attrs
 
 from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.watchers import is_asked_again
 
 DueCause: TypeAlias = Literal["add", "sync", "update", "delete", "every"]
 _ADDS: Final[tuple[DueCause, ...]] = ("add",)
@@ -206,7 +207,9 @@ class ObjectState:
         progress = self.progress[step.number]
         function, failed_at = self._functions[step.number], progress.failed_at
         if failed_at is not None and function.cause != "every":
-            changed = function.when(failed_at, self.present)
+            changed = function.when(failed_at, self.present) or is_asked_again(
+                failed_at, self.present
+            )
             if progress.next_time is None or changed:
                 progress.attempt = 0
 
@@ -271,6 +274,8 @@ class ObjectState:
         """Whether a call that the state asks for has to wait for a time or a change."""
         progress = self.progress[number]
         due, failed_at = progress.next_time, progress.failed_at
+        if failed_at is not None and is_asked_again(failed_at, obj):
+            return False
         if function.cause == "every":
             return due is not None and now < due
         if failed_at is None:

@@ -60,6 +60,10 @@ from appsdk_operator.watchers._watcher import (
 
 """For other rooms: not part of the public surface."""
 
+from appsdk_operator.watchers._retry import (
+    RETRY_ANNOTATION as RETRY_ANNOTATION,
+    is_asked_again as is_asked_again,
+)
 from appsdk_operator.watchers._checks import (
     check_calls as check_calls,
 )

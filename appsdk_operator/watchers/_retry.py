@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import ExponentialBackoff, RetryPolicy
+
+RETRY_ANNOTATION: Final = "appsdk-operator.io/retry-at"
+"""The annotation by which people ask that failed calls for an object are made again now."""
+
+
+def is_asked_again(failed: Object, present: Object) -> bool:
+    """Whether somebody has asked since a failed call that it is made again."""
+    asked = present.annotations.get(RETRY_ANNOTATION)
+    return asked is not None and asked != failed.annotations.get(RETRY_ANNOTATION)
 
 
 class RetryDequeuePolicy(Protocol):

@@ -11,6 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.app._due import DueCause, Function, ObjectState, Step
+from appsdk_operator.watchers import RETRY_ANNOTATION
 from tests.hypothesis_profiles import scaled
 
 INTERVAL, FIRST_AFTER = 30.0, 7.0
@@ -18,12 +19,18 @@ INTERVAL, FIRST_AFTER = 30.0, 7.0
 
 @attrs.frozen(kw_only=True)
 class Thing:
-    """An object: a size, whether a filter matches it, and whether it is being deleted."""
+    """An object: a size, whether a filter matches it, whether it is being deleted, and how often
+    somebody has asked for another try."""
 
     version: int = 1
     size: int = 0
     is_red: bool = True
     is_deleting: bool = False
+    asked: int = 0
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return {RETRY_ANNOTATION: str(self.asked)} if self.asked else {}
 
     @property
     def resource_version(self) -> str:
@@ -136,6 +143,8 @@ class Model:
         return True
 
     def is_due(self, one: One, now: float) -> bool:
+        if one.failed is not None and one.failed.asked != self.obj.asked:
+            return self.wants(one)
         if one.function.cause == "every":
             return self.wants(one) and now >= one.due
         if one.failed is None:
@@ -171,6 +180,7 @@ MOVES = st.one_of(
     st.tuples(st.just("size"), st.integers(0, 2)),
     st.tuples(st.just("red"), st.booleans()),
     st.tuples(st.just("status"), st.just(0)),
+    st.tuples(st.just("ask"), st.just(0)),
     st.tuples(st.just("wait"), st.floats(0.5, 90)),
     st.tuples(st.just("look"), st.just(0)),
     st.tuples(st.just("restart"), st.just(0)),
@@ -251,6 +261,8 @@ class Run:
                 self.change(is_red=value)
             case "status":
                 self.change()
+            case "ask":
+                self.change(asked=self.obj.asked + 1)
             case "wait":
                 self.now += value
             case "restart":
@@ -321,6 +333,13 @@ def relents_always(self: Any, number: int, function: Any, obj: Any, now: float) 
     return waits and self.progress[number].next_time is not None
 
 
+def nobody_asks(self: Any, number: int, function: Any, obj: Any, now: float) -> bool:
+    failed_at = self.progress[number].failed_at
+    return _waits(
+        self, number, function, attrs.evolve(obj, asked=getattr(failed_at, "asked", 0)), now
+    )
+
+
 def an_event_ends_the_wait(self: Any, obj: Any, **more: Any) -> Any:
     for each, progress in zip(self._functions, self.progress, strict=True):
         if progress.failed_at is not None and each.cause == "update":
@@ -364,6 +383,7 @@ _waits, _next, _step = ObjectState._waits, ObjectState.next, ObjectState._step
         ("failed", fails_as_a_whole),
         ("failed", failure_is_success),
         ("_waits", relents_always),
+        ("_waits", nobody_asks),
         ("see", an_event_ends_the_wait),
         ("look_at", timers_stop),
         ("next", any_order),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator import current_stop
+from appsdk_operator import TerminalError, current_stop, kinds
 from appsdk_operator.app import App
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import World
@@ -21,6 +21,14 @@ from tests.hypothesis_profiles import scaled
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
 HOURS = 2 * 3600.0
+
+
+def _never(error: Exception, attempt: int) -> None:
+    return None
+
+
+def _terminal(error: Exception, attempt: int) -> None:
+    raise AssertionError("nobody asks after a TerminalError")
 
 
 class Log:
@@ -164,13 +172,45 @@ def test_a_limit_limits_the_failed_calls_for_an_unchanged_state(
         assert len(log.at("call")) == 2 * (retries + 1), "a new state begins anew"
 
 
-def _never(error: Exception, attempt: int) -> None:
-    return None
-
-
 @pytest.mark.parametrize("limit", [0, -1.0, float("nan"), "5"])
 def test_what_is_no_limit_is_refused_where_it_is_given(limit: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="time_limit="):
         App("thing-operator", time_limit=limit)
     with pytest.raises((TypeError, ValueError), match="time_limit="):
         App("thing-operator").on_add(THING, time_limit=limit)
+
+
+# Asked to try again.
+
+NOW = {"metadata": {"annotations": {"appsdk-operator.io/retry-at": "now"}}}
+LATER = {"metadata": {"annotations": {"appsdk-operator.io/retry-at": "later"}}}
+CONFIG_MAP = kinds.core.v1.ConfigMap
+
+
+@pytest.mark.parametrize("kind", [THING, CONFIG_MAP])
+@pytest.mark.parametrize("policy", [_never, ConstantBackoff(5000.0), _terminal])
+def test_what_failed_is_called_again_when_somebody_asks_and_nothing_else_is(
+    kind: Kind, policy: Any
+) -> None:
+    log, app = Log(), App("thing-operator")
+    is_terminal = policy is _terminal
+
+    @app.on_add(kind)
+    def make(thing: Object) -> None:
+        log.note("make")
+
+    @app.on_add(kind, retry=policy)
+    def fail(thing: Object) -> None:
+        log.note("fail")
+        if len(log.at("fail")) < 4:
+            raise TerminalError("no") if is_terminal else ConnectionError("down")
+
+    app.on_update(kind)(lambda old, new: log.note("update"))
+    with World(kind, app) as world:
+        log.world = world
+        world.create("a")
+        for patch in (NOW, LATER, NOW, LATER):
+            world.run(60.0)
+            world.patch("a", patch)
+        world.run(60.0)
+    assert [what for _, what in log.calls] == ["make", "fail", "fail", "fail", "fail"]

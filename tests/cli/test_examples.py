@@ -18,12 +18,19 @@ import attrs
 import click
 import pytest
 
-from appsdk_operator import Kind, MutableObject, cli, custom_resource_definition, kinds
+from appsdk_operator import (
+    Client,
+    ClientConfig,
+    Kind,
+    MutableObject,
+    cli,
+    custom_resource_definition,
+    kinds,
+)
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.app import Permission
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._assets import Item, Store, this_platform
-from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.project import dump_permissions, roles
 from tests.cli.mirror import archive, write_mirror
 
@@ -32,7 +39,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 PATIENCE = 300.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
-ON_A_CLUSTER = {"pause", "release", "resume"}
+ON_A_CLUSTER = {"pause", "release", "resume", "retry"}
 ON_AN_OPERATOR = {"top"}
 """Those that read from an operator, and that tests/cli/test_top.py runs."""
 
@@ -119,6 +126,16 @@ def leases(folder: Path) -> None:
             client.create(MutableObject.new(lease, "bucket-operator", namespace=namespace))
 
 
+def bucket(folder: Path) -> None:
+    """A bucket in two namespaces of the cluster."""
+    kind = Kind(group="storage.example.com", version="v1", kind="Bucket")
+    with Client(ClientConfig.load(folder / ".kube/config")) as client:
+        client.create(custom_resource_definition(kind))
+        client.create(MutableObject.new(kinds.core.v1.Namespace, "storage"))
+        for namespace in ("storage", "default"):
+            client.create(MutableObject.new(kind, "photos", namespace=namespace))
+
+
 PREPARED: dict[str, Callable[[Path], None]] = {
     "add": project,
     "apiserver": crds,
@@ -132,6 +149,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "models": crds,
     "release": operator,
     "resume": leases,
+    "retry": bucket,
     "run": operator,
     "update": project,
 }

@@ -17,6 +17,7 @@ from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._level_based import Waiting
 from appsdk_operator.watchers._reconciler import ReconcileRequest
+from appsdk_operator.watchers._retry import is_asked_again
 
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
 
@@ -396,7 +397,7 @@ class PendingCalls:
         seen, obj = call.seen, event.object
         if event.action is _RESYNC:
             return False
-        if obj.is_deleting != seen.is_deleting or goes_back(event):
+        if obj.is_deleting != seen.is_deleting or goes_back(event) or is_asked_again(seen, obj):
             return True
         if not obj.generation:
             lifecycle = self.target.finalizer_lifecycle

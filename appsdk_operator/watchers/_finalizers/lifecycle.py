@@ -31,6 +31,7 @@ from appsdk_operator.watchers._finalizers.names import (
     takes_operator_name,
 )
 from appsdk_operator.watchers._finalizers.uses import OperatorName
+from appsdk_operator.watchers._retry import RETRY_ANNOTATION
 
 _log = get_logger("appsdk_operator.watchers")
 
@@ -584,6 +585,10 @@ class FinalizerLifecycle:
         metadata = data.get("metadata", {})
         for field in ("managedFields", "resourceVersion"):
             metadata.pop(field, None)
+        if RETRY_ANNOTATION in obj.annotations:
+            metadata["annotations"].pop(RETRY_ANNOTATION)
+            if not metadata["annotations"]:
+                del metadata["annotations"]
         ours = self.all_names
         metadata["finalizers"] = [name for name in obj.finalizers if name not in ours]
         return data
