@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, final
 
 from appsdk_operator._generics import (
     OtherSpecT,
@@ -60,8 +60,8 @@ class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """
 
     __slots__ = ()
-    scope = FilterScope.EVENT
-    arguments = ("event",)
+    scope: ClassVar[FilterScope] = FilterScope.EVENT
+    arguments: ClassVar[tuple[str, ...]] = ("event",)
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript

@@ -298,8 +298,8 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """
 
     __slots__ = ()
-    scope = FilterScope.OBJECT
-    arguments = ("obj",)
+    scope: ClassVar[FilterScope] = FilterScope.OBJECT
+    arguments: ClassVar[tuple[str, ...]] = ("obj",)
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -390,8 +390,8 @@ class ChangeFilter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """
 
     __slots__ = ()
-    scope = FilterScope.CHANGE
-    arguments = ("old", "new")
+    scope: ClassVar[FilterScope] = FilterScope.CHANGE
+    arguments: ClassVar[tuple[str, ...]] = ("old", "new")
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -642,7 +642,8 @@ class AnnotationFilter(FieldConditions, Filter[Any, Any]):
             return self is not other
         return self._differs(_text(str(self), other))
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def _described(self) -> tuple[str, Callable[[Any], Any], Atom, bool]:
         key = self._key

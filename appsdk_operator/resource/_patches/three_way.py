@@ -21,7 +21,7 @@ class MergeClash(Exception):  # noqa: N818 - the name says what happened, as cal
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(", ".join(paths))
-        self.paths = tuple(paths)
+        self.paths: tuple[str, ...] = tuple(paths)
         """The fields, for example ``spec.size`` or ``status.conditions['Ready']``."""
 
 

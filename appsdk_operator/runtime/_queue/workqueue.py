@@ -121,7 +121,7 @@ class WorkQueue(Generic[K]):
         self._is_shut_down = False
         self._is_draining = False
         self._has_to_drop = False
-        self.is_held = False
+        self.is_held: bool = False
         """Whether :meth:`hold` was called, and :meth:`let_go` was not yet."""
         self._sleepers = 0
         # Only one sleeping thread waits for the next due time; the others wait for notifications.

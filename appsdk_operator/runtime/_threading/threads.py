@@ -345,7 +345,7 @@ class AwaitedCoroutine(Generic[T]):
     __slots__ = ("_is_cancelled", "_loop", "_task", "coroutine")
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
-        self.coroutine = coroutine
+        self.coroutine: Coroutine[Any, Any, T] = coroutine
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None
         self._is_cancelled = False
