@@ -73,6 +73,7 @@ class ObjectState:
         "_first",
         "_functions",
         "_has_strangers",
+        "_is_known",
         "_relents",
         "is_begun",
         "is_gone",
@@ -106,6 +107,7 @@ class ObjectState:
         self.is_gone = False
         """Whether the object has left the server, and is cleaned up all the same."""
         self.progress: tuple[Progress, ...] = tuple(Progress() for _ in functions)
+        self._is_known = is_known
         # A finalizer does not say for which of several kinds of objects it was put.
         is_one_where = len({id(f.where) for f in functions if protects(f)}) == 1
         for function, progress in zip(functions, self.progress, strict=True):
@@ -184,6 +186,20 @@ class ObjectState:
             and self._step(number, self._functions[number], self.present) is not None
         ]
 
+    def _is_unclaimed(self, obj: Object) -> bool:
+        """Whether no filter says for which function an earlier process has put the finalizer.
+
+        The object has left its filter. Each ``delete`` is called then, so that none is missed.
+        """
+        return (
+            self._is_known
+            and not self.is_protected_by(obj)
+            and not any(
+                progress.is_concerned or (progress.is_done and function.cause != "delete")
+                for function, progress in zip(self._functions, self.progress, strict=True)
+            )
+        )
+
     def is_protected_by(self, obj: Object) -> bool:
         """Whether a function needs to see the object's deletion, or that it was handled."""
         return any(protects(function) and function.where(obj) for function in self._functions)
@@ -250,7 +266,7 @@ class ObjectState:
             is_wanted = (
                 cause == "delete"
                 and not progress.is_done
-                and (progress.is_concerned or function.where(obj))
+                and (progress.is_concerned or function.where(obj) or self._is_unclaimed(obj))
             )
             return Step(number) if is_wanted else None
         if cause == "delete" or progress.is_done:

@@ -94,6 +94,7 @@ class Model:
         self.all = [One(each, due=now + FIRST_AFTER) for each in functions]
         self.obj = self.first = obj
         self.has_begun = False
+        self.is_known = is_known
         causes = {each.where for each in functions if each.cause in ("add", "sync", "delete")}
         for one in self.all:
             match one.function.cause:
@@ -114,6 +115,12 @@ class Model:
     def matches(self, one: One) -> bool:
         return one.function.where(self.obj)  # type: ignore[arg-type]
 
+    def is_nobodys(self) -> bool:
+        """The object has left the filter for which an earlier process has put the finalizer."""
+        mine = [e for e in self.all if e.function.cause in ("add", "sync", "delete")]
+        was = [e.was_mine if e.function.cause == "delete" else e.is_done for e in mine]
+        return self.is_known and not any(was) and not any(map(self.matches, mine))
+
     def lack(self, *causes: str) -> bool:
         return any(
             e.function.cause in causes and not e.is_done and self.matches(e) for e in self.all
@@ -132,7 +139,7 @@ class Model:
     def wants(self, one: One) -> bool:
         cause = one.function.cause
         if self.obj.is_deleting:
-            return cause == "delete" and not one.is_done and one.was_mine
+            return cause == "delete" and not one.is_done and (one.was_mine or self.is_nobodys())
         if cause == "delete" or one.is_done or not self.matches(one):
             return False
         if cause == "every":

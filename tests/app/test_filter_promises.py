@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator import App, Kind, Object, annotation, field, labels
+from appsdk_operator.resource import filter_of
 from appsdk_operator.testing import World
 from tests.hypothesis_profiles import scaled
 
@@ -63,6 +66,7 @@ def operator(*wheres: Any) -> App:
 
 def declare(app: App, number: int, where: Any) -> None:
     def make(thing: Object[ThingSpec]) -> None:
+        assert where is broken or filter_of(where)(thing)
         app_world().elsewhere[f"{number} of {thing.uid}"] = True
 
     def remove(thing: Object[ThingSpec]) -> None:
@@ -96,13 +100,15 @@ def move(world: World, what: str, value: Any) -> None:
             world.restart()
 
 
-def left_after(app: App, moves: list[tuple[str, Any]]) -> list[str]:
+def left_after(wheres: Sequence[Any], moves: list[tuple[str, Any]]) -> list[str]:
     """What is left outside when an object with such a life is gone."""
-    with World(THING, app) as world:
+    with World(THING, operator(*wheres)) as world:
         WORLD[:] = [world]
         world.create("a", {"a": 1})
         for what, value in moves:
             move(world, what, value)
+        world.run(1)
+        assert world.elsewhere or broken not in wheres
         world.delete("a")
         world.run(600)
         assert not world.objects(), "the object is held"
@@ -119,11 +125,11 @@ LEAVES: list[tuple[str, Any]] = [("color", "red"), ("wait", 1.0), ("color", "blu
 def test_what_was_made_for_an_object_is_removed_with_it(
     where: Any, moves: list[tuple[str, Any]]
 ) -> None:
-    assert left_after(operator(where), moves) == []
+    assert left_after([where], moves) == []
 
 
-# A finalizer does not say for which of several filters it was put: after a restart only those count
-# that match again.
+# A finalizer does not say for which of several filters it was put. After a restart only those count
+# that match again, or all if none does.
 IN_ONE_PROCESS = MOVES.map(lambda moves: [each for each in moves if each[0] not in _RESTARTS])
 _RESTARTS = ("restart", "down")
 
@@ -134,4 +140,12 @@ _RESTARTS = ("restart", "down")
 def test_several_filters_lose_nothing_in_one_process(
     wheres: list[Any], moves: list[tuple[str, Any]]
 ) -> None:
-    assert left_after(operator(*wheres), moves) == []
+    assert left_after(wheres, moves) == []
+
+
+@pytest.mark.parametrize("fault", [("restart", 0), ("down", 30.0)])
+def test_after_a_restart_an_object_that_no_filter_matches_is_cleaned_up(
+    fault: tuple[str, Any],
+) -> None:
+    wheres = [RED, RED & red_and_small]
+    assert left_after(wheres, [*LEAVES, ("wait", 1.0), fault]) == []
