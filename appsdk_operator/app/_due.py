@@ -75,6 +75,7 @@ class ObjectState:
         "_has_strangers",
         "_is_known",
         "_relents",
+        "has_times",
         "is_begun",
         "is_gone",
         "present",
@@ -121,6 +122,8 @@ class ObjectState:
                 progress.is_concerned = is_known and is_one_where
         self._has_strangers = True
         """Whether it was no object of a ``delete`` yet."""
+        self.has_times = any(progress.next_time is not None for progress in self.progress)
+        """Whether a function waits, for its time or a change."""
         self.is_begun = False
         """Whether each ``add`` or ``sync`` has succeeded, so that updates follow."""
         self.see(first)
@@ -164,6 +167,8 @@ class ObjectState:
 
     def look_at(self, obj: Object | None = None) -> float | None:
         """When a call becomes due by time alone; None: none does."""
+        if not self.has_times:
+            return None
         obj = self.present if obj is None else obj
         times = [
             progress.next_time
@@ -179,6 +184,8 @@ class ObjectState:
 
     def failing(self) -> list[int]:
         """The numbers of the functions whose last call failed, and which still want one."""
+        if not self.has_times:
+            return []
         return [
             number
             for number, progress in enumerate(self.progress)
@@ -242,6 +249,10 @@ class ObjectState:
             if not self.is_begun:
                 progress.handled = obj
                 self._begin_updates()
+        if self.has_times:
+            self.has_times = any(
+                one.next_time is not None or one.failed_at is not None for one in self.progress
+            )
 
     def failed(
         self, step: Step, obj: Object, delay: float | None, attempt: int, now: float
@@ -258,6 +269,7 @@ class ObjectState:
         progress = self.progress[step.number]
         progress.failed_at, progress.attempt = obj, attempt
         progress.next_time = None if delay is None else now + delay
+        self.has_times = True
 
     def _step(self, number: int, function: Function, obj: Object) -> Step | None:
         """The call of a function that the state asks for, whatever the time."""

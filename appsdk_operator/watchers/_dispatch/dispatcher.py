@@ -495,10 +495,13 @@ class Dispatcher:
         self, source: EventSource, target: RegisteredTarget, request: ReconcileRequest
     ) -> None:
         """Take over the calls that a target waits to make for an object."""
-        level, key = target.level_based, source.key_of(request.object)
+        level = target.level_based
         if level is None:
             return
         waiting = level.waiting(request.object)
+        if not waiting and not self._pending:
+            return
+        key = source.key_of(request.object)
         if not waiting and _of_target(target, self._pending_of(key)) is None:
             return
         with self._lock:

@@ -314,3 +314,9 @@ class RegisteredFunctions(RegisteredReconciler):
     __slots__ = ()
 
     role = Role.WATCHER
+
+    def call(self, trigger: Event | ReconcileRequest) -> Outcome:
+        """Call ``reconcile``, which waits for its functions itself and returns nothing."""
+        self._hot_loops.note(trigger.object.key, self._clock.monotonic())
+        self.reconciler.reconcile(self.request_of(trigger))
+        return None
