@@ -13,6 +13,7 @@ import urllib3
 
 from appsdk_operator.apiserver import APIServer
 from appsdk_operator.testing import ControlPlane
+from tests.shared_plane import SharedPlane
 
 WIDGET_SCHEMA = {
     "type": "object",
@@ -294,10 +295,10 @@ def new_widget() -> Any:
     return widget
 
 
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as running:
-        yield running
+@pytest.fixture(scope="module")
+def control_plane(shared_plane: SharedPlane) -> Iterator[ControlPlane]:
+    with shared_plane.lent() as plane:
+        yield plane
 
 
 @pytest.fixture

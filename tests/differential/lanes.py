@@ -56,7 +56,12 @@ def embedded() -> Iterator[Server]:
 def real() -> Iterator[Server]:
     """The servers of KUBEBUILDER_ASSETS."""
     with ControlPlane() as plane:
-        yield _ready(Server("real", plane.url, plane.token, plane.ca_data))
+        yield on(plane)
+
+
+def on(plane: ControlPlane) -> Server:
+    """The server of a control plane that runs, and has nothing yet."""
+    return _ready(Server("real", plane.url, plane.token, plane.ca_data))
 
 
 def _ready(server: Server) -> Server:

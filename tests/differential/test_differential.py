@@ -12,6 +12,7 @@ from tests.differential import lanes, report
 from tests.differential.conversation import Server
 from tests.differential.scripts import Case, all_cases, areas, version_of
 from tests.differential.verdicts import compare
+from tests.shared_plane import SharedPlane
 
 _CASES = [pytest.param(case, id=case.id) for case in all_cases()]
 _REAL = [pytest.param(case, id=case.id, marks=pytest.mark.real) for case in all_cases()]
@@ -55,14 +56,14 @@ def ours(request: pytest.FixtureRequest) -> Iterator[Lane]:
         yield Lane(server, request)
 
 
-@pytest.fixture(scope="session")
-def real() -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def real(shared_plane: SharedPlane) -> Iterator[Server]:
     """The real server."""
-    with lanes.real() as server:
-        yield server
+    with shared_plane.lent() as plane:
+        yield lanes.on(plane)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def theirs(request: pytest.FixtureRequest, real: Server) -> Lane:
     """What the real server answers."""
     return Lane(real, request)

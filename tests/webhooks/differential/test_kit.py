@@ -9,6 +9,7 @@ import pytest
 from tests.differential import lanes as servers
 from tests.differential.conversation import Server
 from tests.differential.scripts import version_of
+from tests.shared_plane import SharedPlane
 from tests.webhooks.differential import lanes, programs
 from tests.webhooks.differential.scripts import Script, all_scripts, table
 
@@ -25,10 +26,10 @@ def embedded() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def real() -> Iterator[Server]:
-    with servers.real() as server:
-        yield server
+@pytest.fixture(scope="module")
+def real(shared_plane: SharedPlane) -> Iterator[Server]:
+    with shared_plane.lent() as plane:
+        yield servers.on(plane)
 
 
 def problems(server: Server, scripts: list[Script], version: str) -> dict[str, str]:
