@@ -66,7 +66,8 @@ def operator(*wheres: Any) -> App:
 
 def declare(app: App, number: int, where: Any) -> None:
     def make(thing: Object[ThingSpec]) -> None:
-        assert where is broken or filter_of(where)(thing)
+        if where is not broken and not filter_of(where)(thing):
+            STRANGERS.append(thing)
         app_world().elsewhere[f"{number} of {thing.uid}"] = True
 
     def remove(thing: Object[ThingSpec]) -> None:
@@ -78,6 +79,8 @@ def declare(app: App, number: int, where: Any) -> None:
 
 
 WORLD: list[World] = []
+STRANGERS: list[Object[ThingSpec]] = []
+"""Objects that a function was called for although they do not match."""
 
 
 def app_world() -> World:
@@ -104,6 +107,7 @@ def left_after(wheres: Sequence[Any], moves: list[tuple[str, Any]]) -> list[str]
     """What is left outside when an object with such a life is gone."""
     with World(THING, operator(*wheres)) as world:
         WORLD[:] = [world]
+        STRANGERS.clear()
         world.create("a", {"a": 1})
         for what, value in moves:
             move(world, what, value)
@@ -112,6 +116,7 @@ def left_after(wheres: Sequence[Any], moves: list[tuple[str, Any]]) -> list[str]
         world.delete("a")
         world.run(600)
         assert not world.objects(), "the object is held"
+        assert not STRANGERS
         return sorted(world.elsewhere)
 
 
