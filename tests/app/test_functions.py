@@ -13,7 +13,7 @@ from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
-from appsdk_operator.resource import Kind, Object, field
+from appsdk_operator.resource import Kind, Object, field, filter_of
 from appsdk_operator.runtime import Clock, ManualClock
 from appsdk_operator.testing import Replica, World
 from appsdk_operator.watchers import (
@@ -370,3 +370,21 @@ def test_what_fails_is_shown_by_the_functions_name_while_others_succeed() -> Non
     assert "down" in planned["fails"]["error"]
     assert planned["fails"]["attempt"] >= 7
     assert given_up["callback"].endswith("gives_up")
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("option", ["where", "when"])
+def test_a_filter_lets_interrupts_through(option: str, interrupt: type[BaseException]) -> None:
+    def stop(obj: Object) -> bool:
+        raise interrupt
+
+    app, filters = App("thing-operator"), {option: filter_of(stop)}
+    app.on_update(THING, **filters)(nothing)
+    functions = functions_of_thing(app, ManualClock())
+
+    def handle() -> None:
+        for obj in (thing(5, 1), thing(9, 2)):
+            functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=obj))
+
+    with pytest.raises(interrupt):
+        handle()
