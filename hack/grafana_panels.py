@@ -318,6 +318,26 @@ CONTROLLERS = Board(
                     ),
                 ),
                 many(
+                    "Calls beyond their time limit",
+                    "Calls that run beyond it now, for each of which a spare worker stands in, and "
+                    "how many have come to that within an hour.",
+                    "short",
+                    q(f"sum by (controller) (calls_over_time_limit{C})", "{{controller}} now"),
+                    q(
+                        f"sum by (controller) (increase(time_limits_exceeded_total{C}[1h]))",
+                        "{{controller}} in an hour",
+                    ),
+                ),
+                many(
+                    "Requests given up now",
+                    "Requests whose last reconcile failed, and which only an event repeats.",
+                    "short",
+                    q(
+                        f"sum by (controller) (controller_requests_given_up{C})",
+                        "{{controller}}",
+                    ),
+                ),
+                many(
                     "Work under way",
                     "The longest call that runs now, and all of them together. A line that rises "
                     "for minutes is a call that hangs.",
