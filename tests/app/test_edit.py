@@ -83,6 +83,7 @@ def test_edits_in_functions_and_timers_are_written(api: Client) -> None:
 
     @app.on_add(BUCKET)
     def make(bucket: Object[BucketSpec, BucketStatus]) -> None:
+        done.add("began")
         # The second edit knows of the first one, although the function has the older state.
         for url in ("making", "s3://a"):
             with app.edit(bucket) as draft:
@@ -104,6 +105,7 @@ def test_edits_in_functions_and_timers_are_written(api: Client) -> None:
     with running(made(app, api)):
         done.wait_for("made")
         done.wait_for("looked")
+    assert done.names.count("began") == 1
     found = api.get(BUCKET, "a", namespace="default")
     assert found.status == BucketStatus(size=3, url="s3://a")
     assert (found.labels, found.annotations["looked"]) == ({"made": "yes"}, "yes")

@@ -92,13 +92,13 @@ class _AbortHandle:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._aborted = False
-        self._is_sent = False
+        self._has_written = False
 
     def attach(self, connection: Connection) -> None:
         """Use this connection for the request from now on."""
         with self._lock:
             self._connection = connection
-            self._is_sent = False
+            self._has_written = False
             if self._aborted:
                 connection.abort()
 
@@ -107,15 +107,15 @@ class _AbortHandle:
         with self._lock:
             self._connection = None
 
-    def note_sent(self) -> None:
-        """Note that the bytes of the request are sent from now on."""
+    def note_write(self) -> None:
+        """Note that the attached connection carries bytes of a write from now on."""
         with self._lock:
-            self._is_sent = True
+            self._has_written = True
 
-    def abort_unless_sent(self) -> None:
-        """:meth:`abort`, unless the attached connection has carried bytes of the request."""
+    def abort_unless_written(self) -> None:
+        """:meth:`abort`, but a write that was sent gets its answer: it would tell its effect."""
         with self._lock:
-            if not self._is_sent:
+            if not self._has_written:
                 self.abort()
 
     def abort(self) -> None:
@@ -214,9 +214,8 @@ class Transport:
         handle = _AbortHandle()
         stops = [each for each in (stop, present_stop()) if each is not None]
         signal = self._stop.child(*stops) if stops else self._stop
-        # A write that was sent goes on to its answer: without, nobody knows its effect.
-        abort = handle.abort if request.method == "GET" else handle.abort_unless_sent
-        forget_close, forget = self._stop.on_set(handle.abort), signal.on_set(abort)
+        forget_close = self._stop.on_set(handle.abort)
+        forget = signal.on_set(handle.abort_unless_written)
         try:
             return self._send_with_retries(request, signal, handle, use)
         finally:
@@ -314,7 +313,7 @@ class Transport:
             try:
                 if request.method != "GET":
                     run_write_checks()
-                    handle.note_sent()
+                    handle.note_write()
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
                 connection.close()
