@@ -61,10 +61,14 @@ DECORATORS = ["on_add", "on_sync", "on_update", "on_delete", "every"]
     ],
 )
 def test_each_decorator_takes_a_filter_of_the_object(decorator: str, where: Any) -> None:
-    app = App("disks")
+    app, plain = App("disks"), App("disks")
     declare(app, decorator, where=where)
-    declared = [*functions_of(app), *timers_of(app)]
-    assert [type(each.options.where) in (Filter, type(where)) for each in declared] == [True]
+    declare(plain, decorator)
+    (one,), (other,) = ([*functions_of(each), *timers_of(each)] for each in (app, plain))
+    assert type(one.options.where) is Filter
+    # Declarations are values, and can be compared.
+    assert one.options != other.options
+    assert len({one.options, other.options}) == 2
 
 
 @pytest.mark.parametrize(
