@@ -1156,6 +1156,9 @@ class App:
         one field; conditions, finalizers and owner references are merged by item. An object that is
         gone, also if another one has its name, needs no change: nothing is written or raised.
 
+        The App's permissions have the status of its own kinds. For more, say
+        ``app.uses(BUCKET, verbs=["get", "patch"])``.
+
         Args:
             obj: the object, for example the one that the function got.
 
