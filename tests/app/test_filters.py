@@ -45,6 +45,11 @@ def declare(app: App, decorator: str, **filters: Any) -> None:
         getattr(app, decorator)(DISK, **filters)(seen)
 
 
+def options_of(app: App) -> Any:
+    handlers, timers = functions_of(app), timers_of(app)
+    return (handlers[0] if handlers else timers[0]).options
+
+
 DECORATORS = ["on_add", "on_sync", "on_update", "on_delete", "every"]
 
 
@@ -64,11 +69,11 @@ def test_each_decorator_takes_a_filter_of_the_object(decorator: str, where: Any)
     app, plain = App("disks"), App("disks")
     declare(app, decorator, where=where)
     declare(plain, decorator)
-    (one,), (other,) = ([*functions_of(each), *timers_of(each)] for each in (app, plain))
-    assert type(one.options.where) is Filter
-    # Declarations are values, and can be compared.
-    assert one.options != other.options
-    assert len({one.options, other.options}) == 2
+    one, other = options_of(app), options_of(plain)
+    assert type(one.where) is Filter
+    # Options are values, and can be compared.
+    assert one != other
+    assert len({one, other}) == 2
 
 
 @pytest.mark.parametrize(
