@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appsdk_operator.cache import Cache, CachedClient
 from appsdk_operator.client import (
     Client,
     Conflict,
@@ -26,8 +27,8 @@ from appsdk_operator.client import (
     NotFound,
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
-from appsdk_operator.runtime import environment
-from appsdk_operator.testing import MemoryServer
+from appsdk_operator.runtime import Metrics, environment
+from appsdk_operator.testing import MemoryServer, running
 from tests.definitions import widget_definition
 from tests.hypothesis_profiles import scaled
 from tests.quick_clock import QuickClock
@@ -436,6 +437,37 @@ def test_an_edit_in_a_coroutine(client: Client, writes: Writes) -> None:
     asyncio.run(edit())
     now = present(client)
     assert (now["spec"], now.labels) == ({"size": 2}, {"x": "y"})
+
+
+def test_an_edit_reads_live_what_the_cache_lacks(client: Client) -> None:
+    def transform(obj: Object) -> MutableObject:
+        draft = obj.mutable_copy()
+        draft["spec"]["items"].pop()
+        draft.data.pop("status", None)
+        return draft
+
+    made = make(client, spec={"items": [1, 2], "size": 1}, status={"a": 1})
+    cache = Cache(client, transform=transform, metrics=Metrics())
+    cached = CachedClient(client, cache)
+    # Not in the cache at all.
+    with Edit(cached, made, live=client) as draft:
+        draft["spec"]["size"] = 2
+    # The second one knows of the first, although it is given the older state.
+    with Edit(cached, made, live=client) as draft:
+        draft["spec"]["size"] += 1
+    assert present(client)["spec"]["size"] == 3
+    cache.add(WIDGET)
+    with running(cache):
+        known = cached.get(WIDGET, "w", namespace="default")
+        assert (known["spec"]["items"], known.is_transformed) == ([1], True)
+        with Edit(cached, known, live=client) as draft:
+            draft["spec"]["items"].append(3)
+        modified = cached.modify(
+            WIDGET, "w", lambda draft: draft["spec"]["items"].append(4), namespace="default"
+        )
+    now = present(client)
+    assert now["spec"] == modified["spec"] == {"items": [1, 2, 3, 4], "size": 3}
+    assert now["status"] == {"a": 1}
 
 
 # -- the promise -----------------------------------------------------------------------------
