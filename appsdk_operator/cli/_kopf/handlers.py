@@ -275,6 +275,12 @@ class _Written:
         self.bound = set(bindings(node.body))
         self.preamble: list[str] = []
         self.after: list[str] = []
+        self.wrappers: dict[str, list[str]] = {}
+        """By their decorator, functions that call the handler."""
+        self.is_of_new_objects = form == "field" and not any(
+            {"old", "new"} & set(one.options) for one in decorators
+        )
+        """Whether it is called for new objects, too, which have no old value."""
         self.lines: list[str] = []
         self.returns = any(
             isinstance(each, ast.Return)
@@ -329,7 +335,10 @@ class _Written:
             self.parameters += [(scope.old, any_object), (scope.subject, any_object)]
         elif self.form == "field":
             scope.old, scope.subject = self._free("before"), self._free("after")
-            self.parameters += [(scope.old, f"{any_object} | None"), (scope.subject, any_object)]
+            optional = " | None" * self.is_of_new_objects
+            self.parameters += [
+                (scope.old, f"{any_object}{optional}"), (scope.subject, any_object),
+            ]  # fmt: skip
         elif self.form == "daemon":
             live, scope.stop = self._free("live"), self._free("stop")
             scope.subject = f"{live}.object"
@@ -386,7 +395,8 @@ class _Written:
             path = self._filters(self.decorators[0]).path
             if not path:
                 return
-            one = f"{value_at(scope.old, path)} if {scope.old} else None"
+            one = value_at(scope.old, path)
+            one = f"{one} if {scope.old} else None" if self.is_of_new_objects else one
             self.preamble += [f"old = {one}", f"new = {value_at(scope.subject, path)}"]
             scope.expressions |= {"old": "old", "new": "new"}
             if "diff" in wanted:
@@ -458,7 +468,11 @@ class _Written:
         lines = [*self.lines, *others, header]
         comments = self.handlers.lost_comments(start, header_end, "\n".join(lines))
         head = f"\n{self.indent}".join([*comments, *lines])
-        tail = "".join(f"\n\n\n{text}" if not self.indent else f"\n\n{text}" for text in self.after)
+        gap = "\n\n" if self.indent else "\n\n\n"
+        wrappers = [
+            "\n".join(f"{self.indent}{line}" for line in one) for one in self.wrappers.values()
+        ]
+        tail = "".join(f"{gap}{text}" for text in (*wrappers, *self.after))
         return f"{head}{body}{tail}"
 
     def _header(self) -> str:
@@ -654,12 +668,19 @@ class _Written:
         if line not in self.lines:
             self.lines.append(line)
 
+    def _declare(self, word: str, options: Sequence[str]) -> None:
+        """Decorate the function, or one that calls it where it takes an old object as well."""
+        if self.form == "mixed" and self.scope.old:
+            self._wrapper(word, options[0], options[1:])
+        else:
+            self._line(word, options)
+
     def _on_object(self, decorator: Decorator, kind: str) -> None:
         if decorator.cause == "delete" and "optional" in decorator.options:
             self._watch(decorator, kind, ["delete"])
             return
         options = self._options(decorator, set())
-        self._line(_WORDS[decorator.cause], [kind, *options])
+        self._declare(_WORDS[decorator.cause], [kind, *options])
 
     def _on_timer(self, decorator: Decorator, kind: str) -> None:
         known = {"interval", "idle", "initial_delay", "sharp"}
@@ -677,7 +698,7 @@ class _Written:
             for one, to in (("initial_delay", "first_after"), ("idle", "idle"))
             if one in text
         ]
-        self._line("every", [text.get("interval", "60"), kind, *options, *more])
+        self._declare("every", [text.get("interval", "60"), kind, *options, *more])
 
     def _on_daemon(self, decorator: Decorator, kind: str) -> None:
         options = self._options(decorator, {"initial_delay"})
@@ -686,50 +707,44 @@ class _Written:
     def _on_update(self, decorator: Decorator, kind: str) -> None:
         options = self._options(decorator, set(), is_change=True)
         if self.form == "mixed":
-            self._wrapper("on_update", kind, options, "update")
+            self._wrapper("on_update", kind, options)
         else:
             self._line("on_update", [kind, *options])
 
     def _on_field(self, decorator: Decorator, kind: str) -> None:
         options = self._options(decorator, set(), is_change=True)
         if self.form == "mixed":
-            self._wrapper("on_update", kind, options, "update")
+            self._wrapper("on_update", kind, options)
             return
-        self._line("on_update", [kind, *options])
-        filters = Filters(
-            self.handlers,
-            {
-                k: v
-                for k, v in decorator.options.items()
-                if k in FILTERS and k not in ("old", "new")
-            },
-            is_update=False,
-        )
-        if "old" in decorator.options or "new" in decorator.options:
-            return  # of an object that is new there is no old value
+        if not self.is_of_new_objects:
+            self._line("on_update", [kind, *options])
+            return
+        self._wrapper("on_update", kind, options)
+        filters = {k: v for k, v in decorator.options.items() if k in FILTERS}
+        where = Filters(self.handlers, filters).where()
         rest = [one for one in options if not one.startswith(("where=", "when="))]
-        where = filters.where()
-        self._wrapper("on_add", kind, [*([f"where={where}"] if where else []), *rest], "add")
+        self._wrapper("on_add", kind, [*([f"where={where}"] if where else []), *rest])
 
-    def _wrapper(self, word: str, kind: str, options: Sequence[str], cause: str) -> None:
-        """A function of its own that calls the handler for another cause."""
-        name = self.program.module.bound
-        wanted = f"{self.node.name}_on_{cause}"
-        while wanted in name or any(f"def {wanted}(" in text for text in self.after):
-            wanted += "_"
+    def _wrapper(self, word: str, kind: str, options: Sequence[str]) -> None:
+        """A function of its own that calls the handler for one cause."""
+        name = f"{self.node.name}_{word}"
+        line = _wrapped(f"@{self.program.app}.{word}", [kind, *options], self.indent)
+        if word in self.wrappers:  # one more kind, or timer
+            self.wrappers[word].insert(-2, line)
+            return
+        while name in self.program.module.bound:
+            name += "_"
         any_object = self.word("Object")
-        if cause == "update":
+        if word == "on_update":
             parameters = f"old: {any_object}, new: {any_object}"
-            given = "new, old" if self.scope.old else "new"
+            given = {"field": "old, new"}.get(self.form, "new, old" if self.scope.old else "new")
         else:
-            parameters, given = f"obj: {any_object}", "None, obj"
-        call = f"{'await ' * self.is_async}{self.node.name}({given})"
-        lines = [
-            _wrapped(f"@{self.program.app}.{word}", [kind, *options], self.indent),
-            f"{'async ' * self.is_async}def {wanted}({parameters}) -> None:",
-            f"    {call}",
+            parameters, given = f"obj: {any_object}", "None, obj" if self.form == "field" else "obj"
+        self.wrappers[word] = [
+            line,
+            f"{'async ' * self.is_async}def {name}({parameters}) -> None:",
+            f"    {'await ' * self.is_async}{self.node.name}({given})",
         ]
-        self.after.append("\n".join(self.indent + line for line in lines))
 
     def _on_event(self, decorator: Decorator, kind: str) -> None:
         self._check_options(decorator, set())

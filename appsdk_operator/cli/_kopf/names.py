@@ -24,7 +24,9 @@ class Module:
     constants: Mapping[str, ast.expr]
     """The values that module-level names are bound to, once."""
     functions: Mapping[str, Function]
-    """The functions of the module by name."""
+    """The functions of the module by name, but no methods."""
+    classes: Mapping[str, ast.ClassDef]
+    """The classes of the module by name."""
     bound: frozenset[str]
     """The names that are bound at its top."""
     used: frozenset[str]
@@ -38,8 +40,13 @@ class Module:
         aliases: dict[str, str] = {}
         imports: dict[str, tuple[str, str]] = {}
         functions: dict[str, Function] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
+        classes: dict[str, ast.ClassDef] = {}
+        methods: set[int] = set()
+        for node in ast.walk(tree):  # a class before its methods
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, node)
+                methods.update(id(each) for each in node.body)
+            elif isinstance(node, ast.Import):
                 for one in node.names:
                     if one.name == "kopf" or one.name.startswith("kopf."):
                         aliases[one.asname or "kopf"] = one.name if one.asname else "kopf"
@@ -49,12 +56,16 @@ class Module:
                     imports[one.asname or one.name] = module, one.name
                     if module == "kopf" or module.startswith("kopf."):
                         aliases[one.asname or one.name] = f"{module}.{one.name}"
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            elif (
+                isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                and id(node) not in methods
+            ):
                 functions.setdefault(node.name, node)
         return cls(
             aliases=aliases,
             constants=_constants(tree),
             functions=functions,
+            classes=classes,
             bound=frozenset(bindings(tree.body)),
             used=frozenset(_identifiers(tree)),
             imports=imports,

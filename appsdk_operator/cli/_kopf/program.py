@@ -18,7 +18,7 @@ from appsdk_operator.cli._kopf.handlers import (
     form_of,
 )
 from appsdk_operator.cli._kopf.kinds import Declared, Kinds, known_of_crds
-from appsdk_operator.cli._kopf.names import Module, free_name
+from appsdk_operator.cli._kopf.names import Function, Module, free_name
 from appsdk_operator.cli._kopf.source import Source
 
 SHARED: Final = "operator_app"
@@ -298,6 +298,46 @@ class _Translated:
             if name == "adopt":
                 self.helper("add_owner")
         return self._helpers[name]
+
+    def function_of(self, node: ast.expr) -> Function | None:
+        """The function that an expression calls, if a module of the program has it."""
+        if isinstance(node, ast.Name):
+            for module in self._origins(node.id):
+                if node.id in module.functions:
+                    return module.functions[node.id]
+                if node.id in module.classes:
+                    return self._method(module, node.id, "__init__")
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            for module in self._origins(node.value.id):
+                if node.value.id in module.classes:
+                    return self._method(module, node.value.id, node.attr)
+        return None
+
+    def _origins(self, name: str) -> Sequence[Module]:
+        """The modules in which a name of this module may be defined."""
+        if name not in self.module.imports:
+            return [self.module]
+        origin = self.module.imports[name][0].lstrip(".")
+        return [
+            other
+            for path, (_, other) in self._modules.items()
+            if not origin or _dotted(path).endswith(origin)
+        ]
+
+    def _method(self, module: Module, class_name: str, name: str) -> Function | None:
+        """A method of a class or of those that it inherits from, as far as they are known."""
+        waiting = [class_name]
+        modules = [module, *(other for _, other in self._modules.values())]
+        for one in waiting:
+            found = next((m.classes[one] for m in modules if one in m.classes), None)
+            for each in found.body if found else ():
+                if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name == name:
+                    return each
+            bases = [
+                base.id for base in (found.bases if found else ()) if isinstance(base, ast.Name)
+            ]
+            waiting += [base for base in bases if base not in waiting]
+        return None
 
     def call_of_handler(self, name: str) -> str:
         """The arguments of a handler of this module."""

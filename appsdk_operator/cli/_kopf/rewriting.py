@@ -71,6 +71,10 @@ class Words(Protocol):
         """What a constant's name stands for; other expressions as they are."""
         ...
 
+    def function_of(self, node: ast.expr) -> Function | None:
+        """The function that an expression calls, if a translated module has it."""
+        ...
+
     def call_of_handler(self, name: str) -> str:
         """The arguments of a translated function: ``obj``, ``old, new``; empty if it is none."""
         ...
@@ -415,8 +419,6 @@ class Rewriter:
                 return f"{self._subject}.to_dict()"
             if self.words.call_of_handler(function.id):
                 return self._call_of_handler(function.id, node)
-            if function.id in self.module.functions:
-                return self._call_of_own(self.module.functions[function.id], node)
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
             is_get = function.attr == "get" and node.args
             if is_get and function.value.id == self.scope.arbitrary:
@@ -424,6 +426,9 @@ class Rewriter:
                 key = first.value if isinstance(first, ast.Constant) else None
                 if isinstance(key, str) and key in self.scope.expressions:
                     return self.rewrite_name(ast.Name(key, ast.Load()))
+        known = self.words.function_of(function)
+        if known is not None:
+            return self._call_of_own(known, node)
         self._check_expansion(node)
         return None
 
@@ -468,7 +473,9 @@ class Rewriter:
             if k.arg is None and isinstance(k.value, ast.Name)
             and k.value.id == self.scope.arbitrary
         ]  # fmt: skip
-        if arbitrary and self.scope.arbitrary:
+        if arbitrary and self.scope.arbitrary and _passes_on(function):
+            self._check_expansion(node)
+        elif arbitrary and self.scope.arbitrary:
             given = {k.arg for k in node.keywords} | {
                 a.arg for a, _ in zip(arguments(function), node.args, strict=False)
             }
@@ -486,6 +493,7 @@ class Rewriter:
         found = []
         optional = defaults(function)
         named = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
+        named = [name for name in named if name not in ("self", "cls")]
         for name in named:
             if name in given:
                 continue
@@ -719,6 +727,12 @@ class Rewriter:
             wanted = self.text(labels) if labels is not None else f"{about}.labels"
             return f"{self.words.helper('add_labels')}({children}, {wanted})"
         return f"{self.words.helper(helper[name])}({about}, {children})"
+
+
+def _passes_on(function: Function) -> bool:
+    """Whether a function uses its ``**kwargs``."""
+    name = function.args.kwarg.arg if function.args.kwarg else ""
+    return any(_uses(each, name) for each in function.body)
 
 
 def _uses(node: ast.AST, name: str) -> bool:
