@@ -687,17 +687,15 @@ class _Written:
         options = self._options(decorator, known)
         text = {k: self.handlers.text(v) for k, v in decorator.options.items() if k in known}
         if "sharp" in text and text["sharp"] != "False":
-            self.todo("sharp=: the interval counts from the end of a call; cron= has fixed times")
+            self.todo("sharp=: the interval counts from the end of a call")
+        if "idle" in text:
+            self.todo("idle=: every(…) counts from the last call, and not from the last change")
         if "interval" not in text:
             self.todo("a timer without an interval: every needs one")
         if isinstance(decorator.options.get("initial_delay"), ast.Lambda):
             self.todo("initial_delay: first_after takes seconds")
             text.pop("initial_delay")
-        more = [
-            f"{to}={text[one]}"
-            for one, to in (("initial_delay", "first_after"), ("idle", "idle"))
-            if one in text
-        ]
+        more = [f"first_after={text['initial_delay']}"] if "initial_delay" in text else []
         self._declare("every", [text.get("interval", "60"), kind, *options, *more])
 
     def _on_daemon(self, decorator: Decorator, kind: str) -> None:

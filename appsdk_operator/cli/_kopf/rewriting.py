@@ -340,6 +340,8 @@ class Rewriter:
             self.meaning("stopped")
             if name == "reason":
                 self.todo("stopped.reason: a stop signal has no reason")
+            if name == "wait" and self.scope.is_async:
+                name = "wait_async"
             return f"{self.scope.stop}.{name}"
         if isinstance(value, ast.Attribute) and self._is_argument(value.value, "patch"):
             if value.attr in ("meta", "metadata") and name in ("labels", "annotations"):

@@ -26,8 +26,8 @@ def greeted(spec: kopf.Spec, **_: Any) -> Any:
 
 
 @kopf.on.create("kopfexamples", labels={"has": "child"})
-def make_child(name: str, namespace: str, spec: kopf.Spec, **_: Any) -> None:
-    child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-child"}}
+def make_child(name: str, namespace: Any, spec: kopf.Spec, **_: Any) -> None:
+    child: Any = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-child"}}
     child["data"] = {"size": str(spec["size"])}
     kopf.adopt(child)
     kopf.label(child, {"made": "yes"})
@@ -82,13 +82,13 @@ def count_to_two(status: kopf.Status, patch: kopf.Patch, **_: Any) -> None:
 
 
 @kopf.on.delete("kopfexamples", field="spec.size")
-def leave_a_note(name: str, namespace: str, spec: kopf.Spec, **_: Any) -> None:
+def leave_a_note(name: str, namespace: Any, spec: kopf.Spec, **_: Any) -> None:
     note: Any = {"metadata": {"name": f"{name}-note"}, "data": {"size": str(spec["size"])}}
     kubernetes.client.CoreV1Api().create_namespaced_config_map(namespace, note)
 
 
 @kopf.on.event("configmaps", labels={"watched": "yes"})
-def echo(name: str, namespace: str, event: kopf.RawEvent, **_: Any) -> None:
+def echo(name: str, namespace: Any, event: kopf.RawEvent, **_: Any) -> None:
     if event["type"] == "DELETED":
         note: Any = {"metadata": {"name": f"{name}-is-gone"}}
         kubernetes.client.CoreV1Api().create_namespaced_config_map(namespace, note)
