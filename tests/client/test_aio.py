@@ -25,6 +25,7 @@ from appsdk_operator.client import (
     DryRunClient,
     Expired,
     FieldOwnerClient,
+    Forbidden,
     Hooks,
     InterceptedClient,
     MergePatch,
@@ -32,6 +33,7 @@ from appsdk_operator.client import (
     NotFound,
     RequestStopped,
     SubresourceClient,
+    checked_before_write,
 )
 from appsdk_operator.client._api import aio
 from appsdk_operator.resource import DecodeError, Kind, MutableObject, Object, kinds
@@ -262,6 +264,20 @@ def test_context_variables_are_those_of_the_caller(client: Client) -> None:
 
     asyncio.run(use())
     assert sorted(seen) == ["a", "b", "c"]
+
+
+def test_the_checks_before_a_write_are_those_of_the_caller(client: Client) -> None:
+    def refuse() -> None:
+        raise Forbidden("it leads no more")
+
+    async def use() -> None:
+        with checked_before_write(refuse):
+            with pytest.raises(Forbidden, match="leads no more"):
+                await client.aio.create(config_map("a"))
+            assert [obj async for obj in client.aio.list(CONFIG_MAP)] == []
+        await client.aio.create(config_map("a"))
+
+    asyncio.run(use())
 
 
 def test_an_error_in_the_middle_of_a_list_comes_after_the_objects_before_it(
