@@ -362,6 +362,29 @@ def test_a_part_of_a_call_has_a_limit_of_its_own(make_rig: Callable[..., Rig]) -
     assert str(rig.errors[0][0]).startswith("back_up took 10 s, its time limit is 10 s: give what")
 
 
+def test_the_limit_of_a_call_holds_after_and_within_that_of_a_part(
+    make_rig: Callable[..., Rig],
+) -> None:
+    hang, inner = Hang("a"), Hang("b")
+
+    def reconcile(request: ReconcileRequest) -> None:
+        call_limited(lambda: None, seconds=1.0)
+        hang(request.object)
+        call_limited(inner, request.object, seconds=10 * LIMIT)
+
+    rig = make_rig(workers=2, time_limit=LIMIT, retry_policy=ConstantBackoff(60.0))
+    rig.controller.add_reconciler(SimpleReconciler(reconcile), WIDGET)
+    rig.start()
+    rig.informer.add(make_widget("a"), make_widget("b"))
+    hang.has_entered(1)
+    inner.has_entered(1)
+    rig.clock.advance(LIMIT)
+    assert value(rig, "calls_over_time_limit") == 2
+    hang.release()
+    inner.release()
+    eventually(lambda: len(rig.errors) == 2)
+
+
 def test_outside_of_a_call_there_is_no_limit_and_a_stop_that_nothing_sets() -> None:
     assert call_limited(lambda: current_stop().is_set(), seconds=0.001) is False
 
