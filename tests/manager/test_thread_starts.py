@@ -66,7 +66,7 @@ def client() -> Iterator[Any]:
 
 
 class Subject:
-    """A manager with what starts threads: async callbacks, deadlines, sources, an election."""
+    """A manager with what starts threads: async callbacks, sources, an election."""
 
     def __init__(self, client: Any) -> None:
         self.seen: set[str] = set()
@@ -156,7 +156,6 @@ def test_a_start_of_a_thread_that_fails_is_made_up_for_or_raised_by_the_run(
         "elector/request",
         "source/channel/worker-0",
         "source/channel/loop",
-        "starts/deadlines",
         "starts/loop",
         "starts/worker/1",
     } <= failed
