@@ -17,7 +17,7 @@ def count(uid: str) -> int:
 
 @kopf.on.startup()
 def connect(**_: Any) -> None:
-    kubernetes.config.load_config()
+    kubernetes.config.load_config()  # type: ignore[no-untyped-call]
 
 
 @kopf.on.create("kopfexamples")
