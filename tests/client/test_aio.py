@@ -646,7 +646,10 @@ def test_a_change_on_the_loop_may_use_the_client(client: Client) -> None:
     client.create(config_map("a"))
     client.create(config_map("source", x="1"))
 
+    threads = set()
+
     async def change(draft: MutableObject) -> None:
+        threads.add(threading.current_thread())
         source = await client.aio.get(CONFIG_MAP, "source", namespace="default")
         draft["data"] = source["data"]
 
@@ -661,6 +664,7 @@ def test_a_change_on_the_loop_may_use_the_client(client: Client) -> None:
             assert each["data"] == {"x": "1"}
 
     asyncio.run(use())
+    assert threads == {threading.current_thread()}
 
 
 def test_more_stops(client: Client) -> None:
