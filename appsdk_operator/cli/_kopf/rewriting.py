@@ -122,7 +122,7 @@ class Rewriter:
         self.source = source
         self.words = words
         self.module = words.module
-        self.scope = Scope()
+        self.scope = self._scope_around = Scope()
         self.todos: list[str] = []
         """Reasons that await a statement to stand above."""
         self.found: list[str] = []
@@ -186,13 +186,24 @@ class Rewriter:
         for child in positioned_children(node):
             block = blocks.get(id(child))
             if block is None:
-                pieces.append((*self.source.span(child), self.text(child)))
+                pieces.append((*self.source.span(child), self._text_in(node, child)))
             elif id(block) not in done:
                 done.add(id(block))
                 outer, self._outer_indent = self._outer_indent, self._indent_of(node)
                 pieces += self.block(block)
                 self._outer_indent = outer
         return pieces
+
+    def _text_in(self, node: ast.AST, child: ast.AST) -> str:
+        """The text of a part; what a comprehension iterates first is not in its scope."""
+        generators = getattr(node, "generators", None)
+        if not generators or child is not generators[0].iter:
+            return self.text(child)
+        inner, self.scope = self.scope, self._scope_around
+        try:
+            return self.text(child)
+        finally:
+            self.scope = inner
 
     def _indent_of(self, node: ast.AST) -> str:
         return self.source.indent(self.source.span(node)[0]) if hasattr(node, "lineno") else ""
@@ -244,6 +255,7 @@ class Rewriter:
     def _within(self, node: ast.AST) -> Iterator[None]:
         hidden = shadowed(node) & self.scope.expressions.keys()
         before = self.scope
+        around, self._scope_around = self._scope_around, before
         if hidden:
             kept = {k: v for k, v in before.expressions.items() if k not in hidden}
             self.scope = attrs.evolve(self.scope, expressions=kept)
@@ -253,7 +265,7 @@ class Rewriter:
         try:
             yield
         finally:
-            self.scope = before
+            self.scope, self._scope_around = before, around
 
     @contextlib.contextmanager
     def entered(self, scope: Scope) -> Iterator[Scope]:
@@ -647,7 +659,7 @@ class Rewriter:
             return f"dict({', '.join(texts)})"
         if name in ("configure", "set_default_lifecycle"):
             return None
-        if name and name not in TYPES:
+        if name:
             self.todo(f"kopf.{name} has nothing that corresponds")
             return self._spliced_without(node, node.func)
         return None
