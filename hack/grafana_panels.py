@@ -781,6 +781,12 @@ LEADER = Board(
                     "short",
                     q("max by (job, name) (operator_paused@)", "{{name}}"),
                 ),
+                many(
+                    "Paused objects",
+                    "By kind: those that somebody has marked, so that an App leaves them alone.",
+                    "short",
+                    q("max by (job, app, kind) (app_paused_objects@)", "{{app}} {{kind}}"),
+                ),
             ),
         ),
         Row(

@@ -54,7 +54,7 @@ from appsdk_operator.app._returned import returning_nothing
 from appsdk_operator.app._run import ExitStatus, run_program, start_logging
 from appsdk_operator.app._run_options import RunOptions
 from appsdk_operator.app._webhooks import add_webhooks
-from appsdk_operator.cache import IndexFunction
+from appsdk_operator.cache import IndexFunction, NamespaceSelection
 from appsdk_operator.client import ClientConfig, ClientLike, Edit, live_reader
 from appsdk_operator.controllers import (
     ControllerOptions,
@@ -80,15 +80,14 @@ from appsdk_operator.manager import (
 )
 from appsdk_operator.resource import (
     Kind,
-    LabelSelector,
     MutableObject,
-    NamespaceSelector,
     Object,
     Versions,
     When,
     check_followed_namespace,
     check_kind,
     custom_resource_definition,
+    filter_of,
 )
 from appsdk_operator.runtime import (
     Metrics,
@@ -193,6 +192,10 @@ class App:
             its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
             the stop signal (``current_stop()``) of a plain function is set. One that goes on holds
             up its own object only: a spare worker takes over.
+        paused: the objects for which no function is called, ``on_delete`` and timers included, and
+            on which no finalizer is written, such as ``annotation("example.com/paused")``;
+            default: none. Calls that run end. Afterwards each function is called once for what has
+            changed, an update from the state that it has handled.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
@@ -212,11 +215,12 @@ class App:
         *,
         previous_names: Sequence[str] = ("operator",),
         previous_watchers: Sequence[str] = (),
-        namespaces: Sequence[str] | LabelSelector | NamespaceSelector | None = None,
+        namespaces: NamespaceSelection | None = None,
         leader_election: bool | LeaderElection = False,
         workers: int = 8,
         retry_policy: RetryPolicy | None = None,
         time_limit: float | None = 300.0,
+        paused: Callable[[Object[Any, Any]], bool] | None = None,
         error_handler: ErrorHandler | None = None,
         resync: float = 30.0,
         **options: Unpack[AppOptionsDict],
@@ -239,6 +243,7 @@ class App:
             error_handler=error_handler,
             resync=resync,
             time_limit=time_limit,
+            paused=None if paused is None else filter_of(paused, "paused"),
         )
         watchers = validation.checked_texts("previous_watchers", previous_watchers)
         self._finalizer = JoinedFinalizer(
@@ -1352,7 +1357,7 @@ _OPERATIONS: Mapping[str, tuple[str, ...]] = {
 def _manager_options(
     name: str,
     previous_names: Sequence[str],
-    namespaces: Sequence[str] | LabelSelector | NamespaceSelector | None,
+    namespaces: NamespaceSelection | None,
     leader_election: bool | LeaderElection,
     workers: int,
     options: AppOptionsDict,

@@ -39,7 +39,7 @@ from appsdk_operator.manager import (
     RunnableGroup,
     as_runnable,
 )
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Filter, Kind
 from appsdk_operator.runtime import (
     Family,
     LoopThread,
@@ -58,6 +58,13 @@ from appsdk_operator.watchers import (
 )
 
 _INFO: Final = Family("app_info", "gauge", "The App that this process runs; always 1", ("app",))
+
+_PAUSED: Final = Family(
+    "app_paused_objects",
+    "gauge",
+    "Objects for which an App with paused= calls no functions.",
+    ("app", "kind"),
+)
 
 
 class Observer:
@@ -89,6 +96,7 @@ class WatcherOptions:
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
     time_limit: float | None = None
+    paused: Filter[Any, Any] | None = None
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
@@ -121,6 +129,8 @@ class AppManager:
         self.loop = LoopThread(self.name)
         """Where lifespans and checks that are ``async def`` run."""
         self.memos = Memos(manager.cache, manager.client)
+        self.functions: Sequence[KindFunctions] = ()
+        """The functions of its kinds."""
         self.has_begun = False
         """Whether the lifespans have begun, and not ended."""
         self._app_name = name
@@ -157,6 +167,11 @@ class AppManager:
 
     def _samples(self) -> Iterable[Sample]:
         yield Sample(_INFO, (self._app_name,), 1)
+        for each in self.functions:
+            paused = each.paused_objects()
+            if paused is not None:
+                labels = (self._app_name, each.kind.qualified_name)
+                yield Sample(_PAUSED, labels, float(len(paused)))
 
 
 @attrs.frozen(kw_only=True)
@@ -196,7 +211,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
             manager.cache.add(index.kind)
             manager.cache.index_field(index.kind, index.path, index.function)
         add_checks(manager, declared.checks, is_running=lambda: state.has_begun, loop=state.loop)
-        _add_watchers(assembly, manager)
+        state.functions = _add_watchers(assembly, manager)
         for reconciling in declared.reconciling:
             _add_reconciler(assembly, manager, reconciling)
         for timer in declared.timers:
@@ -251,7 +266,7 @@ def _with_name(config: ClientConfig, name: str) -> ClientConfig:
 _DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
 
 
-def _add_watchers(assembly: Assembly, manager: Manager) -> None:
+def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunctions]:
     """One controller for each kind, so that no kind waits for the functions of another.
 
     All functions of a kind are one of its targets, so that none overlaps with another one of its
@@ -288,6 +303,7 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> None:
         alone = _functions(assembly, manager, timer.kind, [timer], main)
         _add_target(assembly, controller, alone, timer.kind)
         manager.add(controller)
+    return tuple(targets.values())
 
 
 def _add_target(
@@ -322,6 +338,7 @@ def _functions(
         finalizer=assembly.finalizer,
         is_ready=None if main is None else main.is_handled,
         time_limit=assembly.watchers.time_limit,
+        paused=assembly.watchers.paused,
     )
 
 

@@ -74,6 +74,7 @@ class ObjectState:
         "_functions",
         "_has_strangers",
         "_is_known",
+        "_is_paused",
         "_relents",
         "has_times",
         "is_begun",
@@ -90,6 +91,7 @@ class ObjectState:
         *,
         is_known: bool,
         relents: Callable[[Object, Object], bool],
+        is_paused: Callable[[Object], bool] | None = None,
     ) -> None:
         """The state at the first sight of an object.
 
@@ -99,9 +101,12 @@ class ObjectState:
             now: the monotonic time.
             is_known: whether an earlier process has handled it.
             relents: whether a function that gave up on the first state is called for the second.
+            is_paused: whether nothing is called for an object in this state, not even ``delete``;
+                None: none is paused.
         """
         self._functions = functions
         self._relents = relents
+        self._is_paused = is_paused
         self._first: Object | None = first
         self.present: Object = first
         """The newest state that was seen."""
@@ -159,6 +164,8 @@ class ObjectState:
             obj: a state that is not taken yet; default: the present one.
         """
         obj = self.present if obj is None else obj
+        if self._is_paused is not None and self._is_paused(obj):
+            return None
         for number, function in enumerate(self._functions):
             step = self._step(number, function, obj)
             if step is not None and not self._waits(number, function, obj, now):
@@ -170,6 +177,8 @@ class ObjectState:
         if not self.has_times:
             return None
         obj = self.present if obj is None else obj
+        if self._is_paused is not None and self._is_paused(obj):
+            return None
         times = [
             progress.next_time
             for number, progress in enumerate(self.progress)

@@ -12,7 +12,7 @@ from appsdk_operator.app._declarations import Handler, Timer
 from appsdk_operator.app._due import Function, ObjectState, Step, protects
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient, Result
-from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import Clock, call_limited, get_logger
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
@@ -93,6 +93,7 @@ class KindFunctions:
         finalizer: JoinedFinalizer,
         is_ready: Callable[[Object], bool] | None = None,
         time_limit: float | None = None,
+        paused: Callable[[Object], bool] | None = None,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -107,6 +108,7 @@ class KindFunctions:
             is_ready: for timers in a controller of their own: whether they may be called for an
                 object.
             time_limit: seconds for a call of a function that has no limit of its own; None: none.
+            paused: the objects for which nothing is called and nothing is written; None: none are.
         """
         self.kind = kind
         self._clock = clock
@@ -123,6 +125,10 @@ class KindFunctions:
         self.has_time_limits: bool = any(limit is not None for limit in self._limits)
         """For the controller: whether a call may have a time limit."""
         self._protects = any(map(protects, self._functions))
+        self._is_paused: Callable[[Object], bool] | None = None
+        if paused is not None:
+            self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
+        self._paused: dict[str, ObjectKey] = {}
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
 
@@ -164,8 +170,10 @@ class KindFunctions:
             function=function,
         )
 
-    def _filtered(self, option: str, name: str, given: Callable[..., bool]) -> Callable[..., bool]:
-        """A filter of the user's; one that fails lets the object or the change pass."""
+    def _filtered(
+        self, option: str, name: str, given: Callable[..., bool], *, on_failure: bool = True
+    ) -> Callable[..., bool]:
+        """A filter of the user's; one that fails does not keep functions from being called."""
         is_logged = False
 
         def passes(*objects: Object) -> bool:
@@ -176,9 +184,12 @@ class KindFunctions:
                 if not is_logged:
                     is_logged = True
                     _log.exception(
-                        "%s= of %s failed, and is taken for true whenever it fails", option, name
+                        "%s= of %s failed, and is taken for %s whenever it fails",
+                        option,
+                        name,
+                        str(on_failure).lower(),
                     )
-                return True
+                return on_failure
 
         return passes
 
@@ -197,6 +208,7 @@ class KindFunctions:
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether the change makes a call due now, or earlier than one would be."""
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
+        self._note_paused(new)
         is_stripped = not (
             self._is_steady(old) and self._is_steady(new)
         ) and self._lifecycle.note_change(old, new)
@@ -231,6 +243,9 @@ class KindFunctions:
         obj = request.object.viewed_as(self.kind)
         known = self._known_of(obj)
         known.look_now, known.running = False, None
+        if self._note_paused(obj):
+            self._pass_over(known, obj, is_gone=request.action is ResourceAction.DELETE)
+            return None
         if request.action is ResourceAction.DELETE:
             self._go(known, obj)
             return None
@@ -254,6 +269,33 @@ class KindFunctions:
         """Whether the object's finalizers are as they stay: surely, for the most frequent case."""
         return not obj.is_deleting and obj.finalizers == (self._lifecycle.finalizer,)
 
+    def _note_paused(self, obj: Object) -> bool:
+        if self._is_paused is None:
+            return False
+        is_paused = self._is_paused(obj)
+        with self._lock:
+            if is_paused:
+                self._paused[obj.uid] = obj.key
+            else:
+                self._paused.pop(obj.uid, None)
+        return is_paused
+
+    def paused_objects(self) -> list[ObjectKey] | None:
+        """The objects that are paused, as last seen; None where none can be."""
+        if self._is_paused is None:
+            return None
+        with self._lock:
+            return list(self._paused.values())
+
+    def _pass_over(self, known: _Known, obj: Object, *, is_gone: bool) -> None:
+        """Take note of a paused object; if it has left the server, nothing is cleaned up."""
+        known.state.see(obj)
+        known.write = _WRITTEN
+        if is_gone:
+            if self._writes:
+                self._lifecycle.on_delete(obj, lambda *_: None)
+            self.forget(obj)
+
     def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
         if obj.is_deleting:
             return self._writes
@@ -276,6 +318,7 @@ class KindFunctions:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
         with self._lock:
             self._known.pop(obj.uid, None)
+            self._paused.pop(obj.uid, None)
 
     def _notify(
         self, known: _Known, action: ResourceAction, obj: Object, old: Object | None, /
@@ -332,6 +375,7 @@ class KindFunctions:
                 self._clock.monotonic(),
                 is_known=is_known,
                 relents=self._relents,
+                is_paused=self._is_paused,
             )
             known = _Known(state)
             with self._lock:
@@ -393,6 +437,8 @@ class KindFunctions:
         if known is None:
             return ()
         known.called = None
+        if self._is_paused is not None and self._is_paused(known.state.present):
+            return ()
         state, now, found = known.state, self._clock.monotonic(), list[Waiting]()
         if known.write.error is not None:
             write = known.write

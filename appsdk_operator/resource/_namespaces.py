@@ -121,7 +121,8 @@ def namespace_selector_of(value: object) -> NamespaceSelector | None:
     """``value`` as a selector; None if it has names only, or is something else.
 
     Args:
-        value: a selector, a :class:`LabelSelector`, or a list of names and patterns.
+        value: a selector, a :class:`LabelSelector`, a filter ``labels(…)``, or a list of names and
+            patterns.
 
     Raises:
         ValueError: as :class:`NamespaceSelector`.
@@ -130,6 +131,9 @@ def namespace_selector_of(value: object) -> NamespaceSelector | None:
         return value
     if isinstance(value, LabelSelector):
         return NamespaceSelector(labels=value)
+    selector = getattr(value, "label_selector", None)
+    if isinstance(selector, LabelSelector):
+        return NamespaceSelector(labels=selector)
     if not isinstance(value, (list, tuple)):
         return None
     if not any(isinstance(each, str) and _SIGNS & set(each) for each in value):

@@ -545,7 +545,17 @@ class InformerController:
             "planned": [call for call in pending if call["due_in"] is not None],
             "given_up": [call for call in pending if call["due_in"] is None],
             "over_time_limit": self.activity.monitor.over_limit(),
+            "paused": self._paused_objects(),
         }
+
+    def _paused_objects(self) -> list[str]:
+        """The objects that its reconcilers pass over, as they say."""
+        found: list[str] = []
+        for target in self._dispatcher.registered():
+            paused = getattr(target.level_based, "paused_objects", None)
+            if callable(paused):
+                found += map(str, paused() or ())
+        return found
 
     @property
     def activity(self) -> ActivityLog:

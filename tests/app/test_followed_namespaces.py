@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appsdk_operator import kinds
+from appsdk_operator import kinds, labels
 from appsdk_operator.app import App
 from appsdk_operator.cache import NotFollowedError
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
@@ -89,7 +89,7 @@ def test_a_namespace_whose_labels_cease_to_match_is_left_and_nobody_is_told_of_d
     make_map(api, "one", "map")
     make_map(api, "two", "map")
     calls = Calls()
-    app = noting(App("mapper", namespaces=LabelSelector.parse("team=a")), calls)
+    app = noting(App("mapper", namespaces=labels("team=a")), calls)
     with running(app.manager(config, metrics=Metrics())) as manager:
         calls.wait_for(("add", "one/map"))
         api.patch(NAMESPACE, "two", MergePatch({"metadata": {"labels": {"team": "a"}}}))

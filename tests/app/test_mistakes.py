@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator import annotation
 from appsdk_operator.app import App, RunOptions
 from appsdk_operator.cache import Cache, CacheOptions, Informer, NamespaceOptions
 from appsdk_operator.client import Client, ClientConfig
@@ -72,6 +73,7 @@ def test_where_one_namespace_is_meant_a_pattern_is_refused(pattern: str) -> None
         (["team-*", "!*"], "selects none"),
         (["a", "!a"], "selects none"),
         (["*", "a"], "is all of them"),
+        (annotation("a"), r"annotation\('a'\).*only labels\(…\)"),
     ],
 )
 def test_patterns_of_namespaces_are_checked_when_they_are_given(

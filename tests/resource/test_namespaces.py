@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from appsdk_operator import annotation
+from appsdk_operator import labels as labels_filter
 from appsdk_operator.resource import LabelSelector, NamespaceSelector, namespace_selector_of
 
 
@@ -73,6 +75,8 @@ def test_names_alone_need_no_selector() -> None:
     assert namespace_selector_of(["a", "b-*"]) == NamespaceSelector(["a", "b-*"])
     labels = LabelSelector.parse("a=b")
     assert namespace_selector_of(labels) == NamespaceSelector(labels=labels)
+    assert namespace_selector_of(labels_filter("a=b")) == NamespaceSelector(labels=labels)
+    assert namespace_selector_of(annotation("a")) is None
 
 
 def test_what_is_no_text_is_no_pattern() -> None:

@@ -11,6 +11,7 @@ from appsdk_operator.cache._informer.store import IndexFunction, check_indexes
 from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.resource import (
     FieldSelector,
+    Filter,
     Kind,
     LabelSelector,
     NamespaceSelector,
@@ -60,9 +61,9 @@ class NamespaceOptions:
 Namespaces: TypeAlias = Sequence[str] | Mapping[str, NamespaceOptions]
 """Names, or options by name; empty: all namespaces. In a mapping the name ``""`` stands for all
 namespaces, or among others for all the others."""
-NamespaceSelection: TypeAlias = Namespaces | LabelSelector | NamespaceSelector
+NamespaceSelection: TypeAlias = Namespaces | LabelSelector | NamespaceSelector | Filter[Any, Any]
 """Namespaces; or what selects them as they come and go: names and patterns of names, such as
-``["team-*", "!team-x"]``, or a selector of their labels."""
+``["team-*", "!team-x"]``, or a selector of their labels, such as ``labels("team=a")``."""
 
 
 def checked_selection(
@@ -73,8 +74,13 @@ def checked_selection(
     Raises:
         ValueError, TypeError: as :func:`checked_namespaces`, and as :class:`NamespaceSelector`.
     """
-    if isinstance(namespaces, (LabelSelector, NamespaceSelector)):
-        return namespace_selector_of(namespaces) or {}
+    if isinstance(namespaces, (Filter, LabelSelector, NamespaceSelector)):
+        selector = namespace_selector_of(namespaces)
+        if selector is None:
+            raise ValueError(
+                f"namespaces={namespaces!r}: of filters only labels(…), joined by &, select them"
+            )
+        return selector
     if isinstance(namespaces, (str, Mapping)):
         return checked_namespaces(namespaces)
     given: Any = namespaces

@@ -216,6 +216,8 @@ def _controller(
         "given_up": given_up[:_MOST_ROWS],
         "given_up_total": len(given_up),
         "results": details.get("results", {}),
+        "paused": [str(each) for each in details.get("paused", ())[:_MOST_ROWS]],
+        "paused_total": len(details.get("paused", ())),
         "recent": [] if log is None else _json(log.calls()[:20], now, time),
         "is_limited": log is not None and log.is_limited,
     }

@@ -275,6 +275,10 @@ def _controller(one: Mapping[str, Any], state: Mapping[str, Any], number: int) -
     parts: list[object] = [head]
     if not one["ready"]:
         parts.append(_note(one["health"], wrong=True))
+    if one.get("paused"):
+        more = one["paused_total"] - len(one["paused"])
+        names = ", ".join(one["paused"]) + (f" and {more:,} more" if more else "")
+        parts.append(_note(f"Paused, so that nothing is called for them: {names}."))
     if one["is_limited"]:
         parts.append(
             _note(
