@@ -3,6 +3,8 @@ from appsdk_operator._version import (
 )
 from appsdk_operator.app import (
     App as App,
+    Live as Live,
+    each as each,
 )
 from appsdk_operator.cache import (
     ResourceAction as ResourceAction,

@@ -1,6 +1,12 @@
 from appsdk_operator.app._app import (
     App as App,
 )
+from appsdk_operator.app._background import (
+    Live as Live,
+)
+from appsdk_operator.app._each import (
+    each as each,
+)
 from appsdk_operator.app._run import (
     ExitStatus as ExitStatus,
 )

@@ -15,6 +15,7 @@ from appsdk_operator.app._assembly import AppManager, Assembly, Observer, Watche
 from appsdk_operator.app._checks import check_name_of_check
 from appsdk_operator.app._declarations import (
     CAUSES,
+    Background,
     Cause,
     Check,
     Converter,
@@ -34,6 +35,7 @@ from appsdk_operator.app._declarations import (
     name_of,
 )
 from appsdk_operator.app._decorators import (
+    BackgroundDecorator,
     ConverterDecorator,
     DefaulterDecorator,
     ObjectDecorator,
@@ -44,13 +46,15 @@ from appsdk_operator.app._fields import (
     check_index,
     check_indexed_field,
     check_predicates,
+    check_result,
 )
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
-from appsdk_operator.app._returned import returning_nothing
+from appsdk_operator.app._results import result_path
+from appsdk_operator.app._returned import returning_nothing, returning_result
 from appsdk_operator.app._run import ExitStatus, run_program, start_logging
 from appsdk_operator.app._run_options import RunOptions
 from appsdk_operator.app._webhooks import add_webhooks
@@ -371,8 +375,14 @@ class App:
                 check_filters(timer.options, timer.kind, [declared])
         for reconciling in self._declared.reconciling:
             check_predicates(reconciling.predicates, reconciling.kind, [declared])
+        for background in self._declared.backgrounds:
+            check_filters(background.options, background.kind, [declared])
         for index in self._declared.indexes:
             check_indexed_field(index, [declared])
+        for one in (*self._declared.watching, *self._declared.timers):
+            result = None if isinstance(one, Watched) else one.result
+            if result is not None and one.kind is not None:
+                check_result(result, one.kind, [declared])
         self._declare(self._declared.owned, declared)
         return kind
 
@@ -425,6 +435,7 @@ class App:
         *,
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         retry: RetryPolicy | None = None,
+        result: str = "",
         time_limit: float | None = None,
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that was not handled before, until it has succeeded.
@@ -437,14 +448,18 @@ class App:
             where: whether it is called for an object; default: for all. One that no longer matches
                 keeps its finalizer, and still gets ``on_delete``.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
+            result: a field of the status, such as ``status.url``: what the function returns is
+                written there, unless it is there already. None leaves the field as it is. A write
+                that fails is a failure of the call. Default: it returns nothing.
             time_limit: seconds that a call may take; default: the App's.
 
         Raises:
             TypeError: ``kind`` is no Kind, or the function does not take one object.
-            ValueError: ``time_limit`` is not above 0.
+            ValueError: ``time_limit`` is not above 0, or ``result`` is no field of the status of
+                the kind; the text has the nearest name.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
-            kind, "add", where=where, retry=retry, time_limit=time_limit
+            kind, "add", where=where, retry=retry, time_limit=time_limit, result=result
         )
         return found
 
@@ -454,6 +469,7 @@ class App:
         *,
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         retry: RetryPolicy | None = None,
+        result: str = "",
         time_limit: float | None = None,
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for each object that an earlier process has handled, at the start.
@@ -461,7 +477,7 @@ class App:
         For the arguments and errors see :meth:`on_add`.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
-            kind, "sync", where=where, retry=retry, time_limit=time_limit
+            kind, "sync", where=where, retry=retry, time_limit=time_limit, result=result
         )
         return found
 
@@ -472,6 +488,7 @@ class App:
         where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
         when: When[SpecT, StatusT] | None = None,
         retry: RetryPolicy | None = None,
+        result: str = "",
         time_limit: float | None = None,
     ) -> UpdateDecorator[SpecT, StatusT]:
         """Call the function with the old object and the new one when the spec has changed.
@@ -494,12 +511,19 @@ class App:
                 the status and metadata are looked at, too.
             retry: see there.
             time_limit: see there.
+            result: as for :meth:`on_add`.
 
         Raises:
             TypeError, ValueError: as :meth:`on_add`.
         """
         found: UpdateDecorator[SpecT, StatusT] = self._handler(
-            kind, "update", where=where, when=when, retry=retry, time_limit=time_limit
+            kind,
+            "update",
+            where=where,
+            when=when,
+            retry=retry,
+            time_limit=time_limit,
+            result=result,
         )
         return found
 
@@ -644,6 +668,7 @@ class App:
         where: Callable[[Object[SpecT, StatusT]], bool] | None = ...,
         retry: RetryPolicy | None = ...,
         time_limit: float | None = ...,
+        result: str = ...,
         first_after: float = ...,
         name: str = ...,
         every_replica: bool = ...,
@@ -656,6 +681,7 @@ class App:
         where: Callable[[Object[Any, Any]], bool] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
+        result: str = "",
         first_after: float = 0.0,
         name: str = "",
         every_replica: bool = False,
@@ -673,6 +699,7 @@ class App:
             where: whether it is called for an object; default: for all.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
             time_limit: seconds that a call may take; default: the App's.
+            result: as for :meth:`on_add`, for a timer of a kind.
             first_after: seconds until the first call for an object, or of the app; default 0. A
                 restart begins anew.
             name: of its controller, where it has one; default: the function's name.
@@ -696,6 +723,11 @@ class App:
             check_kind(kind)
         elif where is not None:
             raise TypeError("where= is about objects, and every(…) without a kind has none")
+        path = None
+        if result:
+            if kind is None:
+                raise TypeError("result= is about objects, and every(…) without a kind has none")
+            path = result_path(result, kind, self._declared.owned)
 
         def declare(function: Callable[..., Any]) -> Any:
             arguments = () if kind is None else ("obj",)
@@ -703,13 +735,77 @@ class App:
             declared = Timer(
                 interval=interval,
                 kind=kind,
-                function=returning_nothing(function),
+                function=(returning_nothing if path is None else returning_result)(function),
+                result=path,
                 name=self._free_name(name or f"every-{name_of(function).replace('_', '-')}"),
                 first_after=first_after,
                 every_replica=every_replica,
                 options=options,
             )
             self._declare(self._declared.timers, declared)
+            return function
+
+        return declare
+
+    def background(
+        self,
+        kind: Kind[SpecT, StatusT],
+        *,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = None,
+        retry: RetryPolicy | None = None,
+        name: str = "",
+    ) -> BackgroundDecorator[SpecT, StatusT]:
+        """Run the function for each object, next to the others: a thread, or a coroutine.
+
+            @app.background(BUCKET)
+            async def follow(live: Live, stop: StopSignal) -> None:
+                while not await stop.wait_async(5.0):
+                    await storage.poll(live.object.name)
+
+        It begins once ``on_add`` has succeeded for the object. It is asked to end, by ``stop``,
+        when the object is being deleted, leaves ``where``, is paused, and when the operator stops
+        or hands over the lead. ``on_delete`` waits for its end, and so does a run for another
+        object of the same name: at most one runs at any time. The object has the App's finalizer
+        meanwhile.
+
+        What does not end 10 seconds after its stop is cancelled if it is a coroutine. A thread
+        cannot be; the log names the line where it is, and what follows goes on waiting.
+
+        When it returns by itself it is over for the life of the object, in this process; when it
+        raises, it begins again as ``retry`` says, after ten minutes of running as for a first
+        failure. What was given up begins again when the spec, labels or annotations change.
+
+        Each object of a plain function has a thread. For more than a few hundred objects use an
+        ``async def`` function: its coroutines share one thread.
+
+        Args:
+            kind: the kind of the object.
+            where: whether it runs for an object; default: for all.
+            retry: when it begins again after a failure; default: as the App's ``retry_policy``
+                says.
+            name: of its runnable; default: the function's name.
+
+        Raises:
+            TypeError: ``kind`` is no Kind, or the function does not take a :class:`Live` and a stop
+                signal.
+            ValueError: the name is taken.
+        """
+        check_kind(kind)
+        options = FunctionOptions(where=where, retry=retry)
+        check_filters(options, kind, self._declared.owned)
+        validation.check_text("name", name)
+
+        def declare(function: Callable[..., Any]) -> Any:
+            validation.check_callable(
+                "background", function, "live", "stop", required=True, is_awaited=True
+            )
+            declared = Background(
+                kind=kind,
+                function=function,
+                name=self._free_name(name or f"background-{name_of(function).replace('_', '-')}"),
+                options=options,
+            )
+            self._declare(self._declared.backgrounds, declared)
             return function
 
         return declare
@@ -1240,11 +1336,13 @@ class App:
         declarations.append(declared)
         if isinstance(declared, _HANDLING) and declared.kind is not None:
             self._declared.handled.setdefault(declared.kind)
-        if isinstance(declared, (Handler, Timer, Watched)):
+        if isinstance(declared, (Handler, Timer, Watched, Background)):
             self._declared.functions.append(declared)
 
-    def _handler(self, kind: Any, cause: Cause, **options: Any) -> Any:
+    def _handler(self, kind: Any, cause: Cause, result: str = "", **options: Any) -> Any:
         check_kind(kind)
+        validation.check_text("result", result)
+        written = result_path(result, kind, self._declared.owned) if result else None
         checked = FunctionOptions(**options)
         check_filters(checked, kind, self._declared.owned)
 
@@ -1255,7 +1353,8 @@ class App:
             declared = Handler(
                 kind=kind,
                 cause=cause,
-                function=returning_nothing(function),
+                function=(returning_nothing if written is None else returning_result)(function),
+                result=written,
                 options=checked,
             )
             self._declare(self._declared.watching, declared)
@@ -1302,6 +1401,7 @@ class App:
     def _free_name(self, name: str) -> str:
         taken = {each.name for each in self._declared.reconciling}
         taken |= {each.name for each in self._declared.timers}
+        taken |= {each.name for each in self._declared.backgrounds}
         if name in taken:
             raise ValueError(
                 f"{name!r} is the name of another controller of {self._name}: give one by name="
@@ -1345,7 +1445,7 @@ def observed_manager(
     return app._assembled(server, options, observer)  # noqa: SLF001 - of this module
 
 
-_HANDLING = (Handler, Watched, Reconciling, Timer, Defaulter, Validator)
+_HANDLING = (Handler, Watched, Reconciling, Timer, Background, Defaulter, Validator)
 _OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "write": ("create", "update"),
     "create": ("create",),

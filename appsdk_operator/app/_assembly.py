@@ -7,8 +7,10 @@ from typing import Any, Final, final
 
 import attrs
 
+from appsdk_operator.app._background import BackgroundRunner, Relents
 from appsdk_operator.app._checks import add_checks
 from appsdk_operator.app._declarations import (
+    Background,
     Declarations,
     Handler,
     Reconciling,
@@ -251,6 +253,7 @@ def _with_kinds(options: ManagerOptions, declared: Declarations) -> ManagerOptio
     for each in declared.reconciling:
         followed += [each.kind, *each.owns, *each.watches]
     followed += [each.kind for each in declared.timers if each.kind is not None]
+    followed += [each.kind for each in declared.backgrounds]
     setup = options.cache or CacheSetup()
     kinds = dict.fromkeys([*setup.kinds, *followed])
     return attrs.evolve(options, cache=attrs.evolve(setup, kinds=tuple(kinds)))
@@ -272,7 +275,7 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunction
     All functions of a kind are one of its targets, so that none overlaps with another one of its
     object; it stands where the first of them was declared.
     """
-    declared: dict[Kind[Any, Any], list[Handler | Timer | Watched]] = {}
+    declared: dict[Kind[Any, Any], list[Handler | Timer | Watched | Background]] = {}
     elsewhere: list[Timer] = []
     for each in assembly.declared.functions:
         if isinstance(each, Timer) and each.every_replica:
@@ -293,6 +296,9 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunction
                 target = targets[kind] = _functions(assembly, manager, kind, functions)
             _add_target(assembly, controller, target, kind)
         manager.add(controller)
+        if kind in targets:
+            for runner in targets[kind].backgrounds.runners:
+                manager.add(runner)
     for timer in elsewhere:
         assert timer.kind is not None
         # The other functions of the kind run on the leader only, in another controller.
@@ -320,7 +326,7 @@ def _functions(
     assembly: Assembly,
     manager: Manager,
     kind: Kind[Any, Any],
-    declared: Sequence[Handler | Timer],
+    declared: Sequence[Handler | Timer | Background],
     main: KindFunctions | None = None,
 ) -> KindFunctions:
     """The reconciler of functions; ``main`` is that of the others of the kind."""
@@ -329,10 +335,22 @@ def _functions(
     def function_of(each: Handler | Timer) -> Callable[..., Any]:
         return observer.timer(each) if isinstance(each, Timer) else observer.function(each)
 
+    def runner_of(each: Background, relents: Relents) -> BackgroundRunner:
+        return BackgroundRunner(
+            each.function,
+            name=f"{assembly.name}/{each.name}",
+            client=manager.client,
+            clock=manager.clock,
+            retry=each.options.retry or assembly.watchers.retry_policy or _until_it_succeeds(),
+            relents=relents,
+        )
+
     return KindFunctions(
         kind,
         manager.client,
-        declared,
+        [each for each in declared if not isinstance(each, Background)],
+        backgrounds=[each for each in declared if isinstance(each, Background)],
+        runner_of=runner_of,
         function_of=function_of,
         clock=manager.clock,
         finalizer=assembly.finalizer,

@@ -10,6 +10,7 @@ import attrs
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.resource import (
     ChangeFilter,
+    FieldPath,
     Filter,
     Kind,
     Versions,
@@ -78,6 +79,8 @@ class Handler:
     kind: Kind[Any, Any]
     cause: Cause
     function: Callable[..., Any]
+    result: FieldPath | None = None
+    """Where the value that it returns is written."""
     options: FunctionOptions = FunctionOptions()
 
 
@@ -116,6 +119,8 @@ class Timer:
     name: str
     first_after: float
     every_replica: bool
+    result: FieldPath | None = None
+    """Where the value that it returns is written."""
     options: FunctionOptions = FunctionOptions()
 
 
@@ -125,6 +130,16 @@ class Task:
 
     target: Any
     every_replica: bool
+
+
+@attrs.frozen(kw_only=True)
+class Background:
+    """A function that runs for each object of a kind, as long as that exists."""
+
+    kind: Kind[Any, Any]
+    function: Callable[..., Any]
+    name: str
+    options: FunctionOptions = FunctionOptions()
 
 
 @attrs.frozen(kw_only=True)
@@ -212,7 +227,8 @@ class Declarations:
     watching: list[Handler | Watched] = attrs.field(factory=list)
     reconciling: list[Reconciling] = attrs.field(factory=list)
     timers: list[Timer] = attrs.field(factory=list)
-    functions: list[Handler | Timer | Watched] = attrs.field(factory=list)
+    backgrounds: list[Background] = attrs.field(factory=list)
+    functions: list[Handler | Timer | Watched | Background] = attrs.field(factory=list)
     """What is called for the objects of a kind, in the order of declaration."""
     tasks: list[Task] = attrs.field(factory=list)
     lifespans: list[Callable[[], Any]] = attrs.field(factory=list)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT, subscript
+from appsdk_operator.app._background import Live
 from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.runtime import StopSignal
 
 R = TypeVar("R")
 
@@ -34,6 +36,19 @@ class UpdateDecorator(Protocol, Generic[SpecT, StatusT]):
         self, function: Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], R], /
     ) -> Callable[[Object[SpecT, StatusT], Object[SpecT, StatusT]], R]:
         """Declare ``function(old, new)``."""
+        ...
+
+
+class BackgroundDecorator(Protocol, Generic[SpecT, StatusT]):
+    """Declares a function of a live object and a stop signal, and returns it unchanged."""
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = subscript
+
+    def __call__(
+        self, function: Callable[[Live[SpecT, StatusT], StopSignal], R], /
+    ) -> Callable[[Live[SpecT, StatusT], StopSignal], R]:
+        """Declare ``function(live, stop)``."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from appsdk_operator.app._declarations import Declarations, FunctionOptions, Index, Owned
 from appsdk_operator.resource import (
+    FieldPath,
     FilterExpression,
     Kind,
     check_fields,
@@ -37,6 +38,11 @@ def check_predicates(
     """The same for the predicates of a reconciler."""
     for each in predicates:
         _check("predicates", each, kind, owned)
+
+
+def check_result(path: FieldPath, kind: Kind[Any, Any], owned: Sequence[Owned]) -> None:
+    """The same for the field that a result is written to."""
+    _check("result", path.exists, kind, owned)
 
 
 def _check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from appsdk_operator.app._declarations import Declarations, Handler
+from appsdk_operator.app._declarations import Background, Declarations, Handler
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.watchers import (
@@ -30,9 +30,9 @@ def finalizers_of(
         if isinstance(owned.kind, Versions):
             hubs[owned.hub.qualified_name] = owned.hub, tuple(owned.kind.kinds)
     found: dict[Kind[Any, Any], dict[str, None]] = {}
-    for each in declared.watching:
+    for each in (*declared.watching, *declared.backgrounds):
         hub, versions = hubs.get(each.kind.qualified_name, (each.kind, (each.kind,)))
-        if isinstance(each, Handler):
+        if isinstance(each, (Background, Handler)):
             names = [
                 one
                 for version in versions

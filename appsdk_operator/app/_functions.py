@@ -8,10 +8,14 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.app._declarations import Handler, Timer
+from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
+from appsdk_operator.app._declarations import Background, Handler, Timer
 from appsdk_operator.app._due import Function, ObjectState, Step, protects
+from appsdk_operator.app._each import Parts
+from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Outcome, PatchClient, Result
+from appsdk_operator.client import ClientLike
+from appsdk_operator.controllers import Outcome, Result
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import Clock, call_limited, get_logger
 from appsdk_operator.runtime.validation import no_awaitable
@@ -27,6 +31,9 @@ from appsdk_operator.watchers import (
 
 _log = get_logger("appsdk_operator.app")
 _UNFINISHED: Final = Result(requeue_after=0.0)
+_FIRST_LOOK: Final = 0.05
+_LAST_LOOK: Final = 1.0
+"""Seconds between two looks at whether the background functions of a deleted object have ended."""
 _LONGEST_WRITE_RETRY: Final = 300.0
 """Seconds between two attempts to write a finalizer, whatever the retry policy says."""
 _CAUSES: Final = {
@@ -64,9 +71,14 @@ class _Known:
     """The number of the function that the present pass has called."""
     errors: dict[int, Exception] = attrs.field(factory=dict)
     """The last errors of failing functions, by number."""
+    parts: dict[int, tuple[Object, Parts]] | None = None
+    """What unfinished calls of functions have done, and for which state, by number."""
     write: _Write = _WRITTEN
     look_now: bool = False
     """Whether the last pass has changed what is due, so that another one follows at once."""
+    pause: float = 0.0
+    """Seconds until the next look at whether its background functions have ended; 0: it does not
+    wait for them."""
     is_marked: bool = False
     """Whether a pass has ended with all finalizers in place."""
 
@@ -85,7 +97,7 @@ class KindFunctions:
     def __init__(
         self,
         kind: Kind[Any, Any],
-        client: PatchClient,
+        client: ClientLike,
         declared: Sequence[Handler | Timer],
         *,
         function_of: Callable[[Handler | Timer], Callable[..., Any]],
@@ -94,12 +106,14 @@ class KindFunctions:
         is_ready: Callable[[Object], bool] | None = None,
         time_limit: float | None = None,
         paused: Callable[[Object], bool] | None = None,
+        backgrounds: Sequence[Background] = (),
+        runner_of: Callable[[Background, Relents], BackgroundRunner] | None = None,
     ) -> None:
         """The reconciler of ``kind``.
 
         Args:
             kind: the kind.
-            client: writes finalizers.
+            client: writes finalizers and results.
             declared: the functions in the order of their declaration; timers alone put on no
                 finalizer, and remove none.
             function_of: what is called for a declaration.
@@ -109,14 +123,18 @@ class KindFunctions:
                 object.
             time_limit: seconds for a call of a function that has no limit of its own; None: none.
             paused: the objects for which nothing is called and nothing is written; None: none are.
+            backgrounds: the functions that run as long as an object exists.
+            runner_of: makes the runner of one.
         """
         self.kind = kind
         self._clock = clock
         self._lifecycle = FinalizerLifecycle(kind, client, finalizer)
-        self._writes = any(isinstance(each, Handler) for each in declared)
+        self._writes = bool(backgrounds) or any(isinstance(each, Handler) for each in declared)
         self._wheres: list[tuple[Any, Callable[[Object], bool]]] = []
         self._is_ready = is_ready
         self._functions = tuple(self._function(each, function_of(each)) for each in declared)
+        self._results = tuple(each.result for each in declared)
+        self._writer = ResultWriter(kind, client)
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
         self._limits = tuple(
             time_limit if each.options.time_limit is None else each.options.time_limit
@@ -124,7 +142,13 @@ class KindFunctions:
         )
         self.has_time_limits: bool = any(limit is not None for limit in self._limits)
         """For the controller: whether a call may have a time limit."""
-        self._protects = any(map(protects, self._functions))
+        self.backgrounds = Backgrounds(
+            [(runner_of(e, self._relents), self._where_of(e)) for e in backgrounds]
+            if runner_of is not None
+            else ()
+        )
+        self._has_backgrounds = bool(backgrounds)
+        self._protects = self._has_backgrounds or any(map(protects, self._functions))
         self._is_paused: Callable[[Object], bool] | None = None
         if paused is not None:
             self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
@@ -146,15 +170,21 @@ class KindFunctions:
         """Whether each ``add`` has succeeded for the object, as far as its finalizers tell."""
         return not self._protects or self._lifecycle.finalizer in obj.finalizers
 
-    def _function(self, declared: Handler | Timer, function: Callable[..., Any]) -> Function:
-        where, when = declared.options.where, declared.options.when
+    def _where_of(self, declared: Handler | Timer | Background) -> Callable[[Object], bool]:
+        where = declared.options.where
+        if where is None:
+            return _always
+        # One for each filter: that shows which functions have the same objects.
+        found = [wrapped for given, wrapped in self._wheres if given.tree.is_same(where.tree)]
         name = getattr(declared.function, "__qualname__", "a function")
-        matches: Callable[[Object], bool] = _always
-        if where is not None:
-            # One for each filter: that shows which functions have the same objects.
-            found = [wrapped for given, wrapped in self._wheres if given.tree.is_same(where.tree)]
-            matches = found[0] if found else self._filtered("where", name, where)
-            self._wheres.append((where, matches))
+        matches = found[0] if found else self._filtered("where", name, where)
+        self._wheres.append((where, matches))
+        return matches
+
+    def _function(self, declared: Handler | Timer, function: Callable[..., Any]) -> Function:
+        when = declared.options.when
+        name = getattr(declared.function, "__qualname__", "a function")
+        matches = self._where_of(declared)
         changes: Callable[[Object, Object], bool] = self._lifecycle.differs
         if when is not None:
             changes = self._change(name, when)
@@ -226,6 +256,12 @@ class KindFunctions:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write
+        if not self._is_steady(new) and self._is_newly_protected(known, old, new):
+            return True  # the finalizer is due, before a deletion can come
+        if self._has_backgrounds and self.backgrounds.wants_to_see(
+            new, may_run=self._may_run(known, new)
+        ):
+            return True
         step = state.next(self._clock.monotonic(), new)
         if step is not None:
             known.foreseen = new, step
@@ -244,12 +280,15 @@ class KindFunctions:
         known = self._known_of(obj)
         known.look_now, known.running = False, None
         if self._note_paused(obj):
+            self.backgrounds.see(obj, may_run=False)
             self._pass_over(known, obj, is_gone=request.action is ResourceAction.DELETE)
             return None
         if request.action is ResourceAction.DELETE:
             self._go(known, obj)
             return None
         obj = known.state.see(obj)
+        if self._has_backgrounds:
+            self.backgrounds.see(obj, may_run=self._may_run(known, obj))
         if known.is_marked and self._is_steady(obj) and known.state.is_complete:
             self._call_next(known)
         elif self._needs_lifecycle(known, obj):
@@ -301,13 +340,29 @@ class KindFunctions:
             return self._writes
         return self._protects and (
             not self._lifecycle.all_names.isdisjoint(obj.finalizers)
-            or known.state.is_protected_by(obj)
+            or self._is_protected(known, obj)
+        )
+
+    def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
+        return self._is_protected(known, new) and not self._is_protected(known, old)
+
+    def _is_protected(self, known: _Known, obj: Object) -> bool:
+        return known.state.is_protected_by(obj) or self.backgrounds.matches(obj)
+
+    def _may_run(self, known: _Known, obj: Object) -> bool:
+        """Whether background functions may run for the object: it does not go without us."""
+        return (
+            not obj.is_deleting
+            and known.state.is_complete
+            and self._lifecycle.finalizer in obj.finalizers
+            and (self._is_paused is None or not self._is_paused(obj))
         )
 
     def _go(self, known: _Known, obj: Object) -> None:
         """The object has left the server."""
         outcome: Outcome = None
         known.state.see(obj)
+        self.backgrounds.gone(obj)
         if self._writes:
             outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
         known.write = _WRITTEN
@@ -316,6 +371,7 @@ class KindFunctions:
 
     def forget(self, obj: Object, /) -> None:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
+        self.backgrounds.gone(obj)
         with self._lock:
             self._known.pop(obj.uid, None)
             self._paused.pop(obj.uid, None)
@@ -328,6 +384,10 @@ class KindFunctions:
         state = known.state
         if action is ResourceAction.DELETE:
             state.is_gone = True
+            if self._has_backgrounds and self.backgrounds.running_for(obj) is not None:
+                known.pause = min(max(_FIRST_LOOK, 2 * known.pause), _LAST_LOOK)
+                return _UNFINISHED
+            known.pause = 0.0
             self._call_next(known)
             return None if state.is_cleaned_up else _UNFINISHED
         state.see(obj)
@@ -350,14 +410,35 @@ class KindFunctions:
         function, obj = self._functions[step.number], state.present
         known.running, known.called = step, step.number
         state.start(step)
-        call_limited(
-            function.function,
-            *((obj,) if step.old is None else (step.old, obj)),
-            seconds=self._limits[step.number],
-        )
+        parts = self._parts_of(known, step, obj)
+        try:
+            with parts:
+                returned = call_limited(
+                    function.function,
+                    *((obj,) if step.old is None else (step.old, obj)),
+                    seconds=self._limits[step.number],
+                )
+            path = self._results[step.number]
+            if path is not None and returned is not None:
+                self._writer.write(obj, path, returned)
+        except BaseException:
+            if parts.is_begun:
+                known.parts = known.parts or {}
+                known.parts.setdefault(step.number, (obj, parts))
+            raise
         known.running, known.look_now = None, True
         known.errors.pop(step.number, None)
+        if known.parts:
+            known.parts.pop(step.number, None)
         state.succeeded(step, obj, self._clock.monotonic())
+
+    def _parts_of(self, known: _Known, step: Step, obj: Object) -> Parts:
+        """What earlier attempts of the call have done for this state."""
+        if known.parts and (begun := known.parts.get(step.number)) is not None:
+            if not self._relents(begun[0], obj):
+                return begun[1]
+            del known.parts[step.number]
+        return Parts()
 
     def _known_of(self, obj: Object) -> _Known:
         known = self._known.get(obj.uid)
@@ -396,6 +477,8 @@ class KindFunctions:
     def called(self, obj: Object, /) -> CalledFunction:
         """The function that runs for the object, or did last."""
         known = self._known.get(obj.uid)
+        if not self._functions:
+            return CalledFunction(self.backgrounds.runners[0].function, "BACKGROUND")
         number = None if known is None else known.called
         if known is not None and number is None:
             step = known.state.next(self._clock.monotonic())
@@ -444,6 +527,12 @@ class KindFunctions:
             write = known.write
             name = self.called(obj).name
             return (Waiting(name, write.error, write.attempt, write.next_time),)
+        if known.pause:
+            running = self.backgrounds.running_for(obj)
+            # It may have ended since the last look.
+            next_look = now if running is None else now + known.pause
+            shown = CalledFunction((running or self.backgrounds.runners[0]).function, "")
+            return (Waiting(shown.name, None, 0, next_look),)
         for number in state.failing():
             progress = state.progress[number]
             found.append(
@@ -462,7 +551,11 @@ class KindFunctions:
         return CalledFunction(self._functions[number].function, "").name
 
     def __repr__(self) -> str:
-        names = ", ".join(self._name(number) for number in range(len(self._functions)))
+        functions = [
+            *(each.function for each in self._functions),
+            *(each.function for each in self.backgrounds.runners),
+        ]
+        names = ", ".join(CalledFunction(each, "").name for each in functions)
         return f"<functions of {self.kind}: {names}>"
 
 

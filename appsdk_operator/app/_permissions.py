@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.app._declarations import (
+    Background,
     Declarations,
     Handler,
     Reconciling,
@@ -42,7 +43,9 @@ def permissions_of(
             *_of_watchers(declared),
             *_of_reconcilers(declared),
             *_of_timers(declared),
+            *_of_backgrounds(declared),
             *_of_status(declared),
+            *_of_results(declared),
             *_of_indexes(declared),
             *_of_uses(declared),
             *_of_events(name, declared, options),
@@ -110,13 +113,22 @@ def _of_timers(declared: Declarations) -> Iterator[Permission]:
                 yield _on(each.kind, ("get",), reason)
 
 
+def _of_backgrounds(declared: Declarations) -> Iterator[Permission]:
+    for each in declared.backgrounds:
+        reason = f"{each.name} runs for each of the {each.kind.plural}"
+        yield _on(each.kind, _FOLLOW, reason)
+        reason = f"a finalizer on {each.kind.plural} is there until {each.name} has ended"
+        yield _on(each.kind, ("get", "patch"), reason)
+
+
 def _of_status(declared: Declarations) -> Iterator[Permission]:
     """For the app's own kinds, whose status nobody else writes."""
     own = {each.hub.qualified_name for each in owned_kinds(declared)}
-    handled: list[Handler | Watched | Reconciling | Timer] = [
+    handled: list[Handler | Watched | Reconciling | Timer | Background] = [
         *declared.watching,
         *declared.reconciling,
         *declared.timers,
+        *declared.backgrounds,
     ]
     for each in handled:
         kind = each.kind
@@ -128,6 +140,14 @@ def _of_status(declared: Declarations) -> Iterator[Permission]:
 def _of_indexes(declared: Declarations) -> Iterator[Permission]:
     for each in declared.indexes:
         yield _on(each.kind, _FOLLOW, f"an index of {each.kind.plural} by {each.path}")
+
+
+def _of_results(declared: Declarations) -> Iterator[Permission]:
+    for each in (*declared.watching, *declared.timers):
+        path = None if isinstance(each, Watched) else each.result
+        if path is not None and each.kind is not None:
+            reason = f"what functions return is written to {path} of {each.kind.plural}"
+            yield _on(each.kind, ("patch",), reason, subresource="status")
 
 
 def _of_uses(declared: Declarations) -> Iterator[Permission]:

@@ -19,19 +19,45 @@ def returning_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> None:
-        returned = settle(function(*arguments))
-        if returned is None:
-            return
-        check_ignored_result(
-            name, returned, "raise what failed, or RetryAfter(seconds) to be called again"
-        )
-        if not name.endswith("<lambda>"):
-            # Not the value: it may be a Secret's content.
-            raise TypeError(
-                f"{name} returned {type(returned).__name__}, which an App keeps nowhere: return "
-                "None, write what has to stay with app.client.status.patch(…), and to be called "
-                "again raise RetryAfter(seconds)"
-            )
+        check_nothing(name, settle(function(*arguments)))
 
     call.__qualname__ = name
     return call
+
+
+def returning_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, whose value is written to the object, with a check that it is a value."""
+    name = callback_name(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        returned = settle(function(*arguments))
+        check_ignored_result(
+            name,
+            returned,
+            "return the value of result=, and raise RetryAfter(seconds) to be called again",
+        )
+        return returned
+
+    call.__qualname__ = name
+    return call
+
+
+def check_nothing(name: str, returned: object) -> None:
+    """Check what a function has returned.
+
+    Raises:
+        TypeError: anything; the text says what to do instead.
+    """
+    if returned is None:
+        return
+    check_ignored_result(
+        name, returned, "raise what failed, or RetryAfter(seconds) to be called again"
+    )
+    if not name.endswith("<lambda>"):
+        # Not the value: it may be a Secret's content.
+        raise TypeError(
+            f"{name} returned {type(returned).__name__}, which an App keeps nowhere: return "
+            "None, or give the decorator result='status.…' to have it written; to be called again "
+            "raise RetryAfter(seconds)"
+        )

@@ -238,7 +238,7 @@ def test_a_value_that_a_function_returns_is_an_error_that_names_what_to_return(
     (text,) = {record.message for record in caplog.records if "returned dict" in record.message}
     assert "test_a_value_that_a_function_returns" in text
     assert "return None" in text
-    assert "client.status.patch" in text
+    assert "result='status." in text
     assert "secret" not in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import final
@@ -74,6 +75,30 @@ class StopSignal:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for at most ``timeout`` seconds until it is set; returns whether it is."""
         return self._waiters.wait(self.is_set, timeout=timeout)
+
+    async def wait_async(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as wait()
+        """As :meth:`wait`, for ``async def`` functions: other coroutines of the loop go on.
+
+        Args:
+            timeout: seconds of the event loop's clock; default: no limit.
+        """
+        # Imported here, as everywhere in this room.
+        import asyncio
+
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(event.set)
+
+        detach = self.on_set(wake)
+        try:
+            await asyncio.wait_for(event.wait(), timeout)
+        except TimeoutError:
+            pass
+        finally:
+            detach()
+        return self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` when the signal is set; at once when it is set already.

@@ -113,6 +113,35 @@ def tick_of(widget: Widget) -> None: ...
 def look_at_nothing() -> None: ...
 
 
+@app.background(WIDGET)
+def follow(live: op.Live[WidgetSpec, WidgetStatus], stop: op.StopSignal) -> None:
+    assert_type(live.object, Widget)
+
+
+@app.background(WIDGET, where=lambda widget: widget.spec.size > 1)
+async def follow_async(live: op.Live[WidgetSpec, WidgetStatus], stop: op.StopSignal) -> None:
+    assert_type(await stop.wait_async(1.0), bool)
+
+
+@app.background(WIDGET)  # type: ignore[arg-type]
+def follow_nothing(widget: Widget) -> None: ...
+
+
+@app.on_add(WIDGET, result="status.phase")
+def phase(widget: Widget) -> str:
+    return "made"
+
+
+async def make_region(region: str) -> None: ...
+
+
+async def make_regions() -> None:
+    await op.each(["eu"], make_region)
+    op.each(["eu"], len)
+    op.each([1], lambda number: number + 1, key=str)
+    op.each([1], make_region)  # type: ignore[list-item]
+
+
 @app.task
 def poll(stop: op.StopSignal) -> None: ...
 

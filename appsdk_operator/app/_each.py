@@ -1,0 +1,206 @@
+"""Many parts of one call: all are run, and those that have succeeded are not repeated."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from contextvars import ContextVar, Token
+from typing import Any, Final, TypeVar, final, overload
+
+from appsdk_operator.runtime import add_note, callback_name, settle
+
+T = TypeVar("T")
+
+
+@final
+class Parts:
+    """The parts of one function's call that have succeeded for one state of the object.
+
+    The engine keeps one for each function and object from a failed call to its repetition, and
+    enters it around the call. Calls for one object do not overlap, so there is no lock.
+    """
+
+    __slots__ = ("_asked", "_done", "_token")
+
+    def __init__(self) -> None:
+        # Most calls have no parts, and there is one of these for each call.
+        self._done: set[tuple[Hashable, Hashable]] | None = None
+        self._asked: set[tuple[Hashable, Hashable]] | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a part has succeeded."""
+        return bool(self._done)
+
+    def ask(self, part: tuple[Hashable, Hashable]) -> bool:
+        """Whether it has succeeded in an earlier attempt.
+
+        Raises:
+            ValueError: it was asked in this call already, so it would be taken for another one.
+        """
+        if self._asked is None:
+            self._asked = set()
+        if part in self._asked:
+            raise ValueError(
+                f"each: the key {part[1]!r} was used in this call already, with the same function: "
+                "give key=, which tells the items of both apart"
+            )
+        self._asked.add(part)
+        return self._done is not None and part in self._done
+
+    def succeeded(self, part: tuple[Hashable, Hashable]) -> None:
+        """It has succeeded."""
+        if self._done is None:
+            self._done = set()
+        self._done.add(part)
+
+    def __enter__(self) -> None:
+        self._asked = None
+        self._token: Token[Parts | None] = _present.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _present.reset(self._token)
+
+
+_present: Final[ContextVar[Parts | None]] = ContextVar("parts_of_call", default=None)
+
+
+@overload
+def each(  # type: ignore[overload-overlap]  # a coroutine is an object, too
+    items: Iterable[T],
+    function: Callable[[T], Awaitable[object]],
+    *,
+    key: Callable[[T], Hashable] | None = None,
+) -> Coroutine[Any, Any, None]: ...
+@overload
+def each(
+    items: Iterable[T],
+    function: Callable[[T], object],
+    *,
+    key: Callable[[T], Hashable] | None = None,
+) -> None: ...
+def each(
+    items: Iterable[T],
+    function: Callable[[T], Any],
+    *,
+    key: Callable[[T], Hashable] | None = None,
+) -> Coroutine[Any, Any, None] | None:
+    """Call ``function`` for each item, also when it fails for another one.
+
+        @app.on_add(BUCKET)
+        def make(bucket: Object[BucketSpec]) -> None:
+            each(bucket.spec.regions, lambda region: storage.make(region, bucket.name))
+
+    When an App calls its function for an object again because that has failed, items for which
+    ``function`` has succeeded are left out, until the spec, labels or annotations of the object
+    change or the App's function succeeds as a whole. That is in memory: after a restart all are
+    called again. Anywhere else, such as in a reconciler or in a test, all are called each time.
+
+    Args:
+        items: the items, called one after the other, in their order.
+        function: what is called with an item; what it returns is dropped. If it is ``async def``,
+            the result has to be awaited: ``await each(…)``.
+        key: what tells an item from the others, and is the same at the next attempt; default: the
+            item itself.
+
+    Raises:
+        ExceptionGroup: it failed for one item or more, in the order of the items; each error has a
+            note with the key.
+        ValueError: two items have one key, also of two calls of this with one function, within one
+            call by the App; nothing is called.
+        TypeError: an item without ``key``, or a key, cannot be hashed; nothing is called.
+
+    >>> each(["a", "b"], print)
+    a
+    b
+    """
+    if not callable(function):
+        raise TypeError(f"each(…, {function!r}): give a function of one item")
+    todo = _todo(items, function, key)
+    if _is_async(function):
+        return _call_async(todo, function)
+    errors: list[Exception] = []
+    for name, part, item in todo:
+        try:
+            settle(function(item))
+        except Exception as error:
+            errors.append(_noted(error, name))
+        else:
+            _succeeded(part)
+    _raise(errors, function)
+    return None
+
+
+async def _call_async(todo: list[Any], function: Callable[[Any], Awaitable[object]]) -> None:
+    errors: list[Exception] = []
+    for name, part, item in todo:
+        try:
+            await function(item)
+        except Exception as error:
+            errors.append(_noted(error, name))
+        else:
+            _succeeded(part)
+    _raise(errors, function)
+
+
+def _todo(
+    items: Iterable[T], function: Callable[[T], Any], key: Callable[[T], Hashable] | None
+) -> list[tuple[Hashable, tuple[Hashable, Hashable], T]]:
+    """The items that are to be called, with their keys."""
+    parts, code = _present.get(), _code_of(function)
+    found: dict[Hashable, T] = {}
+    for item in items:
+        name: Any = item if key is None else key(item)
+        try:
+            is_taken = name in found
+        except TypeError as error:
+            what = "a key" if key is not None else "an item"
+            raise TypeError(
+                f"each: {what} is a {type(name).__name__}, which cannot be hashed: give key=, a "
+                "function from an item to its name"
+            ) from error
+        if is_taken:
+            raise ValueError(
+                f"each: two items have the key {name!r}: give key=, which tells them apart"
+            )
+        found[name] = item
+    return [
+        (name, (code, name), item)
+        for name, item in found.items()
+        if parts is None or not parts.ask((code, name))
+    ]
+
+
+def _succeeded(part: tuple[Hashable, Hashable]) -> None:
+    parts = _present.get()
+    if parts is not None:
+        parts.succeeded(part)
+
+
+def _code_of(function: Any) -> Hashable:
+    """What is the same in all attempts, each of which may make the function, a closure, anew."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    return callback_name(function) if code is None else code
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - of an object, which may be async
+    )
+
+
+def _noted(error: Exception, name: Hashable) -> Exception:
+    add_note(error, f"each: {name!r}")
+    return error
+
+
+def _raise(errors: list[Exception], function: Callable[..., Any]) -> None:
+    if errors:
+        of = f"{len(errors)} of the items failed" if len(errors) > 1 else "an item failed"
+        raise ExceptionGroup(f"{callback_name(function)}: {of}", errors)

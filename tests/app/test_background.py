@@ -1,0 +1,335 @@
+"""Background functions of an App, next to its other functions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from appsdk_operator.app import App, Live
+from appsdk_operator.client import Client, ClientConfig, MergePatch
+from appsdk_operator.controllers import RetryAfter
+from appsdk_operator.manager import LeaderElection, Manager
+from appsdk_operator.resource import Object, annotation
+from appsdk_operator.runtime import StopSignal
+from appsdk_operator.testing import World, check_operator
+from appsdk_operator.watchers import ConstantBackoff
+from tests.app.test_app import BUCKET, BucketSpec, nothing
+from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+
+__all__ = ["api", "config"]
+FINALIZER = "example.com/bucket-operator.v1.Bucket"
+
+
+def left(name: str) -> list[str]:
+    return [each.name for each in threading.enumerate() if name in each.name]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_it_begins_after_add_sees_changes_and_ends_before_delete(
+    api: Client, config: ClientConfig, is_async: bool
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.on_add(BUCKET)
+    def make(obj: Object[BucketSpec]) -> None:
+        calls.add("add")
+
+    if is_async:
+
+        @app.background(BUCKET)
+        async def follow_async(live: Live[BucketSpec], stop: StopSignal) -> None:
+            calls.add(("begins", live.object.finalizers))
+            while not await stop.wait_async(0.01):
+                if live.object.spec.size == 2:
+                    calls.add("changed")
+                    break
+            await stop.wait_async()
+            calls.add(("ends", live.object.is_deleting))
+
+    else:
+
+        @app.background(BUCKET)
+        def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+            calls.add(("begins", live.object.finalizers))
+            while not stop.wait(0.01):
+                if live.object.spec.size == 2:
+                    calls.add("changed")
+                    break
+            stop.wait()
+            calls.add(("ends", live.object.is_deleting))
+
+    @app.on_delete(BUCKET)
+    def remove(obj: Object[BucketSpec]) -> None:
+        calls.add("delete")
+
+    with running(made(app, config)):
+        api.create(bucket("a"))
+        calls.wait_for(("begins", (FINALIZER,)))
+        api.patch(BUCKET, "a", MergePatch({"spec": {"size": 2}}), namespace="default")
+        calls.wait_for("changed")
+        api.delete(BUCKET, "a", namespace="default")
+        calls.wait_for("delete")
+        eventually(lambda: not list(api.list(BUCKET)))
+    assert calls.all == ["add", ("begins", (FINALIZER,)), "changed", ("ends", True), "delete"]
+
+
+def test_an_object_is_there_until_its_background_has_ended(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls, may_end = App("bucket-operator"), Calls(), StopSignal()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add(("begins", live.object.uid))
+        stop.wait()
+        calls.add("asked")
+        may_end.wait()
+        calls.add(("ends", live.object.uid))
+
+    with running(made(app, config)):
+        one = api.create(bucket("a"))
+        calls.wait_for(("begins", one.uid))
+        api.delete(BUCKET, "a", namespace="default")
+        calls.wait_for("asked")
+        assert api.get(BUCKET, "a", namespace="default").finalizers == (FINALIZER,)
+        may_end.set()
+        eventually(lambda: not list(api.list(BUCKET)))
+        other = api.create(bucket("a"))
+        calls.wait_for(("begins", other.uid))
+    assert calls.all[:3] == [("begins", one.uid), "asked", ("ends", one.uid)]
+
+
+def test_it_runs_for_the_objects_that_where_lets_pass(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.background(BUCKET, where=lambda obj: obj.spec.size > 1)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add(("begins", live.object.name))
+        stop.wait()
+        calls.add(("ends", live.object.name))
+
+    def resize(size: int) -> None:
+        api.patch(BUCKET, "a", MergePatch({"spec": {"size": size}}), namespace="default")
+
+    with running(made(app, config)):
+        api.create(bucket("a", 1))
+        api.create(bucket("b", 2))
+        calls.wait_for(("begins", "b"))
+        resize(2)
+        calls.wait_for(("begins", "a"))
+        resize(1)
+        calls.wait_for(("ends", "a"))
+        resize(3)
+        calls.wait_for(("begins", "a"), 2)
+    assert not left("/background-follow")
+
+
+def test_after_a_restart_it_begins_again_without_an_add(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+    app.on_add(BUCKET)(lambda obj: calls.add("add"))
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+
+    api.create(bucket("a"))
+    for count in (1, 2):
+        with running(made(app, config)):
+            calls.wait_for("begins", count)
+    assert calls.all == ["add", "begins", "begins"]
+
+
+def test_it_starts_again_after_a_failure_by_its_own_policy(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.background(BUCKET, retry=ConstantBackoff(0.01, max_attempts=2))
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        raise ConnectionError("reset")
+
+    def given_up(manager: Manager) -> bool:
+        return "was given up for 1 objects" in manager.health().text
+
+    with running(made(app, config)) as manager:
+        api.create(bucket("a"))
+        eventually(lambda: given_up(manager))
+        count = len(calls.all)
+        assert manager.health().is_ready
+        api.patch(BUCKET, "a", MergePatch({"spec": {"size": 9}}), namespace="default")
+        calls.wait_for("begins", count + 1)
+
+
+def test_its_client_is_that_of_its_manager(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.background(BUCKET)
+    async def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add(app.client)
+        await stop.wait_async()
+
+    @app.background(BUCKET)
+    def follow_too(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add(app.client)
+        stop.wait()
+
+    one, other = (app.manager(config, leader_election=election(number)) for number in (1, 2))
+    with running(one), running(other):
+        api.create(bucket("a"))
+        for manager in (one, other):
+            calls.wait_for(manager.client, 2)
+
+
+def election(number: int) -> LeaderElection:
+    return LeaderElection(id=f"bucket-operator-{number}", namespace="default")
+
+
+def test_a_manager_that_stops_waits_for_all_of_them(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        app.client.status.patch(
+            BUCKET, live.object.name, MergePatch({"status": {"ended": True}}), namespace="default"
+        )
+
+    with running(made(app, config)):
+        for name in "abc":
+            api.create(bucket(name))
+        calls.wait_for("begins", 3)
+    assert [obj["status"] for obj in api.list(BUCKET)] == [{"ended": True}] * 3
+    assert not left("background-follow")
+
+
+def test_it_ends_for_an_object_that_is_no_longer_followed(
+    api: Client, config: ClientConfig
+) -> None:
+    app, calls = App("bucket-operator", namespaces=["default"]), Calls()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        calls.add("ends")
+
+    with running(made(app, config)) as manager:
+        api.create(bucket("a"))
+        calls.wait_for("begins")
+        manager.cache.set_namespaces(["elsewhere"])
+        calls.wait_for("ends")
+
+
+def test_declarations_are_checked() -> None:
+    app = App("bucket-operator")
+    background: Any = app.background
+    with pytest.raises(TypeError, match="no Kind"):
+        background("Bucket")
+    with pytest.raises(TypeError, match=r"not a function of \(live, stop\)"):
+        background(BUCKET)(nothing)
+    with pytest.raises(TypeError, match="where: 3 cannot be called"):
+        background(BUCKET, where=3)
+    background(BUCKET, name="poll")(lambda live, stop: None)
+    with pytest.raises(ValueError, match="'poll' is the name of another"):
+        background(BUCKET, name="poll")(lambda live, stop: None)
+
+
+def test_what_it_needs_is_among_kinds_finalizers_and_permissions() -> None:
+    app = App("bucket-operator")
+    app.background(BUCKET, name="poll")(lambda live, stop: None)
+    assert app.kinds == (BUCKET,)
+    assert FINALIZER in app.finalizers()[BUCKET]
+    reasons = [reason for each in app.permissions() for reason in each.reasons]
+    assert "poll runs for each of the buckets" in reasons
+    assert "a finalizer on buckets is there until poll has ended" in reasons
+
+
+def test_an_object_that_comes_to_match_a_filter_is_protected_at_once() -> None:
+    app, calls = App("bucket-operator"), Calls()
+    app.on_delete(BUCKET, where=lambda obj: obj.spec.size > 1)(lambda obj: calls.add("delete"))
+
+    @app.background(BUCKET, where=lambda obj: obj.spec.size > 2)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        calls.add("ends")
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        for size in (2, 3):
+            world.replace("a", {"size": size})
+            world.run(1.0)
+        world.delete("a")
+        world.settle()
+    assert calls.all == ["begins", "ends", "delete"]
+
+
+def test_it_ends_while_its_object_is_paused() -> None:
+    app, calls = App("bucket-operator", paused=annotation("example.com/paused")), Calls()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        calls.add("ends")
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        for value in ("yes", None):
+            world.patch("a", {"metadata": {"annotations": {"example.com/paused": value}}})
+            world.run(1.0)
+        assert calls.all == ["begins", "ends", "begins"]
+
+
+def test_a_world_runs_it_and_a_crash_leaves_nothing_twice() -> None:
+    app, running_now, most = App("bucket-operator"), dict[str, int](), [0]
+
+    @app.on_add(BUCKET)
+    def make(obj: Object[BucketSpec]) -> None: ...
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        running_now[live.object.uid] = running_now.get(live.object.uid, 0) + 1
+        most[0] = max(most[0], running_now[live.object.uid])
+        try:
+            if stop.wait(3.0):
+                return
+            raise RetryAfter(1.0)
+        finally:
+            running_now[live.object.uid] -= 1
+
+    @app.on_delete(BUCKET)
+    def remove(obj: Object[BucketSpec]) -> None:
+        assert not running_now.get(obj.uid)
+
+    with World(app) as world:
+        for name in "abc":
+            world.create(name, {"size": 1})
+        world.run(20.0)
+        assert sorted(running_now.values()) in ([1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0])
+        world.restart()
+        world.run(20.0)
+        world.delete("a")
+        world.settle()
+        assert most == [1]
+
+
+def test_the_promises_of_an_app_hold_with_a_background_function() -> None:
+    app = App("bucket-operator")
+    storage: set[str] = set()
+    app.on_add(BUCKET)(lambda obj: storage.add(obj.name))
+    app.on_delete(BUCKET)(lambda obj: storage.discard(obj.name))
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        while not stop.wait(20.0):
+            assert live.object.name
+
+    check_operator(app, max_examples=5, seed=3)
