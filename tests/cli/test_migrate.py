@@ -25,8 +25,6 @@ CRDS = read_crds(PAGES / "crds.yaml")
 PROGRAMS = sorted(path.stem for path in PAGES.glob("*.txt"))
 NEEDS_KOPF = {"gaps"}
 """Programs of which a part could not be translated that Python runs when it imports them."""
-AWAITED = {"timers"}
-"""Programs with words that an App does not have yet."""
 
 
 def program(name: str) -> tuple[str, str]:
@@ -62,7 +60,7 @@ def test_an_operator_is_translated(name: str) -> None:
     assert migration.texts[f"{name}.py"] == after
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in AWAITED])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_written_declares_an_app(name: str) -> None:
     _, after = program(name)
     if name in NEEDS_KOPF:
@@ -75,8 +73,7 @@ def test_what_is_written_declares_an_app(name: str) -> None:
 @pytest.mark.programs
 def test_type_checkers_object_to_nothing_but_what_is_to_be_done(tmp_path: Path) -> None:
     for name in PROGRAMS:
-        if name not in AWAITED:
-            (tmp_path / f"{name}.py").write_text(program(name)[1])
+        (tmp_path / f"{name}.py").write_text(program(name)[1])
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "."],
         cwd=tmp_path,
