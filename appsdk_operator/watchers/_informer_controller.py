@@ -552,8 +552,9 @@ class InformerController:
         """The objects that its reconcilers pass over, as they say."""
         found: list[str] = []
         for target in self._dispatcher.registered():
+            paused: Callable[[], Sequence[object] | None] | None
             paused = getattr(target.level_based, "paused_objects", None)
-            if callable(paused):
+            if paused is not None:
                 found += map(str, paused() or ())
         return found
 

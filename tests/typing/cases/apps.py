@@ -139,7 +139,8 @@ async def make_regions() -> None:
     await op.each(["eu"], make_region)
     op.each(["eu"], len)
     op.each([1], lambda number: number + 1, key=str)
-    op.each([1], make_region)  # type: ignore[list-item]
+    numbers = [1]
+    await op.each(numbers, make_region)  # type: ignore[arg-type]
 
 
 @app.task
