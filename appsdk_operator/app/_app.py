@@ -1266,7 +1266,7 @@ class App:
         Returns:
             The context manager; its ``object`` is the object after the block, None when it is gone.
 
-        Raises, at the end of the block:
+        Raises:
             Conflict: others have changed one of the same fields since the draft was made; the text
                 names it. So the function is called again, as for other errors.
             NotFound: the status was changed, and the kind has no subresource ``status``.

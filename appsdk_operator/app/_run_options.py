@@ -90,8 +90,8 @@ class RunOptions:
     """The namespaces to work in, as names or as a text with commas; empty, or the text ``*``: all.
     None: those of the App.
 
-    Names may be patterns, such as ``team-*,!team-x``; see
-    :class:`~appsdk_operator.resource.NamespaceSelector`."""
+    Names may be patterns, such as ``team-*,!team-x``; see ``namespaces`` of
+    :class:`~appsdk_operator.cache.Cache`."""
     leader_election: bool | None = attrs.field(default=None, converter=_election)
     """Whether one replica works at a time. Default: as the App says."""
     leader_election_namespace: str = attrs.field(default="", validator=_text)

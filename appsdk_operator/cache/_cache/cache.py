@@ -127,7 +127,7 @@ class Cache:
                 default: all. In a mapping the name ``""`` among others stands for all the others.
                 Names with patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels
                 of Namespaces: those that match, as they come and go, see
-                :class:`~appsdk_operator.resource.NamespaceSelector`. That needs list and watch of
+                ``appsdk_operator.resource.NamespaceSelector``. That needs list and watch of
                 Namespaces, and one watch for each kind and namespace.
             label_selector: selects objects of any kind by label; default: all.
             field_selector: the same for fields.

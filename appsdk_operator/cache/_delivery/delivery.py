@@ -476,7 +476,7 @@ class Delivery:
         The object of that call stays closed until then. Not while the batch queue is in use.
 
         Returns:
-            Whether it has: False also for a thread that was replaced before, and after the stop.
+            Whether it has; False also for a thread that was replaced before, and after the stop.
         """
         with self._lock:
             is_in_line = self._is_line_queued

@@ -490,8 +490,7 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
     at once; informers share one watch for each kind.
 
     Raises, while iterating:
-        ApiError, DecodeError, TransportError: as :meth:`WatchStream.events`; after a DecodeError
-            the iteration can go on.
+        ApiError, DecodeError, TransportError: as :meth:`WatchStream.events`.
         RuntimeError: the loop waits for 256 watches already, or another task for this one.
     """
 
