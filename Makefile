@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # More than there are cores: a test waits more than it works.
-WORKERS ?= 6
+WORKERS ?= 4
 # With RUNNER=hack/lane.py tests that fail run again by themselves: see there.
 RUNNER ?= -m pytest
 PYTEST = $(RUNNER) -n $(WORKERS) --dist worksteal

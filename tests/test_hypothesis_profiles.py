@@ -17,6 +17,7 @@ UNSCALED = {
     # It has to find a value.
     "testing/test_strategies.py": 500,
     # They have to find a planted defect.
+    "app/test_background_state.py": 3000,
     "app/test_due.py": 1000,
 }
 

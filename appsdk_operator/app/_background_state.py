@@ -64,10 +64,10 @@ class BackgroundState:
     """When it may start again after a failure."""
     uid: str = ""
     """Of the object of this name that was seen last."""
-    _has_returned: bool = False
-    _refused: Object | None = None
+    _has_returned: bool = attrs.field(default=False, init=False)
+    _refused: Object | None = attrs.field(default=None, init=False)
     """The state for which it was given up."""
-    _started: float = 0.0
+    _started: float = attrs.field(default=0.0, init=False)
 
     def see(self, obj: Object, *, is_wanted: bool) -> None:
         """Take the newest state of the object of this name.

@@ -288,6 +288,7 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     Immutable and thread-safe. Functions are called often, must not wait, and cannot be
     ``async def``.
 
+    >>> from appsdk_operator import annotation, field, labels
     >>> large = field("spec.size") == 3
     >>> large & labels("app=web") & ~annotation("example.com/paused")
     <Filter (field('spec.size') == 3) & labels('app=web') & ~annotation('example.com/paused')>
@@ -382,6 +383,7 @@ class ChangeFilter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     Immutable and thread-safe. Functions are called often, must not wait, and cannot be
     ``async def``.
 
+    >>> from appsdk_operator import field, labels
     >>> field("spec.size").changed & labels("app=web")
     <ChangeFilter field('spec.size').changed & labels('app=web')>
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from appsdk_operator import App, Client, ClientConfig, Kind, MutableObject, kinds
+from appsdk_operator import App, Client, ClientConfig, Kind, MutableObject, annotation, kinds
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import ClientError
 from appsdk_operator.controllers import TerminalError, TimerSource, controller_for
@@ -417,7 +417,13 @@ def hello_app() -> tuple[App, Kind[Any, Any]]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.app, module.GREETING
+    greeting = module.GREETING
+    # With the metric of Apps whose objects can be paused.
+    module.app = app = App("hello", paused=annotation("example.com/paused"))
+    app.own(greeting)
+    app.on_add(greeting)(module.greet)
+    app.on_delete(greeting)(module.part)
+    return app, greeting
 
 
 def write_certificate(cert: Path, key: Path, *, hours: int) -> None:
