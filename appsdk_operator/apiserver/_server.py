@@ -226,24 +226,10 @@ class APIServer:
                 self._core.hub.running.set()
                 for watch in list(self._core.hub.watches):
                     watch.end()
-            http.pre_shutdown()  # idle connections end at once and are not waited for
-            await http.shutdown(_GRACE)
-            await self._close_all(http)
+            await http.end_connections(_GRACE)
             await self._core.detach()
             await run_ready_callbacks()
             self._http = None
-
-    async def _close_all(self, http: HttpServer) -> None:
-        """Abort all open connections, those included that are being accepted."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        for transport in list(http.open.values()):
-            # Unsent bytes are lost.
-            transport.abort()
-        # Aborted transports close in the next iteration of the event loop.
-        await run_ready_callbacks()
 
     def _call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` in the server's event loop, and return its result."""

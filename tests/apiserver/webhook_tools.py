@@ -14,7 +14,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from appsdk_operator.apiserver import Authority
-from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
+from appsdk_operator.apiserver._http.listeners import ClosableServer, close_listeners
 from appsdk_operator.runtime import system_clock
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -31,27 +31,6 @@ def patching(*operations: dict[str, Any], **more: Any) -> Answer:
     """Let it pass with a JSON patch."""
     patch = base64.b64encode(json.dumps(operations).encode()).decode()
     return lambda _request: {"allowed": True, "patchType": "JSONPatch", "patch": patch, **more}
-
-
-class _Server(web.Server):
-    """Knows the transports that have not closed."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.open: dict[Any, asyncio.Transport] = {}
-        self.is_closing = False
-
-    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        """Remember the transport; its handshake may end while the server closes."""
-        super().connection_made(handler, transport)
-        self.open[handler] = transport
-        if self.is_closing:
-            transport.abort()
-
-    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
-        """Forget the transport, which has closed."""
-        super().connection_lost(handler, exc)
-        self.open.pop(handler, None)
 
 
 class WebhookServer:
@@ -81,23 +60,14 @@ class WebhookServer:
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self.gate = asyncio.Event()
-        http = _Server(self._handle, access_log=None)
+        http = ClosableServer(self._handle, access_log=None)
         server = await self._loop.create_server(http, "127.0.0.1", 0, ssl=self._context)
         self.port: int = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stopping.wait()
         http.is_closing = True
         await close_listeners(server)
-        http.pre_shutdown()
-        await http.shutdown(0.1)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        # A transport over TLS waits for the goodbye of its client, for which there is no time.
-        for transport in list(http.open.values()):
-            transport.abort()
-        await run_ready_callbacks()
+        await http.end_connections(0.1)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         review = json.loads(await request.read())

@@ -15,6 +15,7 @@ from aiohttp.streams import StreamReader
 
 from appsdk_operator.apiserver._http.frontend import Frontend, log
 from appsdk_operator.apiserver._http.http_request import HttpRequest
+from appsdk_operator.apiserver._http.listeners import ClosableServer
 from appsdk_operator.apiserver._http.responses import status_response
 from appsdk_operator.apiserver._values.status import StatusError
 
@@ -40,14 +41,11 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class HttpServer(web.Server):
+class HttpServer(ClosableServer):
     """The protocol factory for the listening socket."""
 
     def __init__(self, frontend: Frontend) -> None:
         """A server whose requests ``frontend`` answers."""
-        self.is_closing = False
-        self.open: dict[Any, asyncio.Transport] = {}
-        """The connections that are not closed yet, by handler."""
         self.most_connections = 10_000
         """The limit of open connections; further ones are closed at once."""
         super().__init__(
@@ -73,14 +71,8 @@ class HttpServer(web.Server):
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         """Register a connection; abort it when the server is closing or full."""
         super().connection_made(handler, transport)
-        self.open[handler] = transport
-        if self.is_closing or len(self.open) > self.most_connections:
+        if len(self.open) > self.most_connections:
             transport.abort()
-
-    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
-        """Forget a connection."""
-        self.open.pop(handler, None)
-        super().connection_lost(handler, exc)
 
     def _request(
         self,
@@ -94,10 +86,9 @@ class HttpServer(web.Server):
 
     def cut(self, *, watches_only: bool) -> None:
         """Abort connections at the level of TCP."""
-        for connection in self.connections:
-            transport = connection.transport
+        for connection, transport in list(self.open.items()):
             request = connection._current_request  # noqa: SLF001 - nowhere else to be had
             facts = request.facts if isinstance(request, HttpRequest) else None
             watching = facts is not None and facts.verb == "watch"
-            if transport is not None and (watching or not watches_only):
+            if watching or not watches_only:
                 transport.abort()

@@ -1,9 +1,12 @@
-"""Listeners: their begin, and their end, at which asyncio loses no connection."""
+"""Listeners and their connections: their end, at which asyncio loses none and leaves none open."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
+
+from aiohttp import web
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -39,3 +42,55 @@ async def close_listeners(server: asyncio.Server) -> None:
         asyncio.get_running_loop().remove_reader(listener)
     await run_ready_callbacks()
     server.close()
+
+
+def transport_of_socket(transport: asyncio.Transport) -> asyncio.Transport:
+    """The transport beneath TLS, or ``transport`` itself.
+
+    It can always be aborted. That of TLS waits for the goodbye of its peer when it is closed, and
+    is inert from the second close on.
+    """
+    protocol: Any = getattr(transport, "_ssl_protocol", None)
+    beneath: asyncio.Transport | None = getattr(protocol, "_transport", None)
+    return transport if beneath is None else beneath
+
+
+class ClosableServer(web.Server):
+    """A server of HTTP whose connections all end with it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """As :class:`aiohttp.web.Server`."""
+        super().__init__(*args, **options)
+        self.is_closing = False
+        """Whether connections whose handshake ends from now on are aborted."""
+        self.open: dict[Any, asyncio.Transport] = {}
+        """The connections that are not closed yet, by handler."""
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Register a connection; abort it when the server is closing."""
+        super().connection_made(handler, transport)
+        self.open[handler] = transport_of_socket(transport)
+        if self.is_closing:
+            transport.abort()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        self.open.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+    async def end_connections(self, grace: float) -> None:
+        """End all connections, those included that are being accepted; the listener is closed.
+
+        Requests that are being answered have ``grace`` seconds. Bytes that are not sent then are
+        lost.
+        """
+        self.pre_shutdown()  # idle connections end at once and are not waited for
+        await self.shutdown(grace)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for transport in list(self.open.values()):
+            transport.abort()
+        # Aborted transports close in the next iteration of the event loop.
+        await run_ready_callbacks()

@@ -1,8 +1,10 @@
-"""Servers that stop while clients connect over TLS leave no connection open."""
+"""Servers that stop leave no connection over TLS open, whatever its client does."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import json
 import socket
 import ssl
 import threading
@@ -15,6 +17,13 @@ from appsdk_operator.apiserver import APIServer
 from tests.apiserver.webhook_tools import WebhookServer
 
 CLIENTS = 12
+CLOSED = {
+    "asks for it": (
+        "POST /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    ),
+    "is no HTTP": "hello\r\n\r\n",
+}
+"""Requests whose answer ends the connection."""
 
 
 def address_of(server: APIServer | WebhookServer) -> tuple[str, int]:
@@ -26,10 +35,16 @@ def address_of(server: APIServer | WebhookServer) -> tuple[str, int]:
     return url.hostname, url.port
 
 
-def stop_when_connected(make: Callable[[], APIServer | WebhookServer], count: int) -> None:
-    """Stop a server when so many clients are about to begin their handshakes."""
+def trusting() -> ssl.SSLContext:
+    """The settings of a client that takes any certificate."""
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return tls
+
+
+def stop_when_connected(make: Callable[[], APIServer | WebhookServer], count: int) -> None:
+    """Stop a server when so many clients are about to begin their handshakes."""
+    tls = trusting()
     connected = threading.Semaphore(0)
     sockets: list[socket.socket] = []
 
@@ -51,6 +66,24 @@ def stop_when_connected(make: Callable[[], APIServer | WebhookServer], count: in
         thread.join()
     for connection in sockets:
         connection.close()
+
+
+@pytest.mark.parametrize("make", [WebhookServer, lambda: APIServer(tls=True)])
+@pytest.mark.parametrize("request_of", CLOSED)
+def test_a_connection_whose_client_does_not_close_ends_with_the_server(
+    make: Callable[[], APIServer | WebhookServer], request_of: str
+) -> None:
+    """The server has said goodbye, and waits for that of the client."""
+    body = json.dumps({"request": {"uid": "1"}, "apiVersion": "v1", "kind": "AdmissionReview"})
+    with contextlib.ExitStack() as stack:
+        with make() as server:
+            address = address_of(server)
+            plain = stack.enter_context(socket.create_connection(address, 60))
+            client = stack.enter_context(trusting().wrap_socket(plain))
+            client.sendall(CLOSED[request_of].format(body=body, length=len(body)).encode())
+            while b"\r\n\r\n" not in (answer := client.recv(65536)):
+                assert answer
+        gc.collect()
 
 
 @pytest.mark.stress
