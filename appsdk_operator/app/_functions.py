@@ -81,6 +81,8 @@ class _Known:
     wait for them."""
     is_marked: bool = False
     """Whether a pass has ended with all finalizers in place."""
+    has_left: bool = False
+    """Whether it is in the server no more."""
 
 
 @final
@@ -278,6 +280,9 @@ class KindFunctions:
         """
         obj = request.object.viewed_as(self.kind)
         known = self._known_of(obj)
+        if known.has_left and request.action is not ResourceAction.DELETE:
+            self.forget(obj)  # a restore of the server has brought it back
+            known = self._known_of(obj)
         known.look_now, known.running = False, None
         if self._note_paused(obj):
             self.backgrounds.see(obj, may_run=False)
@@ -361,17 +366,30 @@ class KindFunctions:
     def _go(self, known: _Known, obj: Object) -> None:
         """The object has left the server."""
         outcome: Outcome = None
+        known.has_left = True
         known.state.see(obj)
         self.backgrounds.gone(obj)
         if self._writes:
             outcome = self._lifecycle.on_delete(obj, lambda *call: self._notify(known, *call))
         known.write = _WRITTEN
-        if outcome is None:
+        if outcome is None or self._is_over(known):
             self.forget(obj)
+
+    def _is_over(self, known: _Known) -> bool:
+        """Whether the object has left the server, and no call is to come: none is repeated for
+        what cannot change any more."""
+        state, now = known.state, self._clock.monotonic()
+        return (
+            known.has_left
+            and not known.pause
+            and state.next(now) is None
+            and state.look_at() is None
+        )
 
     def forget(self, obj: Object, /) -> None:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
         self.backgrounds.gone(obj)
+        self._lifecycle.forget(obj)
         with self._lock:
             self._known.pop(obj.uid, None)
             self._paused.pop(obj.uid, None)
@@ -511,8 +529,8 @@ class KindFunctions:
         known.write, known.errors[step.number] = _WRITTEN, error
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
-        if delay is None and known.state.is_gone and not known.state.present.is_deleting:
-            self.forget(obj)  # nothing would ever change it
+        if self._is_over(known):
+            self.forget(obj)
 
     def waiting(self, obj: Object, /) -> Sequence[Waiting]:
         """The calls that wait for their time or a change, those due now included."""

@@ -11,6 +11,7 @@ import pytest
 from appsdk_operator.app import App, functions_of, timers_of
 from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.client import ClientLike, Hooks, InterceptedClient, NotFound
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object, field, filter_of
@@ -264,10 +265,10 @@ def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_e
     assert {after - before for before, after in itertools.pairwise(looks)} == {7}
 
 
-def functions_of_thing(app: App, clock: Clock) -> KindFunctions:
+def functions_of_thing(app: App, clock: Clock, client: ClientLike | None = None) -> KindFunctions:
     return KindFunctions(
         THING,
-        no_client(),
+        client or no_client(),
         [*functions_of(app), *timers_of(app)],
         function_of=lambda declared: declared.function,
         clock=clock,
@@ -275,8 +276,9 @@ def functions_of_thing(app: App, clock: Clock) -> KindFunctions:
     )
 
 
-def thing(version: int, size: int) -> Object:
+def thing(version: int, size: int, **more: Any) -> Object:
     metadata = {"name": "a", "uid": "u", "resourceVersion": str(version), "generation": size}
+    metadata |= more
     return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
 
 
@@ -312,6 +314,37 @@ def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> Non
     assert not functions.concerns(new, new)
     functions.reconcile(ReconcileRequest(action=ResourceAction.RESYNC, object=new))
     assert calls == [(1, 2), (2, 1), (1, 3)]
+
+
+def test_an_object_that_a_restore_brings_back_before_its_clean_up_lives_on() -> None:
+    app, calls = App("thing-operator"), list[str]()
+
+    @app.on_delete(THING)
+    def remove(thing: Object) -> None:
+        calls.append("remove")
+        raise ConnectionError("down")
+
+    app.every(60, THING)(lambda thing: calls.append("look"))
+
+    def get(*_: Any, **__: Any) -> Object:
+        raise NotFound("it is gone", status=404)
+
+    client = InterceptedClient(no_client(), Hooks(get=get))
+    clock = ManualClock()
+    functions = functions_of_thing(app, clock, client)
+    ours = functions.finalizer_lifecycle
+    assert ours is not None
+    old = thing(5, 1, finalizers=[ours.finalizer])
+    gone = thing(9, 1, finalizers=[ours.finalizer])
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
+    with pytest.raises(ConnectionError) as raised:
+        functions.reconcile(ReconcileRequest(action=ResourceAction.DELETE, object=gone))
+    functions.failed(gone, raised.value, 10.0, 1)
+    assert calls == ["look", "remove"]
+    for _ in range(2):
+        clock.advance(5)
+        functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
+    assert calls == ["look", "remove", "look"]
 
 
 def test_a_function_has_a_policy_of_its_own() -> None:
@@ -378,7 +411,8 @@ def test_a_filter_lets_interrupts_through(option: str, interrupt: type[BaseExcep
     def stop(obj: Object) -> bool:
         raise interrupt
 
-    app, filters = App("thing-operator"), {option: filter_of(stop)}
+    app = App("thing-operator")
+    filters: Any = {option: filter_of(stop)}
     app.on_update(THING, **filters)(nothing)
     functions = functions_of_thing(app, ManualClock())
 

@@ -270,8 +270,17 @@ class FinalizerLifecycle:
         if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
             outcome = self._call(notify, _DELETE, obj, None)
         if not _is_unfinished(outcome):
-            self._forget(obj.uid)
+            self.forget(obj)
         return outcome
+
+    def forget(self, obj: Object) -> None:
+        """The object is gone, or no longer followed: then it is handled anew, as after a start."""
+        uid = obj.uid
+        with self._lock:
+            self._finalizer_versions.pop(uid, None)
+            self._write_pending.pop(uid, None)
+            self._unprotected.discard(uid)
+            self._legacy.discard(uid)
 
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether an update needs a callback or a finalizer write.
@@ -601,13 +610,6 @@ class FinalizerLifecycle:
                 f"{obj!r} is not of {self.kind}: add this watcher under the kind that it was made "
                 "for"
             )
-
-    def _forget(self, uid: str) -> None:
-        with self._lock:
-            self._finalizer_versions.pop(uid, None)
-            self._write_pending.pop(uid, None)
-            self._unprotected.discard(uid)
-            self._legacy.discard(uid)
 
 
 class HasFinalizerLifecycle:
