@@ -148,6 +148,8 @@ def _of_results(declared: Declarations) -> Iterator[Permission]:
         if path is not None and each.kind is not None:
             reason = f"what functions return is written to {path} of {each.kind.plural}"
             yield _on(each.kind, ("patch",), reason, subresource="status")
+            reason = f"{path} is written to the present state of {each.kind.plural}"
+            yield _on(each.kind, ("get",), reason)
 
 
 def _of_uses(declared: Declarations) -> Iterator[Permission]:

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from appsdk_operator.app._declarations import Owned
 from appsdk_operator.app._fields import check_result
-from appsdk_operator.client import ClientLike, MergePatch, NotFound
+from appsdk_operator.client import ClientLike, Edit, Invalid, MergePatch, NotFound, live_reader
 from appsdk_operator.resource import (
     FieldPath,
     Kind,
@@ -52,30 +52,59 @@ class ResultWriter:
             ApiError: the server refuses it.
         """
         wanted = decode_json(patch_body(MergePatch({"value": value}), self._kind))["value"]
+        *parents, last = path.steps_of(self._kind)
+        missing: NotFound | None = None
+        if not self._has_no_subresource:
+            try:
+                with Edit(self._client, obj, live=live_reader(self._client)) as draft:
+                    part: Any = draft
+                    for name in parents:
+                        if not isinstance(part.get(name), dict):
+                            part[name] = {}
+                        part = part[name]
+                    part[last] = wanted
+            except NotFound as error:
+                missing = error  # the subresource
+            else:
+                return
+        self._write_with_body(obj, path, wanted, missing)
+
+    def _write_with_body(
+        self, obj: Object[Any, Any], path: FieldPath, wanted: Any, missing: NotFound | None
+    ) -> None:
         try:
             newest = self._client.get(self._kind, obj.name, namespace=obj.namespace)
         except NotFound:
             return
-        if newest.uid != obj.uid:
-            return
-        before, after = decode_json(encode_json({"value": path.value(newest)})), {"value": wanted}
-        if not json_diff(before, after):
+        before, after = _value_of(newest, path), {"value": wanted}
+        if newest.uid != obj.uid or not json_diff(before, after):
             return
         change: Any = create_merge_patch(before, after)["value"]
         for name in reversed(path.steps_of(self._kind)):
             change = {name: change}
-        self._patch(obj, MergePatch(change))
-
-    def _patch(self, obj: Object[Any, Any], patch: MergePatch) -> None:
-        if not self._has_no_subresource:
-            try:
-                self._client.status.patch(self._kind, obj.name, patch, namespace=obj.namespace)
-            except NotFound:
-                pass  # either the subresource or the object: the next request shows which
-            else:
-                return
+        # The server refuses the uid of another object.
+        patch = MergePatch({**change, "metadata": {"uid": obj.uid}})
         try:
-            self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
+            written = self._client.patch(self._kind, obj.name, patch, namespace=obj.namespace)
         except NotFound:
             return
-        self._has_no_subresource = True
+        except Invalid:
+            if self._is_gone(obj):
+                return
+            raise
+        if missing is not None:
+            if json_diff(_value_of(written, path), after):
+                raise missing  # it is there: the server only did not serve it at that moment
+            self._has_no_subresource = True
+
+    def _is_gone(self, obj: Object[Any, Any]) -> bool:
+        live = live_reader(self._client)
+        try:
+            found: Object[Any, Any] = live.get(self._kind, obj.name, namespace=obj.namespace)
+        except NotFound:
+            return True
+        return found.uid != obj.uid
+
+
+def _value_of(obj: Object[Any, Any], path: FieldPath) -> Any:
+    return decode_json(encode_json({"value": path.value(obj)}))

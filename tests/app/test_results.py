@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -9,13 +10,25 @@ import pytest
 
 from appsdk_operator import kinds
 from appsdk_operator.app import App
-from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.resource import Kind, MutableObject, Object
-from appsdk_operator.testing import APIServer, World, install_crds
+from appsdk_operator.app._results import ResultWriter
+from appsdk_operator.client import (
+    Client,
+    ClientConfig,
+    Hooks,
+    InterceptedClient,
+    MergePatch,
+    NotFound,
+)
+from appsdk_operator.resource import Kind, MutableObject, Object, field
+from appsdk_operator.testing import APIServer, MemoryServer, World, install_crds
 from tests.app.test_app import BUCKET, BucketSpec, nothing
 from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+from tests.definitions import widget_definition
 
 __all__ = ["api", "config"]
+
+OPEN = {"x-kubernetes-preserve-unknown-fields": True}
+WIDGET: Kind[Any, Any] = Kind(group="example.com", version="v1", kind="Widget")
 
 
 @attrs.frozen
@@ -161,6 +174,109 @@ def test_an_object_that_is_gone_meanwhile_gets_nothing(api: Client, config: Clie
     assert calls.all == [one.uid]
 
 
+URL = field("status.url")
+
+
+@pytest.fixture
+def is_apart() -> bool:
+    """Whether the status is written apart."""
+    return True
+
+
+@pytest.fixture
+def widgets(is_apart: bool) -> Iterator[Client]:
+    """Of a server of widgets."""
+    crd = widget_definition({**OPEN, "properties": {"spec": {"type": "object", **OPEN}}})
+    if not is_apart:
+        del crd["spec"]["versions"][0]["subresources"]
+    with MemoryServer(crds=[crd]) as server, server.client() as client:
+        yield client
+
+
+def widget(client: Client, name: str) -> Object[Any, Any]:
+    return client.create(MutableObject.new(WIDGET, name, namespace="default", spec={"size": 1}))
+
+
+def url_of(client: Client, name: str) -> Any:
+    return URL.value(client.get(WIDGET, name, namespace="default"))
+
+
+def test_an_object_that_is_made_anew_meanwhile_costs_no_other_its_result(widgets: Client) -> None:
+    old, other, steps = widget(widgets, "a"), widget(widgets, "other"), [True, True]
+
+    def delete_first(inner: Any, kind: Any, name: str, patch: Any, **options: Any) -> Any:
+        if len(steps) == 2:
+            steps.pop()
+            widgets.delete(WIDGET, "a", namespace="default")
+        return inner.patch(kind, name, patch, **options)
+
+    def create_first(inner: Any, *args: Any, **options: Any) -> Any:
+        if len(steps) == 1:
+            steps.pop()
+            widget(widgets, "a")
+        return inner.patch(*args, **options)
+
+    hooks = Hooks(subresource_patch=delete_first, patch=create_first)
+    writer = ResultWriter(WIDGET, InterceptedClient(widgets, hooks))
+    writer.write(old, URL, "https://old")
+    writer.write(other, URL, "https://other")
+    assert url_of(widgets, "other") == "https://other"
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_a_value_is_not_written_to_the_next_object_of_the_name(
+    widgets: Client, is_apart: bool
+) -> None:
+    old = widget(widgets, "a")
+    widgets.delete(WIDGET, "a", namespace="default")
+    widget(widgets, "a")
+    other, reads = widget(widgets, "other"), list[Object]()
+
+    def get(inner: Any, *args: Any, **options: Any) -> Any:
+        return reads.pop() if reads else inner.get(*args, **options)  # the cache lags behind
+
+    writer = ResultWriter(WIDGET, InterceptedClient(widgets, Hooks(get=get)))
+    writer.write(other, URL, "https://other")
+    assert url_of(widgets, "other") == "https://other"
+    reads.append(old)
+    writer.write(old, URL, "https://old")
+    assert url_of(widgets, "a") is None
+
+
+def test_a_subresource_that_is_not_served_for_a_moment_is_asked_for_again(widgets: Client) -> None:
+    one, failing = widget(widgets, "a"), [True]
+
+    def patch(inner: Any, *args: Any, **options: Any) -> Any:
+        if failing[0]:
+            raise NotFound("404 page not found", status=404)
+        return inner.patch(*args, **options)
+
+    writer = ResultWriter(WIDGET, InterceptedClient(widgets, Hooks(subresource_patch=patch)))
+    with pytest.raises(NotFound, match="page not found"):
+        writer.write(one, URL, "https://a")
+    failing[0] = False
+    writer.write(one, URL, "https://a")
+    assert url_of(widgets, "a") == "https://a"
+
+
+def test_a_value_is_written_although_others_write_the_status_at_the_same_time(
+    widgets: Client,
+) -> None:
+    one = widget(widgets, "a")
+    others = MergePatch({"status": {"phase": "ready"}})
+    widgets.status.patch(WIDGET, "a", others, namespace="default")
+    reads = [one]
+
+    def get(inner: Any, *args: Any, **options: Any) -> Any:
+        return reads.pop() if reads else inner.get(*args, **options)
+
+    ResultWriter(WIDGET, InterceptedClient(widgets, Hooks(get=get))).write(one, URL, "https://a")
+    assert widgets.get(WIDGET, "a", namespace="default")["status"] == {
+        "phase": "ready",
+        "url": "https://a",
+    }
+
+
 def test_a_write_that_fails_is_a_failure_of_the_call() -> None:
     app, calls = App("thing-operator"), Calls()
 
@@ -233,6 +349,9 @@ def test_without_a_path_a_value_is_an_error_that_names_the_option() -> None:
 def test_its_permission_says_why() -> None:
     app = App("thing-operator")
     app.on_add(kinds.core.v1.Pod, result="status.message")(nothing)
-    [found] = [each for each in app.permissions() if each.resources == ("pods/status",)]
-    assert found.verbs == ("patch",)
-    assert found.reasons == ("what functions return is written to status.message of pods",)
+    found = {each.resources: each for each in app.permissions()}
+    status, pods = found["pods/status",], found["pods",]
+    assert status.verbs == ("patch",)
+    assert status.reasons == ("what functions return is written to status.message of pods",)
+    assert "get" in pods.verbs
+    assert "status.message is written to the present state of pods" in pods.reasons

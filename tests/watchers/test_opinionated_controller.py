@@ -134,7 +134,7 @@ def test_a_life_with_failures_is_told_once_and_in_order(start, kind, policy):
     operator.wait_until(lambda: operator.finalizers("a") is None)
     operator.wait_for(*["add a"] * 3, "update a", "delete a", "delete a")
     operator.wait_until(lambda: not operator.watcher._finalizer_lifecycle._finalizer_versions)
-    assert not operator.controller._dispatcher._pending
+    operator.wait_until(lambda: not operator.controller._dispatcher._pending)
 
 
 def test_a_second_process_syncs_what_the_first_added_and_cleans_up_what_it_missed(start):
