@@ -6,9 +6,9 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextvars import ContextVar, Token
-from typing import Any, Final, TypeVar, final, overload
+from typing import Any, Final, Never, TypeVar, final, overload
 
-from appsdk_operator.runtime import add_note, callback_name, settle
+from appsdk_operator.runtime import add_note, callback_name, current_stop, is_cancelled, settle
 
 T = TypeVar("T")
 
@@ -94,8 +94,10 @@ def each(
 
     When an App calls its function for an object again because that has failed, items for which
     ``function`` has succeeded are left out, until the spec, labels or annotations of the object
-    change or the App's function succeeds as a whole. That is in memory: after a restart all are
-    called again. Anywhere else, such as in a reconciler or in a test, all are called each time.
+    change, or what ``when=`` looks at, or the App's function succeeds as a whole; those of a timer
+    until its interval is over. That is in memory: after a restart all are called again. Anywhere
+    else, such as in a reconciler or in a test, all are called each time. Once the call has to end,
+    as at its time limit, no further item is called.
 
     Args:
         items: the items, called one after the other, in their order.
@@ -110,6 +112,7 @@ def each(
         ValueError: two items have one key, also of two calls of this with one function, within one
             call by the App; nothing is called.
         TypeError: an item without ``key``, or a key, cannot be hashed; nothing is called.
+        concurrent.futures.CancelledError: the call has to end (:func:`current_stop`).
 
     >>> each(["a", "b"], print)
     a
@@ -121,10 +124,16 @@ def each(
     if _is_async(function):
         return _call_async(todo, function)
     errors: list[Exception] = []
+    stop = current_stop()
     for name, part, item in todo:
+        if stop.is_set():
+            _raise(errors, function)
+            _raise_stopped(function)
         try:
             settle(function(item))
         except Exception as error:
+            if is_cancelled(error):
+                raise  # the call has to end
             errors.append(_noted(error, name))
         else:
             _succeeded(part)
@@ -170,6 +179,12 @@ def _todo(
         for name, item in found.items()
         if parts is None or not parts.ask((code, name))
     ]
+
+
+def _raise_stopped(function: Callable[..., Any]) -> Never:
+    from concurrent.futures import CancelledError
+
+    raise CancelledError(f"{callback_name(function)}: the call has to end, and items are left")
 
 
 def _succeeded(part: tuple[Hashable, Hashable]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import attrs
 
@@ -57,6 +58,16 @@ class _Write:
 _WRITTEN: Final = _Write()
 
 
+class _Begun(NamedTuple):
+    """What unfinished calls of a function have done."""
+
+    object: Object
+    """The state for which they were made."""
+    parts: Parts
+    until: float
+    """The monotonic time at which all is done again."""
+
+
 @final
 @attrs.define(eq=False)
 class _Known:
@@ -71,8 +82,8 @@ class _Known:
     """The number of the function that the present pass has called."""
     errors: dict[int, Exception] = attrs.field(factory=dict)
     """The last errors of failing functions, by number."""
-    parts: dict[int, tuple[Object, Parts]] | None = None
-    """What unfinished calls of functions have done, and for which state, by number."""
+    parts: dict[int, _Begun] | None = None
+    """What unfinished calls of functions have done, by number."""
     write: _Write = _WRITTEN
     look_now: bool = False
     """Whether the last pass has changed what is due, so that another one follows at once."""
@@ -441,8 +452,9 @@ class KindFunctions:
                 self._writer.write(obj, path, returned)
         except BaseException:
             if parts.is_begun:
+                until = self._clock.monotonic() + (function.interval or math.inf)
                 known.parts = known.parts or {}
-                known.parts.setdefault(step.number, (obj, parts))
+                known.parts.setdefault(step.number, _Begun(obj, parts, until))
             raise
         known.running, known.look_now = None, True
         known.errors.pop(step.number, None)
@@ -453,8 +465,10 @@ class KindFunctions:
     def _parts_of(self, known: _Known, step: Step, obj: Object) -> Parts:
         """What earlier attempts of the call have done for this state."""
         if known.parts and (begun := known.parts.get(step.number)) is not None:
-            if not self._relents(begun[0], obj):
-                return begun[1]
+            when = self._functions[step.number].when
+            is_other = self._relents(begun.object, obj) or when(begun.object, obj)
+            if not is_other and self._clock.monotonic() < begun.until:
+                return begun.parts
             del known.parts[step.number]
         return Parts()
 

@@ -10,8 +10,10 @@ import pytest
 
 from appsdk_operator.app import App, each
 from appsdk_operator.app._each import Parts
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Object, field
+from appsdk_operator.runtime import TimeLimitExceeded, current_stop
 from appsdk_operator.testing import World
+from appsdk_operator.watchers import ConstantBackoff
 from tests.app.test_app import BUCKET, BucketSpec
 
 
@@ -221,6 +223,66 @@ def test_each_call_of_a_timer_that_has_succeeded_begins_anew() -> None:
         world.run(60.0)
     assert flaky.calls[4:6] == ["a", "b"]
     assert set(flaky.calls[6:]) == {"b"}
+
+
+def test_a_timer_whose_item_fails_for_good_calls_the_others_at_its_interval() -> None:
+    app, flaky = App("bucket-operator", retry_policy=ConstantBackoff(40.0)), Flaky("b")
+
+    @app.every(100, BUCKET)
+    def look(obj: Object[BucketSpec]) -> None:
+        each("abc", flaky)
+
+    with World(app) as world:
+        world.create("one", {"size": 1})
+        world.run(290.0)
+    # At 0, 40 and 80; after the interval all are called again.
+    assert "".join(flaky.calls) == "abcbb" * 2 + "abcb"
+
+
+def test_a_change_for_which_a_function_is_called_begins_anew() -> None:
+    app, flaky = App("bucket-operator"), Flaky("b")
+
+    @app.on_update(BUCKET, when=field("status.phase").changed)
+    def look(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        each("abc", flaky)
+
+    with World(app) as world:
+        world.create("one", {"size": 1})
+        for phase in ("new", "ready"):
+            world.run(1.0)
+            world.patch("one", {"status": {"phase": phase}}, subresource="status")
+        world.run(1.0)
+    assert flaky.calls == ["a", "b", "c"] * 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_whose_time_is_over_calls_no_further_item(is_async: bool) -> None:
+    calls, errors = list[str](), list[Exception]()
+    app = App(
+        "bucket-operator",
+        retry_policy=ConstantBackoff(1000.0),
+        error_handler=lambda error, call: errors.append(error),
+    )
+
+    async def wait_async() -> None:
+        await asyncio.Event().wait()
+
+    def wait(item: str) -> object:
+        calls.append(item)
+        return wait_async() if is_async else current_stop().wait()
+
+    @app.on_add(BUCKET, time_limit=20.0)
+    def make(obj: Object[BucketSpec]) -> None:
+        each("abc", wait)
+
+    with World(app) as world:
+        world.create("one", {"size": 1})
+        world.run(100.0)
+        assert calls == ["a"]
+        assert [type(error) for error in errors] == [TimeLimitExceeded]
+        world.run(1000.0)
+    # One that returns at its stop has succeeded, and one that was cancelled has not.
+    assert calls == (["a", "a"] if is_async else ["a", "b"])
 
 
 def test_functions_and_objects_have_parts_of_their_own() -> None:
