@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -16,7 +17,7 @@ _filters = threading.Lock()
 def in_child(use: Callable[[], object], *, seconds: int = 60) -> str:
     """What ``use`` returns in a child, as text; its traceback when it raises.
 
-    A child that hangs is killed after ``seconds`` and gives an empty text.
+    A child that hangs is killed after ``seconds`` and gives the lines where its thread stands.
     """
     reading, writing = os.pipe()
     with _filters, warnings.catch_warnings():
@@ -26,6 +27,7 @@ def in_child(use: Callable[[], object], *, seconds: int = 60) -> str:
     if not pid:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.register(signal.SIGALRM, file=writing, all_threads=False, chain=True)
             signal.alarm(seconds)
             os.close(reading)
             try:
@@ -38,5 +40,5 @@ def in_child(use: Callable[[], object], *, seconds: int = 60) -> str:
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         text = file.read().decode()
-    os.waitpid(pid, 0)
-    return text
+    _, status = os.waitpid(pid, 0)
+    return text or f"the child ended without a word, with status {status}"
