@@ -98,6 +98,7 @@ from appsdk_operator.runtime._threading.fork import (
     OneProcess as OneProcess,
     after_fork as after_fork,
     fork_safe as fork_safe,
+    forks_wait as forks_wait,
 )
 from appsdk_operator.runtime._threading.call_monitor import (
     HELD_FOR as HELD_FOR,

@@ -5,15 +5,26 @@ from __future__ import annotations
 import gc
 import json
 import os
+import socket
+import ssl
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from appsdk_operator import client as c
+from appsdk_operator.client import Client
+from appsdk_operator.client._transport.tls import verifying_context
+from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.resource import MutableObject
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime._threading import fork as fork_module
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, widget
 from tests.forking import in_child
+
+ROOT = Path(__file__).parents[2]
 
 
 def get(client, name="a"):
@@ -72,9 +83,41 @@ def test_a_child_does_not_hold_the_connections_of_its_parent_open(shared):
     assert get(client, "b") == "b"
 
 
-def test_children_and_parent_at_once_each_get_what_they_asked_for(shared):
-    _, client = shared
-    results = {}
+OTHER_PROCESS = """
+import ssl, sys
+from tests.client.conftest import Server
+from tests.client.test_fork import named
+
+context = None
+if sys.argv[1]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*sys.argv[1:])
+server = Server(named, context=context)
+print(server.url, flush=True)
+sys.stdin.read()
+server.close()
+"""
+"""A server. In the process that forks it would be within OpenSSL itself at the moment of a fork."""
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def far(request, connect, authority, tmp_path):
+    """A client with an idle connection to a server in another process."""
+    pair = authority.server.write(tmp_path, "server") if request.param else ("",)
+    command = [sys.executable, "-c", OTHER_PROCESS, *map(str, pair)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        url = process.stdout.readline().strip()
+        more = {"ca_data": authority.ca.cert} if request.param else {}
+        client = connect(url, max_retries=0, **more)
+        assert get(client) == "a"
+        yield client
+        process.stdin.close()
+
+
+def test_children_and_parent_at_once_each_get_what_they_asked_for(far):
+    client, results = far, {}
 
     def read(who):
         names = [f"{who}-{i}" for i in range(40)]
@@ -83,13 +126,70 @@ def test_children_and_parent_at_once_each_get_what_they_asked_for(shared):
     def fork(who):
         results[who] = in_child(lambda: read(who))
 
+    def new_connections():
+        """Handshakes go on while others fork."""
+        with Client(client.config, metrics=Metrics()) as other:
+            return get(other)
+
     threads = [threading.Thread(target=fork, args=(f"child{i}",)) for i in range(3)]
     for thread in threads:
         thread.start()
     assert read("parent")
+    while any(thread.is_alive() for thread in threads):
+        assert new_connections() == "a"
     for thread in threads:
         thread.join(60)
     assert results == {"child0": "True", "child1": "True", "child2": "True"}
+
+
+@pytest.fixture
+def sections(monkeypatch):
+    """What is called of OpenSSL, and how many sections that forks wait for it is in."""
+    calls = []
+
+    class Watched(ssl.SSLObject):
+        def do_handshake(self):
+            calls.append(("handshake", fork_module.forks_wait._inside))
+            super().do_handshake()
+
+        def read(self, *arguments):
+            calls.append(("read", fork_module.forks_wait._inside))
+            return super().read(*arguments)
+
+    def make(*arguments, **options):
+        calls.append(("context", fork_module.forks_wait._inside))
+        return create(*arguments, **options)
+
+    create = ssl.create_default_context
+    monkeypatch.setattr(ssl.SSLContext, "sslobject_class", Watched)
+    monkeypatch.setattr(ssl, "create_default_context", make)
+    yield calls
+    assert fork_module.forks_wait._inside == 0
+
+
+def test_forks_wait_for_what_a_client_does_within_openssl(serve, connect, authority, sections):
+    """Its locks would never be released in the child."""
+    server = serve(named, context=authority.server_context())
+    client = connect(server, max_retries=0, ca_data=authority.ca.cert)
+    assert [get(client, name) for name in "ab"] == ["a", "b"]
+    what = [name for name, _ in sections]
+    assert what[0] == "context"
+    assert what.count("handshake") >= 2
+    # With the first answer come the tickets of the server; later reads only decrypt.
+    first = what.index("read")
+    assert all(inside == 1 for _, inside in sections[: first + 1])
+    assert sections[-1] == ("read", 0)
+
+
+def test_forks_wait_for_a_read_amid_a_request_as_well(serve, authority, sections):
+    server = serve(named, context=authority.server_context())
+    context = verifying_context(cadata=authority.ca.cert.decode())
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        stream = TLSStream(sock, context, "127.0.0.1")
+        stream.sendall(b"GET /a HTTP/1.1\r\n\r\n")
+        while stream.recv_now(65536) is None:
+            pass
+    assert {inside for name, inside in sections if name == "read"} == {1}
 
 
 def test_a_request_that_is_under_way_is_not_disturbed_by_a_fork(serve, connect):

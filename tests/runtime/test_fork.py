@@ -65,6 +65,65 @@ def test_a_method_that_raises_keeps_no_other_from_running():
     assert in_child(lambda: len(journal.calls)) == "1"
 
 
+@pytest.fixture
+def gate(monkeypatch):
+    """A gate that no fork of this process knows."""
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    return fork_module._ForkGate()
+
+
+def test_a_fork_waits_for_the_sections_that_have_begun_and_later_ones_for_it(gate, monkeypatch):
+    monkeypatch.setattr(gate, "_PATIENCE", 60.0)
+    seen = []
+
+    def fork():
+        gate._before()
+        seen.append(("fork", gate._inside))
+
+    def enter():
+        with gate:
+            seen.append(("section", gate._forks))
+
+    forking, late = threading.Thread(target=fork), threading.Thread(target=enter)
+    with gate:
+        with gate:
+            forking.start()
+            while not gate._forks:
+                forking.join(0.001)
+            late.start()
+        assert seen == []
+    forking.join(10)
+    assert seen == [("fork", 0)]
+    gate._after()
+    late.join(10)
+    assert seen == [("fork", 0), ("section", 0)]
+    assert (gate._inside, gate._forks) == (0, 0)
+
+
+def test_a_child_may_enter_sections_and_fork():
+    def use():
+        with fork_module.forks_wait:
+            pass
+        return in_child(lambda: fork_module.forks_wait._inside)
+
+    with fork_module.forks_wait:
+        pass
+    assert in_child(use) == "0"
+
+
+def test_a_fork_within_a_section_goes_on_after_a_while(monkeypatch):
+    """As that of a signal handler, for which the section waits that it has interrupted."""
+    gate = fork_module.forks_wait
+    monkeypatch.setattr(gate, "_PATIENCE", 0.01)
+    with gate:
+        assert in_child(lambda: gate._inside) == "0"
+    with gate._changed:
+        assert in_child(lambda: gate._changed.acquire(timeout=1.0)) == "True"
+    with gate:
+        assert gate._inside == 1
+    assert (gate._inside, gate._forks) == (0, 0)
+
+
 def test_what_is_gone_is_not_kept():
     gc.collect()
     before = len(fork_module._methods._calls), len(fork_module._locks._calls)

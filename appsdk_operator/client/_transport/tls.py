@@ -12,7 +12,7 @@ from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.config_files import check_regular, memory_file
 from appsdk_operator.client._auth.credentials import Credentials, RenewalLog
 from appsdk_operator.client._errors import ConfigError, TLSFailed
-from appsdk_operator.runtime import fork_safe
+from appsdk_operator.runtime import fork_safe, forks_wait
 
 _OPEN_FILES = Path("/proc/self/fd")
 """The open files of this process on Linux, files in memory included."""
@@ -65,7 +65,8 @@ class TLSContexts:
             if self._context is not None and stamp == self._stamp:
                 return self._number, self._context
             try:
-                context = _make(self._config, pair)
+                with forks_wait:
+                    context = _make(self._config, pair)
             except ConfigError as error:
                 if self._context is None:
                     raise

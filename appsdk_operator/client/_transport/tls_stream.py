@@ -11,7 +11,9 @@ from __future__ import annotations
 import io
 import ssl
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+
+from appsdk_operator.runtime import forks_wait
 
 # The least that is worth a system call; a larger read asks for more.
 _READ = 65536
@@ -44,10 +46,16 @@ class TLSStream:
         self._inner = inner
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        with forks_wait:
+            self._tls = context.wrap_bio(
+                self._incoming, self._outgoing, server_hostname=server_name
+            )
+        self._read: Callable[..., Any] | None = None
+        """Reads what was decrypted; None before the first data."""
         while True:
             try:
-                self._tls.do_handshake()
+                with forks_wait:
+                    self._tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
                 self._flush()
@@ -77,12 +85,20 @@ class TLSStream:
         a part of a record, or records of TLS itself."""
         self._feed()
         try:
-            return self._tls.read(min(limit, _RECORD))
+            data: bytes = (self._read or self._first_read)(min(limit, _RECORD))
         except ssl.SSLWantReadError:
             self._flush()
             return None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""
+        return data
+
+    def _first_read(self, *arguments: Any) -> Any:
+        """Read what follows the handshake, too: tickets for later ones."""
+        with forks_wait:
+            found = self._tls.read(*arguments)
+        self._read = self._tls.read
+        return found
 
     def pending(self) -> bool:
         """Whether received bytes were not read yet."""
@@ -93,7 +109,7 @@ class TLSStream:
         """Wait for a record, and fill ``view`` with all records that have come; 0 at the end."""
         filled = 0
         size = len(view)
-        read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
+        read = self._read or self._first_read
         incoming = self._incoming
         while filled < size:
             # A check for an empty buffer costs less than the exception that it raises.

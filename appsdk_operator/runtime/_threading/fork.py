@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from appsdk_operator.runtime._threading.weak import weak_method
 
@@ -57,6 +57,69 @@ def fork_safe(lock: _L) -> _L:
     """
     _locks.add(lambda forget: weakref.ref(lock, lambda _: forget()))
     return lock
+
+
+@final
+class _ForkGate:
+    """Keeps forks out of sections that a child cannot finish.
+
+    Sections of several threads run at once. A fork waits until those that have begun end, and new
+    ones wait for the fork; after a second it goes on all the same, so that a signal handler that
+    forks does not wait for the section that it interrupts. Sections must be short, and must
+    neither wait nor nest.
+    """
+
+    _PATIENCE: Final = 1.0
+
+    def __init__(self) -> None:
+        """A gate, for the life of the process."""
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._forks = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._before, after_in_parent=self._after, after_in_child=self._in_child
+            )
+
+    def __enter__(self) -> None:
+        """Begin a section."""
+        with self._changed:
+            while self._forks:
+                self._changed.wait(self._PATIENCE)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        """End a section."""
+        with self._changed:
+            self._inside -= 1
+            if self._forks:
+                self._changed.notify_all()
+
+    def _before(self) -> None:
+        # It may be this thread that holds the lock, in a signal handler.
+        if self._changed.acquire(timeout=self._PATIENCE):
+            self._forks += 1
+            self._changed.wait_for(lambda: not self._inside, self._PATIENCE)
+            self._changed.release()
+
+    def _after(self) -> None:
+        if self._changed.acquire(timeout=self._PATIENCE):
+            self._forks = max(0, self._forks - 1)
+            self._changed.notify_all()
+            self._changed.release()
+
+    def _in_child(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = self._forks = 0
+
+
+forks_wait: Final = _ForkGate()
+"""Forks wait for the sections in it: those within OpenSSL, whose locks no child could release.
+
+>>> import ssl
+>>> with forks_wait:
+...     context = ssl.create_default_context()
+"""
 
 
 def after_fork(method: Callable[[], object]) -> None:
