@@ -19,8 +19,7 @@ from appsdk_operator.client import Client
 from appsdk_operator.client._transport.tls import verifying_context
 from appsdk_operator.client._transport.tls_stream import TLSStream
 from appsdk_operator.resource import MutableObject
-from appsdk_operator.runtime import Metrics
-from appsdk_operator.runtime._threading import fork as fork_module
+from appsdk_operator.runtime import Metrics, forks_wait
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, event, widget
 from tests.forking import in_child
 
@@ -149,22 +148,22 @@ def sections(monkeypatch):
 
     class Watched(ssl.SSLObject):
         def do_handshake(self):
-            calls.append(("handshake", fork_module.forks_wait._inside))
+            calls.append(("handshake", forks_wait._inside))
             super().do_handshake()
 
         def read(self, *arguments):
-            calls.append(("read", fork_module.forks_wait._inside))
+            calls.append(("read", forks_wait._inside))
             return super().read(*arguments)
 
     def make(*arguments, **options):
-        calls.append(("context", fork_module.forks_wait._inside))
+        calls.append(("context", forks_wait._inside))
         return create(*arguments, **options)
 
     create = ssl.create_default_context
     monkeypatch.setattr(ssl.SSLContext, "sslobject_class", Watched)
     monkeypatch.setattr(ssl, "create_default_context", make)
     yield calls
-    assert fork_module.forks_wait._inside == 0
+    assert forks_wait._inside == 0
 
 
 def test_forks_wait_for_what_a_client_does_within_openssl(serve, connect, authority, sections):
