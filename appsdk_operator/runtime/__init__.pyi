@@ -105,9 +105,6 @@ from appsdk_operator.runtime._threading.call_monitor import (
     CallMonitor as CallMonitor,
     RunningCall as RunningCall,
 )
-from appsdk_operator.runtime._threading.keyed_lock import (
-    KeyedLock as KeyedLock,
-)
 from appsdk_operator.runtime._threading.limited_calls import (
     LimitedCall as LimitedCall,
 )

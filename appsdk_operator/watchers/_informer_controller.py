@@ -194,7 +194,6 @@ class InformerController:
             dequeue_policy=retry_dequeue_policy,
             metrics=self._metrics,
             clock=clock,
-            workers=workers,
             time_limit=time_limit,
         )
         self._delivery = Delivery(

@@ -90,18 +90,42 @@ def test_one_worker_handles_all_events_in_the_order_of_their_arrival(deliver, ha
     ]
 
 
+def test_a_worker_waits_for_no_call_of_another_source_for_the_same_object(deliver, handler):
+    entered, gate = threading.Event(), threading.Event()
+
+    def hook(key, event):
+        if (key.source, key.name) == (one, "a"):
+            entered.set()
+            assert gate.wait(PATIENCE)
+
+    handler.hook = hook
+    delivery = deliver(workers=2)
+    one, two = delivery.source("k"), delivery.source("k")
+    one.on_events([add("a")])
+    assert entered.wait(PATIENCE)
+    two.on_events([add("a", 2), add("b"), update("a", 2, 3), add("c")])
+    handler.wait_for(2)
+    assert handler.calls == ["add b@1", "add c@1"]
+    assert not delivery.wait_idle(0)
+    gate.set()
+    handler.wait_for(5)
+    assert handler.calls[2:] == ["add a@1", "add a@2", "update a@2->3"]
+    assert delivery.wait_idle(PATIENCE)
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("overflow", Overflow)
 def test_many_workers_keep_the_order_of_each_object_and_never_handle_it_twice_at_once(overflow):
     busy, wrong, seen = set(), [], defaultdict(list)
 
     def handle(key, event):
-        if key in busy:
+        found = (key.source.kind, key.namespace, key.name)
+        if found in busy:
             wrong.append(key)
-        busy.add(key)
+        busy.add(found)
         if event is not None:
             seen[key].append(int(event.object.resource_version))
-        busy.discard(key)
+        busy.discard(found)
         return 0.0 if random.random() < 0.1 else None
 
     delivery = Delivery("d", handle, workers=8, max_pending=50, overflow=overflow)

@@ -140,10 +140,10 @@ def refuses(*_: object) -> None:
 
 def failed(function: object) -> BaseException:
     """The error of a function that the kit called, with frames of the kit on both sides."""
-    from appsdk_operator.runtime import KeyedLock, settle
+    from appsdk_operator.runtime import environment, settle
 
     async def waits() -> None:
-        with KeyedLock().hold("a"):
+        with environment():
             function()  # type: ignore[operator]
 
     try:

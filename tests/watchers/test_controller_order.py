@@ -420,7 +420,7 @@ def test_nothing_overlaps_for_an_object_that_two_informers_show(make_rig, widget
     go_on.set()
     assert rig.controller.wait_idle(10)
     assert rig.calls[2:] == ["w CREATE 2 of x"]
-    assert not rig.controller._dispatcher._object_locks._holders
+    assert not rig.controller._delivery._handled_now
 
 
 def test_health_says_which_informer_is_not_ready(rig):

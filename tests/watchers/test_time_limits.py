@@ -417,11 +417,12 @@ def test_what_is_no_limit_is_refused(limit: Any, text: str) -> None:
     workers=st.integers(1, 3),
     hanging=st.integers(0, 3),
     others=st.integers(1, 6),
+    more_informers=st.integers(0, 2),
     order=st.randoms(use_true_random=False),
 )
 @settings(max_examples=scaled(25), deadline=None)
 def test_calls_that_hang_delay_their_own_objects_only(
-    workers: int, hanging: int, others: int, order: Any
+    workers: int, hanging: int, others: int, more_informers: int, order: Any
 ) -> None:
     hanging = min(hanging, workers)
     hang = Hang(*(f"h{number}" for number in range(hanging)))
@@ -429,12 +430,14 @@ def test_calls_that_hang_delay_their_own_objects_only(
     order.shuffle(names)
     rig = Rig(workers=workers, time_limit=LIMIT, retry_policy=ConstantBackoff(60.0))
     rig.controller.add_reconciler(SimpleReconciler(lambda request: hang(request.object)), WIDGET)
+    informers = [rig.informer, *(rig.add_informer() for _ in range(more_informers))]
     rig.start()
-    rig.informer.add(*map(make_widget, names))
+    for informer in informers:
+        informer.add(*map(make_widget, names))
     try:
         hang.has_entered(hanging)
         rig.clock.advance(LIMIT)
-        hang.has_done(*(f"o{number}1" for number in range(others)))
+        hang.has_done(*(f"o{number}1" for _ in informers for number in range(others)))
         rig.informer.add(make_widget("late"))
         eventually(lambda: "late1" in hang.done)
     finally:

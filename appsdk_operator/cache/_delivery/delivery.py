@@ -100,6 +100,13 @@ class DeliveryKey(NamedTuple):
         return f"{self.source.kind} {name}"
 
 
+class _Waiting(NamedTuple):
+    """A key that a worker took while another source's event of its object was handled."""
+
+    key: DeliveryKey
+    ticket: int
+
+
 class Handle(Protocol):
     """The function that a :class:`Delivery` calls; it must not raise."""
 
@@ -209,7 +216,8 @@ class Delivery:
     """Queues and worker threads that bring events to one handler function.
 
     Guarantees:
-        * The events of one object are handled in order, never two at once.
+        * The events of one object are handled in order, never two at once, not even those that
+          several sources of its kind deliver.
         * With one worker all events are handled in order of arrival.
         * The number of pending events is bounded, as :class:`Overflow` says.
 
@@ -305,6 +313,8 @@ class Delivery:
         self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
         self._is_line_queued = False
         self._sources: list[EventSource] = []
+        # The queue locks a key, and an object has one for each source. By kind, namespace and name.
+        self._handled_now: dict[tuple[str, str, str], tuple[_Waiting, ...]] = {}
         # By kind, because a counter must not go down when a source is removed.
         self._counts: dict[str, dict[ResourceAction, int]] = {}
         self._resyncs: dict[DeliveryKey, tuple[float, Callable[[], None]]] = {}
@@ -576,7 +586,15 @@ class Delivery:
         if not key.name and key.namespace.startswith(_RESYNC_KEY):
             self._resync(key)
             return
+        found = (key.source.kind, key.namespace, key.name)
         with self._lock:
+            waiting = self._handled_now.get(found)
+            if waiting is not None:
+                # The key stays locked, and this worker, which may be the only one, is free: the
+                # call may take long.
+                self._handled_now[found] = (*waiting, _Waiting(key, ticket))
+                return
+            self._handled_now[found] = ()
             # Not an event with a later ticket: a delay that has passed brought the key up early.
             event = self._pending.take(key, ticket)
         if self._room.waiting:
@@ -589,11 +607,15 @@ class Delivery:
                 self._initial_handled(key.source)
             with self._lock:
                 following = self._pending.next_ticket(key)
+                waiting = self._handled_now.pop(found)
             if following is not None:
                 self._queue.add(key, ticket=following)
             elif delay is not None:
                 self._queue.add(key, after=delay)
             self._queue.done(key)
+            for each in waiting:
+                self._queue.add(each.key, ticket=each.ticket)
+                self._queue.done(each.key, pieces=0)
 
     def _process_batches(self, limit: int | None) -> None:
         """Handle events of the batch queue, up to the ticket of the next key in the work queue."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import Any, TypeAlias, final
 
@@ -20,7 +18,6 @@ from appsdk_operator.runtime import (
     CallSlot,
     Clock,
     FailureCause,
-    KeyedLock,
     as_exception,
     get_logger,
 )
@@ -44,7 +41,8 @@ _CREATE, _DELETE = ResourceAction.CREATE, ResourceAction.DELETE
 class Dispatcher:
     """The watchers and reconcilers of a controller, and their pending calls.
 
-    :meth:`handle` is never called twice at once for one key; everything else is thread-safe.
+    :meth:`handle` is never called twice at once for one object, whichever informers deliver it;
+    everything else is thread-safe.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class Dispatcher:
         dequeue_policy: RetryDequeuePolicy | None,
         metrics: ControllerMetrics,
         clock: Clock,
-        workers: int = 1,
         time_limit: float | None = None,
     ) -> None:
         self._name = name
@@ -76,9 +73,6 @@ class Dispatcher:
         # By kind, namespace and name, since several informers may deliver one object.
         self._pending: dict[_ObjectId, tuple[PendingCalls, ...]] = {}
         self._has_handled_event = False
-        # The queue gives each key of a source to one worker, but has one for each source.
-        # A worker that hangs is replaced, so that one worker is one only without time limits.
-        self._object_locks = KeyedLock() if workers > 1 or time_limit is not None else None
         self._is_stopped = False
         self._is_adding = False
 
@@ -97,8 +91,6 @@ class Dispatcher:
         """
         target.call_metrics = self._metrics.add_kind(target.kind, target.role)
         target.failures = self._failures.log
-        if target.has_time_limits and self._object_locks is None:
-            self._object_locks = KeyedLock()
         keys = []
         with self._lock:
             for other in self._registered.items(target.kind):
@@ -226,9 +218,6 @@ class Dispatcher:
         """Start no further event or retry. Sets a plain flag, so a signal handler may call it."""
         self._is_stopped = True
 
-    def _has_stopped(self) -> bool:
-        return self._is_stopped
-
     def handle(self, key: DeliveryKey, event: Event | None) -> float | None:
         """Call the watchers for ``event``, then make the calls that are due.
 
@@ -237,28 +226,12 @@ class Dispatcher:
         """
         if event is not None:
             return self.handle_event(key.source, event)
-        if self._is_stopped:
-            return None
-        with self._lock_object(key):
-            # The stop may have come while this waited for the lock.
-            return None if self._has_stopped() else self._run_pending(key)
+        return None if self._is_stopped else self._run_pending(key)
 
     def handle_event(self, source: EventSource, event: Event) -> float | None:
         """:meth:`handle` without the event's key, which most events do not need."""
         if self._is_stopped:
             return None
-        if self._object_locks is None:
-            return self._handle_event(source, event)
-        with self._lock_object(source.key_of(event.object)):
-            return None if self._has_stopped() else self._handle_event(source, event)
-
-    def _lock_object(self, key: DeliveryKey) -> AbstractContextManager[None]:
-        """The lock of one object, shared by all sources of its kind."""
-        if self._object_locks is None:
-            return contextlib.nullcontext()
-        return self._object_locks.hold(_id_of(key))
-
-    def _handle_event(self, source: EventSource, event: Event) -> float | None:
         if event.is_unfollowed:
             for target in self._registered.items(source.kind):
                 if target.level_based is not None:
