@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Cache, CachedClient
@@ -26,6 +28,7 @@ from appsdk_operator.client import (
     NamespacedClient,
     NotFound,
 )
+from appsdk_operator.controllers import OperationResult, create_or_patch
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, environment
 from appsdk_operator.testing import MemoryServer, running
@@ -68,10 +71,16 @@ class Writes:
         return written
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
+@contextlib.contextmanager
+def widget_server() -> Iterator[Client]:
     definition = widget_definition({**OPEN, "properties": {"spec": {"type": "object", **OPEN}}})
     with MemoryServer(crds=[definition]) as server, server.client() as made:
+        yield made
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with widget_server() as made:
         yield made
 
 
@@ -219,6 +228,52 @@ def test_the_object_that_has_the_name_is_changed(client: Client, writes: Writes)
     writes.before = [replace]
     written = modify(writes.client, lambda draft: draft["spec"].update(new=draft["spec"]["size"]))
     assert written["spec"] == {"size": 5, "new": 5}
+
+
+INTERFERENCES = st.lists(
+    st.sampled_from(["nothing", "foreign body", "foreign status", "another object"]), max_size=6
+)
+
+
+@given(interferences=INTERFERENCES, creates=st.booleans())
+@example(interferences=["nothing", "another object"], creates=False)
+@example(interferences=["another object"], creates=True)
+@settings(max_examples=scaled(60))
+def test_when_it_returns_the_object_has_the_whole_change(
+    interferences: list[str], creates: bool
+) -> None:
+    with widget_server() as client:
+        numbers = itertools.count()
+
+        def replace() -> None:
+            client.delete(WIDGET, "w", namespace="default")
+            make(client, spec={"of": "another"})
+
+        act: dict[str, Callable[[], object]] = {
+            "nothing": lambda: None,
+            "foreign body": lambda: foreign(client, spec={"theirs": next(numbers)}),
+            "foreign status": lambda: foreign_status(client, theirs=next(numbers)),
+            "another object": replace,
+        }
+        writes = Writes(client)
+        writes.before = [act[each] for each in interferences]
+
+        def change(draft: MutableObject) -> None:
+            draft["spec"]["size"] = 7
+            draft["status"] = {**draft.get("status", {}), "size": 7}
+
+        with environment(clock=QuickClock()):
+            if creates:
+                new = MutableObject.new(WIDGET, "w", namespace="default", spec={})
+                written = create_or_patch(writes.client, new, change)
+                came = interferences[: len(interferences) - len(writes.before)]
+                is_ours = "another object" not in came
+                assert (written.result == OperationResult.CREATED) is is_ours
+            else:
+                make(client, spec={})
+                modify(writes.client, change)
+        now = present(client)
+        assert (now["spec"]["size"], now["status"]["size"]) == (7, 7)
 
 
 def test_a_status_without_its_subresource_is_not_found(client: Client, writes: Writes) -> None:
@@ -529,8 +584,7 @@ def write(client: Client, fields: dict[tuple[str, str], str | None]) -> None:
 def test_no_change_is_lost_and_the_block_is_written_or_a_conflict(
     base: Any, stale: Any, block: Any, late: Any, in_coroutine: bool
 ) -> None:
-    definition = widget_definition({**OPEN, "properties": {"spec": {"type": "object", **OPEN}}})
-    with MemoryServer(crds=[definition]) as server, server.client() as client:
+    with widget_server() as client:
         make(client, spec={})
         write(client, base)
         known = present(client)

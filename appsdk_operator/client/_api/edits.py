@@ -279,14 +279,16 @@ class _Writing:
         self._name = name
         self._namespace = namespace
         self._failures = 0
-        self._is_created = False
-        self._has_changed_body = False
         self._present: Object | None = None
         self._missing: NotFound | None = None
         self.absent: NotFound = NotFound(name)
         """Why the last read found nothing."""
-        self.has_written_body: bool = False
-        """It is not written again when the status has to be."""
+        # Of one object: another of its name, made meanwhile, has nothing of what was written.
+        self._uid = ""
+        self._is_created = False
+        self._has_changed_body = False
+        # It is not written again when the status has to be.
+        self._has_written_body = False
 
     # Reading.
 
@@ -328,7 +330,8 @@ class _Writing:
             draft.metadata.pop(field, None)
         yield from _change(draft, change)
         made: Object = yield lambda by: by.client.create(draft)
-        self._is_created = self.has_written_body = True
+        self._uid = made.uid
+        self._is_created = self._has_written_body = True
         return made, bool(draft.get("status"))
 
     def update(self, present: Object, draft: MutableObject) -> Steps[Outcome]:
@@ -338,20 +341,19 @@ class _Writing:
         if create_merge_patch(before, _content(draft, before)):
             draft.metadata["resourceVersion"] = present.resource_version
             now = yield lambda by: by.client.update(draft)
-        return Outcome(
-            now,
-            is_created=self._is_created,
-            has_changed_body=now.resource_version != present.resource_version,
-        )
+        return Outcome(now, has_changed_body=now.resource_version != present.resource_version)
 
     def patch(self, present: Object, wanted: dict[str, Any]) -> Steps[Outcome]:
         """Write the differences between two states: those of the body, then those of the status."""
         self._present = now = present
+        if present.uid != self._uid:
+            self._uid = present.uid
+            self._is_created = self._has_changed_body = self._has_written_body = False
         fields = create_merge_patch(_plain(present), wanted)
         status = {name: fields.pop(name) for name in ("status",) if name in fields}
-        if fields and not self.has_written_body:
+        if fields and not self._has_written_body:
             now = yield self._patch(fields, now)
-            self.has_written_body = True
+            self._has_written_body = True
             self._has_changed_body = now.resource_version != present.resource_version
         before = now.resource_version
         if status:
@@ -388,7 +390,7 @@ class _Writing:
             Conflict: others have changed the same fields.
         """
         theirs = _plain(present)
-        if self.has_written_body:
+        if self._has_written_body:
             before, ours = ({**theirs, "status": each["status"]} for each in (before, ours))
         try:
             merged: dict[str, Any] = merge_changes(before, ours, theirs)
