@@ -21,14 +21,16 @@ from hypothesis.stateful import (
 )
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import Cache, NotCachedError, NotFollowedError
+from appsdk_operator.cache import Cache, CachedClient, NotCachedError, NotFollowedError
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import (
     Kind,
     LabelSelector,
     ListPage,
+    MutableObject,
     NamespaceSelector,
     Object,
+    is_older_version,
     kinds,
 )
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
@@ -54,13 +56,17 @@ class Server:
         self.budget = 0
         self.expires = False
 
-    def put(self, kind: Kind, name: str, *, namespace: str = "", **more: Any) -> None:
+    def put(self, kind: Kind, name: str, *, namespace: str = "", **more: Any) -> Object:
         before = self.objects.get((kind, namespace, name))
         self.revision += 1
         uid = before.uid if before else f"u{self.revision}"
         made = thing(name, self.revision, kind=kind, namespace=namespace, uid=uid, **more)
         self.objects[kind, namespace, name] = made
         self.history.append((self.revision, "MODIFIED" if before else "ADDED", made))
+        return made
+
+    def update(self, obj: MutableObject) -> Object:
+        return self.put(obj.kind, obj.name, namespace=obj.namespace)
 
     def take(self, kind: Kind, name: str, *, namespace: str = "") -> None:
         before = self.objects.pop((kind, namespace, name), None)
@@ -117,15 +123,38 @@ def test_the_last_deletion_ends_a_namespace_whose_own_end_came_first() -> None:
     followed.begin(selector=TEAMS)
     followed.create_or_label("team-a", None)
     followed.write("team-a", "a")
-    for _ in range(5):
-        for number in range(len(followed.active())):
-            followed.step(number, 10)
+    followed.step_all()
     followed.end("team-a")
     followed.step(0, 10)
     assert followed.follower.selected.watched == {"team-a"}
     followed.step(1, 10)
     assert followed.follower.selected.watched == set()
     followed.only_what_ceased_to_match_is_given_up()
+    followed.teardown()
+
+
+def test_what_was_written_to_a_namespace_of_a_name_that_has_ended_is_not_denied() -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS)
+    followed.create_or_label("team-a", None)
+    followed.write("team-a", "a")
+    followed.step_all()
+    followed.end("team-a")
+    followed.step_all()
+    with pytest.raises(c.NotFound):
+        followed.client.get(THING, "a", namespace="team-a")
+    followed.create_or_label("team-a", None)
+    followed.write("team-a", "a", is_own=True)
+    with pytest.raises(NotFollowedError, match="or not yet"):
+        followed.client.get(THING, "a", namespace="team-a")
+    with pytest.raises(NotFollowedError):
+        followed.client.list(THING, namespace="team-a")
+    followed.step_all()
+    assert followed.client.get(THING, "a", namespace="team-a") == followed.written["team-a", "a"]
+    followed.end("team-a")
+    followed.step_all()
+    with pytest.raises(c.NotFound):
+        followed.client.get(THING, "a", namespace="team-a")
     followed.teardown()
 
 
@@ -152,6 +181,8 @@ class Followed(RuleBasedStateMachine):
         )
         self.cache._stop = StopSignal(clock=self.clock)
         self.cache._threads = NoThreads()  # type: ignore[assignment]
+        self.client = CachedClient(self.server, self.cache)  # type: ignore[arg-type]
+        self.written: dict[tuple[str, str], Object] = {}
         self.cache.add(THING)
         self.recorder = BatchRecorder()
         self.registration = self.cache.add_event_handler(THING, self.recorder)
@@ -182,12 +213,16 @@ class Followed(RuleBasedStateMachine):
             self.server.take(NAMESPACE, name)
             self.matching.discard(name)
 
-    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]))
-    def write(self, space: str, name: str) -> None:
+    @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]), is_own=st.booleans())
+    def write(self, space: str, name: str, is_own: bool = False) -> None:
         if not self.server.has(NAMESPACE, space):
             return
         if space not in self.server.terminating or self.server.has(THING, name, space):
-            self.server.put(THING, name, namespace=space)
+            obj = MutableObject.new(THING, name, namespace=space)
+            if is_own:
+                self.written[space, name] = self.client.update(obj)
+            else:
+                self.server.update(obj)
 
     @rule(space=st.sampled_from(SPACES), name=st.sampled_from(["a", "b"]))
     def delete(self, space: str, name: str) -> None:
@@ -200,6 +235,17 @@ class Followed(RuleBasedStateMachine):
         for each in self.server.things_in(space):
             self.server.take(THING, each.name, namespace=space)
         self.finish(space)
+
+    @rule(space=st.sampled_from(SPACES), is_seen=st.booleans())
+    def come_again(self, space: str, is_seen: bool) -> None:
+        """A namespace is made anew, and written to."""
+        if is_seen:
+            self.step_all()
+        self.end(space)
+        if is_seen:
+            self.step_all()
+        self.create_or_label(space, {"team": "a"})
+        self.write(space, "a", is_own=True)
 
     def active(self) -> list[tuple[Informer, StopSignal]]:
         assert self.cache._stop is not None
@@ -218,6 +264,11 @@ class Followed(RuleBasedStateMachine):
         self.server.expires = False
         self.look()
 
+    def step_all(self) -> None:
+        for _ in range(5):
+            for number in range(len(self.active())):
+                self.step(number, 100)
+
     def look(self) -> None:
         """What the follower's thread does, once it is woken."""
         if self.follower._has_news:
@@ -232,6 +283,18 @@ class Followed(RuleBasedStateMachine):
             for o in informer.store.list()
         }
         assert told_by(self.recorder.events, self.server.deleted) == held
+
+    @invariant()
+    def no_read_is_older_than_what_was_written(self) -> None:
+        for (space, name), written in self.written.items():
+            try:
+                found = self.client.get(THING, name, namespace=space)
+            except NotCachedError:
+                continue
+            except c.NotFound:
+                assert written.uid in self.server.deleted
+            else:
+                assert not is_older_version(found.resource_version, written.resource_version)
 
     @invariant()
     def only_what_ceased_to_match_is_given_up(self) -> None:
@@ -258,9 +321,8 @@ class Followed(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "cache"):
             return
-        for _ in range(60):
-            for number in range(len(self.active())):
-                self.step(number, 100)
+        for _ in range(12):
+            self.step_all()
         assert self.cache.has_synced
         assert self.registration.has_synced
         expected = {
@@ -273,7 +335,7 @@ class Followed(RuleBasedStateMachine):
         assert self.follower.selected.watched == self.matching
         assert not self.follower._bells
         for space in set(SPACES) - self.matching:
-            if self.follower.selected.has_ended(space):
+            if self.follower.has_ended(space):
                 assert self.cache.list(THING, namespace=space) == []
             else:
                 with pytest.raises(NotFollowedError):

@@ -31,7 +31,7 @@ def test_a_namespace_that_begins_to_match_is_watched_and_one_that_ceases_is_left
     # It holds objects, and they are not ours any more.
     change = selected.update({"one": {"team": "b"}, "two": {"team": "a"}}, never)
     assert change == NamespaceChange(begun=("two",), left=("one",))
-    assert not selected.has_ended("one")
+    assert not selected.has_ended("one", "9")
 
 
 def test_a_deleted_namespace_is_watched_until_its_last_object_is_gone() -> None:
@@ -39,14 +39,14 @@ def test_a_deleted_namespace_is_watched_until_its_last_object_is_gone() -> None:
     selected.update({"team-a": {}, "team-b": {}}, never)
     assert not selected.update({"team-b": {}}, never)
     assert selected.watched == {"team-a", "team-b"}
-    assert not selected.has_ended("team-a")
+    assert not selected.has_ended("team-a", "9")
     assert selected.update({"team-b": {}}, always) == NamespaceChange(ended=("team-a",))
-    assert selected.has_ended("team-a")
-    assert not selected.has_ended("team-b")
+    assert selected.has_ended("team-a", "9")
+    assert not selected.has_ended("team-b", "9")
     assert selected.update({"team-a": {}, "team-b": {}}, never) == NamespaceChange(
         begun=("team-a",)
     )
-    assert not selected.has_ended("team-a")
+    assert not selected.has_ended("team-a", "9")
 
 
 def test_a_namespace_that_was_made_anew_before_its_end_was_noticed_stays_watched() -> None:
@@ -62,12 +62,23 @@ def test_only_the_last_ended_namespaces_are_known() -> None:
     for number in range(1002):
         selected.update({f"team-{number}": {}}, always)
     selected.update({}, always)
-    assert [selected.has_ended(f"team-{number}") for number in (0, 1, 2, 1001)] == [
+    assert [selected.has_ended(f"team-{number}", "9") for number in (0, 1, 2, 1001)] == [
         False,
         False,
         True,
         True,
     ]
+
+
+def test_what_was_written_later_was_written_to_a_new_namespace() -> None:
+    selected = SelectedNamespaces(TEAM)
+    selected.update({"team-a": {}, "team-b": {}}, never)
+    selected.note_written("team-a", "12")
+    selected.note_written("team-a", "11")
+    selected.note_written("team-b", "not-a-number")
+    selected.update({}, always)
+    assert [selected.has_ended("team-a", version) for version in ("11", "12")] == [False, True]
+    assert selected.has_ended("team-b", "1")
 
 
 class Histories(RuleBasedStateMachine):
@@ -146,9 +157,9 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def what_has_ended_was_watched_and_is_not_there(self) -> None:
         for name in NAMES:
-            if self.selected.has_ended(name) and name in self.present:
+            if self.selected.has_ended(name, "9") and name in self.present:
                 continue  # not looked at yet
-            if self.selected.has_ended(name):
+            if self.selected.has_ended(name, "9"):
                 assert name not in self.selected.watched
                 assert name in self.torn
 

@@ -714,6 +714,12 @@ class Cache:
             kind_cache = self._kind_caches.get(kind)
             return None if kind_cache is None else kind_cache.next_informer_of(namespace)
 
+    def note_written(self, obj: Object) -> None:
+        """Note that ``obj`` was written: its namespace exists, whatever ended before."""
+        if self._follower is not None:
+            with self._lock:
+                self._follower.selected.note_written(obj.namespace, obj.resource_version)
+
     def selects(self, kind: Kind, obj: Object) -> bool:
         """Whether the cache follows ``obj``, by its namespace and the selectors."""
         with self._lock:
@@ -794,7 +800,7 @@ class Cache:
             return False
         assert self._follower is not None
         is_known = self._are_namespaces_known
-        return not namespace or not is_known or self._follower.selected.has_ended(namespace)
+        return not namespace or not is_known or self._follower.has_ended(namespace)
 
     def _obstacle(self, kind: Kind, targets: ReadTargets) -> str:
         """Why the local copies cannot be read yet; empty if they can."""

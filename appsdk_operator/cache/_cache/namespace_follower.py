@@ -95,6 +95,10 @@ class NamespaceFollower:
                 registration.remove()
         return change
 
+    def has_ended(self, name: str) -> bool:
+        """As :meth:`SelectedNamespaces.has_ended`, as far as is known now."""
+        return self.selected.has_ended(name, self.informer.resource_version)
+
     def _is_empty(self, name: str, informers_of: Callable[[str], Sequence[Informer]]) -> bool:
         bells = self._bells.setdefault(name, {})
         informers = informers_of(name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.resource import NamespaceSelector
+from appsdk_operator.resource import NamespaceSelector, is_older_version
 
 _MOST_ENDED: Final = 1000
 
@@ -41,6 +41,8 @@ class SelectedNamespaces:
         self.watched: frozenset[str] = frozenset()
         # The names of deleted namespaces, the oldest first.
         self._ended: dict[str, None] = {}
+        # The latest resource versions of what this process wrote, by namespace, the oldest first.
+        self._written: dict[str, str] = {}
 
     def update(
         self, present: Mapping[str, Mapping[str, str]], is_empty: Callable[[str], bool]
@@ -64,13 +66,28 @@ class SelectedNamespaces:
             self._ended[name] = None
         for name in [name for name in self._ended if name in present]:
             del self._ended[name]
-        while len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
+        _drop_oldest(self._ended)
         return change
 
-    def has_ended(self, name: str) -> bool:
+    def note_written(self, name: str, version: str) -> None:
+        """Note that there was a namespace of this name at a resource version: a write succeeded."""
+        before = self._written.pop(name, "")
+        self._written[name] = before if is_older_version(version, before) else version
+        _drop_oldest(self._written)
+
+    def has_ended(self, name: str, version: str) -> bool:
         """Whether the namespace was watched until it ended, and there is none of its name since.
 
         Only the last 1,000 are known.
+
+        Args:
+            name: its name.
+            version: the resource version up to which namespaces are known: what was written later
+                was written to a new one.
         """
-        return name in self._ended
+        return name in self._ended and not is_older_version(version, self._written.get(name, ""))
+
+
+def _drop_oldest(names: dict[str, Any]) -> None:
+    while len(names) > _MOST_ENDED:
+        del names[next(iter(names))]

@@ -383,6 +383,7 @@ class CachedClient(ClientWrapper):
         return deleted.resource_version if is_known else ""
 
     def _add_written(self, kind: Kind, obj: Object, created_after: int | None = None) -> None:
+        self.cache.note_written(obj)
         informer = self._informer_of(kind, obj.namespace)
         if informer is None or not obj.resource_version.isdigit():
             return
