@@ -584,6 +584,28 @@ def test_a_loop_that_is_closed_amid_calls_leaves_no_thread(
     assert (named("client-aio"), ends) == ([], ["RequestStopped"])
 
 
+def test_a_task_that_nobody_else_keeps_goes_on(client: Client) -> None:
+    client.create(config_map("a"))
+    gate = Gate()
+    gated = InterceptedClient(client, Hooks(get=gate)).aio
+
+    async def use() -> None:
+        ended = asyncio.Event()
+
+        async def work() -> None:
+            for _ in range(2):
+                await gated.get(CONFIG_MAP, "a", namespace="default")
+            ended.set()
+
+        asyncio.create_task(work())  # noqa: RUF006
+        await gate.has_begun(1)
+        gc.collect()
+        gate.open()
+        await asyncio.wait_for(ended.wait(), 10)
+
+    asyncio.run(use())
+
+
 async def _begun(begun: threading.Event) -> None:
     # Not in the loop's executor, which would outlive it.
     while not begun.is_set():  # noqa: ASYNC110

@@ -53,6 +53,8 @@ CALLS = 32
 WATCHES = 256
 """The watches of one event loop that wait for events at once."""
 _BATCH = 500
+_FOR_EVER = 10 * 365 * 86_400.0
+"""Seconds."""
 _LINGER = 0.05
 """Seconds for which a thread waits for the next call: starting one takes longer than a call."""
 
@@ -211,9 +213,11 @@ async def _run_in(
 
     call = _Call(run)
     ended = call.begin()
-    threads.start(call)
+    # The call refers to ``ended`` weakly. So the loop keeps it, and the waiting task with it.
+    hold = asyncio.get_running_loop().call_later(_FOR_EVER, ended.done)
     cancelled: asyncio.CancelledError | None = None
     try:
+        threads.start(call)
         while not ended.done():
             try:
                 await asyncio.wait([ended])
@@ -227,6 +231,8 @@ async def _run_in(
         threads.withdraw(call)
         signal.set()
         raise
+    finally:
+        hold.cancel()
     if cancelled is not None:
         raise cancelled
     result: _T = call.result()
