@@ -379,12 +379,12 @@ def test_too_many_watches_are_an_error_and_not_a_wait(
         async with client.aio.watch(CONFIG_MAP) as one, client.aio.watch(CONFIG_MAP) as two:
             waiting = [asyncio.ensure_future(anext(each)) for each in (one, two)]
             await asyncio.sleep(0)
+            three = client.aio.watch(CONFIG_MAP)
             with pytest.raises(RuntimeError, match="waits for 2 watches already"):
-                await anext(client.aio.watch(CONFIG_MAP))
+                await anext(three)
             # The objects that are there let both go on.
             client.create(config_map("a"))
             await asyncio.gather(*waiting)
-            three = client.aio.watch(CONFIG_MAP)
             assert (await anext(three)).object is not None
             await three.aclose()
 
@@ -482,9 +482,15 @@ def test_one_watch_is_for_one_task(client: Client) -> None:
             await asyncio.sleep(0)
             with pytest.raises(RuntimeError, match="two tasks"):
                 await anext(watch)
+            client.create(config_map("a"))
+            event = await first
+            assert event.object is not None
+            assert event.object.name == "a"
+            last = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)
             await watch.aclose()
             with pytest.raises(StopAsyncIteration):
-                await first
+                await last
 
     asyncio.run(use())
 

@@ -536,23 +536,25 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
     async def __anext__(self) -> WatchEvent[SpecT_co, StatusT_co]:
         """The next event."""
         while not self._stop.is_set():
-            try:
-                line = next(self._lines, None)
-                if line is not None and self._stream is not None:
-                    return self._stream.decoded(line)
-                lines = await self._read()
-                if lines is None:
-                    self._stop.set()
-                else:
-                    self._lines = iter(lines)
-            except DecodeError:
-                raise
-            except BaseException:
-                self._stop.set()
-                raise
+            event = self._next_known()
+            if event is not None:
+                return event
+            await self._read()
         raise StopAsyncIteration
 
-    async def _read(self) -> Any:
+    def _next_known(self) -> WatchEvent[SpecT_co, StatusT_co] | None:
+        """The next of the events that were read; None when there are no more."""
+        try:
+            line = next(self._lines, None)
+            return None if line is None or self._stream is None else self._stream.decoded(line)
+        except DecodeError:
+            raise
+        except BaseException:
+            self._stop.set()
+            raise
+
+    async def _read(self) -> None:
+        """Read the next lines; their end, and an error, end the watch. A refusal does not."""
         threads = _threads().watches
         if self._is_read:
             raise RuntimeError(f"two tasks wait for one watch of {self.kind}: open one for each")
@@ -563,11 +565,17 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
             )
         self._is_read = True
         try:
-            return await _run_in(threads, self._next_lines, self._stop)
-        except RequestStopped:
-            if self._stop.is_set():  # by aclose, while it was opened
-                return None
-            raise
+            lines = await _run_in(threads, self._next_lines, self._stop)
+        except BaseException as error:
+            is_closed = self._stop.is_set()  # by aclose, while it was opened
+            self._stop.set()
+            if not (is_closed and isinstance(error, RequestStopped)):
+                raise
+        else:
+            if lines is None:
+                self._stop.set()
+            else:
+                self._lines = iter(lines)
         finally:
             self._is_read = False
 
