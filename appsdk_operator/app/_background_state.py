@@ -124,7 +124,7 @@ class BackgroundState:
             self._has_returned = True
 
     def failed(self, obj: Object, delay: float | None, attempt: int, now: float) -> None:
-        """The run has raised an error.
+        """The run has raised an error; if it was asked to end, that says nothing of the next one.
 
         Args:
             obj: the newest state of its object.
@@ -132,9 +132,9 @@ class BackgroundState:
             attempt: the number of the next attempt.
             now: the monotonic time.
         """
-        is_present = self._is_of_present
+        counts = not self.is_stopping and self._is_of_present
         self._end()
-        if not is_present:
+        if not counts:
             return
         self.attempt = attempt
         if delay is None:

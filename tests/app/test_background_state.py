@@ -92,7 +92,7 @@ class Player:
                 assert self.state.running.uid == model.obj.uid, "it runs for the present object"
                 assert model.may_start, "it starts when it is due, and not once it is over"
                 model.run, model.is_asked_to_end = model.obj.uid, False
-                model.began = model.now
+                model.began, model.due = model.now, 0.0
             else:
                 assert model.must_stop, "it is stopped for a reason"
                 assert not model.is_asked_to_end, "it is asked to end once"
@@ -113,7 +113,7 @@ class Player:
             return Phase.IDLE
         if not model.should_run:
             return Phase.OVER
-        return Phase.WAITING if model.now < model.due else Phase.STARTING
+        return Phase.WAITING if model.due else Phase.STARTING
 
     def begin_anew(self) -> None:
         self.model.refused, self.model.due, self.model.attempt = None, 0.0, 0
@@ -166,7 +166,7 @@ class Player:
         else:
             number = self.state.count_failure(model.now)
             first = model.now - model.began >= LONG_RUN
-            if is_present:
+            if is_present and not model.is_asked_to_end:
                 assert number == (0 if first else model.attempt), "failures in a row are counted"
                 model.attempt, model.due = number + 1, model.now + DELAY
             self.state.failed(model.obj or Thing(model.run), DELAY, number + 1, model.now)
@@ -176,7 +176,8 @@ class Player:
         model = self.model
         if not model.run:
             return
-        if model.obj is not None and model.obj.uid == model.run:
+        is_present = model.obj is not None and model.obj.uid == model.run
+        if is_present and not model.is_asked_to_end:
             model.refused, model.attempt, model.due = model.obj, 1, 0.0
         self.state.failed(model.obj or Thing(model.run), None, 1, model.now)
         model.run, model.is_asked_to_end = "", False
@@ -189,15 +190,36 @@ class Player:
 
 
 INPUTS = ("make", "change", "resync", "go", "go_late", "end", "give_up", "close", "wait")
-HISTORIES = st.lists(st.tuples(st.sampled_from(INPUTS), st.booleans()), max_size=25)
+NOT_LOOKED_AT = ("not looked at", True)
+"""The next input is not looked at before another one comes."""
+SINGLE = st.tuples(st.sampled_from(INPUTS), st.booleans()).map(lambda one: [one])
+THEMES = st.sampled_from(
+    [
+        [("end", True), ("wait", True), ("wait", True)],
+        [("wait", True), ("end", True)],
+        [NOT_LOOKED_AT, ("make", True), ("end", False)],
+        [("resync", False), ("resync", True)],
+        [("give_up", True), ("resync", True)],
+        [NOT_LOOKED_AT],
+    ]
+)
+HISTORIES = st.lists(st.one_of(SINGLE, THEMES), max_size=12).map(
+    lambda parts: [one for part in parts for one in part]
+)
 
 
 def play(history: list[tuple[str, bool]]) -> None:
     player = Player()
     player.look()
+    is_seen = True
     for name, flag in history:
+        if (name, flag) == NOT_LOOKED_AT:
+            is_seen = False
+            continue
         getattr(player, name)(flag)
-        player.look()
+        if is_seen:
+            player.look()
+        is_seen = True
 
 
 @settings(max_examples=scaled(400))
@@ -269,6 +291,11 @@ def takes_the_end_of_the_former_for_its_own(self: Any) -> None:
     self._has_returned = is_last
 
 
+def gives_up_after_a_stop(self: Any, obj: Any, delay: Any, attempt: int, now: float) -> None:
+    self.is_stopping = False
+    _failed(self, obj, delay, attempt, now)
+
+
 def never_relents(self: Any, obj: Any, *, is_wanted: bool) -> None:
     refused = self._refused
     _see(self, obj, is_wanted=is_wanted)
@@ -309,6 +336,7 @@ def never_fails_anew(self: Any, now: float) -> int:
         ("returned", starts_after_its_return),
         ("returned", is_over_after_a_stop),
         ("returned", takes_the_end_of_the_former_for_its_own),
+        ("failed", gives_up_after_a_stop),
         ("see", never_relents),
         ("see", forgets_a_refusal),
         ("see", delays_a_namesake),
