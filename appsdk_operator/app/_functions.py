@@ -251,7 +251,8 @@ class KindFunctions:
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether the change makes a call due now, or earlier than one would be."""
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
-        self._note_paused(new)
+        was_paused = new.uid in self._paused
+        is_paused = self._note_paused(new)
         is_stripped = not (
             self._is_steady(old) and self._is_steady(new)
         ) and self._lifecycle.note_change(old, new)
@@ -265,7 +266,7 @@ class KindFunctions:
             else:
                 state.see(new, goes_back=True)
             return True
-        if is_stripped or new.is_deleting != old.is_deleting:
+        if is_stripped or new.is_deleting != old.is_deleting or is_paused != was_paused:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write

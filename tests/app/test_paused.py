@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 
 from appsdk_operator import annotation, kinds
 from appsdk_operator.app import App
@@ -15,8 +15,9 @@ from appsdk_operator.app._due import Function, ObjectState, Step
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, World
 from tests.app.test_managers import Calls, running
+from tests.hypothesis_profiles import scaled
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 PAUSED = "example.com/paused"
@@ -277,3 +278,44 @@ def test_what_is_no_filter_of_objects_is_refused() -> None:
         App("mapper", paused=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="paused"):
         App("mapper", paused=annotation(PAUSED).changed)  # type: ignore[arg-type]
+
+
+# -- a world ---------------------------------------------------------------------------------------
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["pause", "go on", "touch", "strip", "restart"]), st.sampled_from([0.0, 1.0])
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=scaled(40))
+@given(causes=st.lists(st.sampled_from(["add", "update", "delete"]), unique=True), moves=MOVES)
+@example(causes=[], moves=[("pause", 0.0)])
+def test_after_a_pause_the_object_is_protected_at_once(
+    causes: list[str], moves: list[tuple[str, float]]
+) -> None:
+    app, deleted = App("mapper", paused=annotation(PAUSED) == "yes"), list[str]()
+    for cause in causes:
+        getattr(app, f"on_{cause}")(CONFIG_MAP)(lambda *_: None)
+    app.on_delete(CONFIG_MAP)(lambda obj: deleted.append(obj.uid))
+    with World(CONFIG_MAP, app) as world:
+        obj = world.create("a", {"data": {"n": "0"}})
+        for number, (what, seconds) in enumerate([*moves, ("go on", 1.0)]):
+            match what:
+                case "pause" | "go on":
+                    value = "yes" if what == "pause" else None
+                    world.patch("a", {"metadata": {"annotations": {PAUSED: value}}})
+                case "touch":
+                    world.patch("a", {"data": {"n": str(number)}})
+                case "strip":
+                    world.patch("a", {"metadata": {"finalizers": []}})
+                case "restart":
+                    world.restart()
+            world.run(seconds)
+        [present] = world.objects()
+        assert len(present.finalizers) == 1
+        world.delete("a")
+        world.run(1.0)
+    assert deleted == [obj.uid]
