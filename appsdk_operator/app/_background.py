@@ -422,10 +422,6 @@ class Backgrounds:
         """The runners, in the order of declaration."""
         return [runner for runner, _ in self._runners]
 
-    def matches(self, obj: Object[Any, Any]) -> bool:
-        """Whether one of them is to run for an object in this state."""
-        return any(where(obj) for _, where in self._runners)
-
     def wants_to_see(self, obj: Object[Any, Any], *, may_run: bool) -> bool:
         """Whether :meth:`see` with the same arguments may change what runs."""
         return any(

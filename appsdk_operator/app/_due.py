@@ -75,6 +75,7 @@ class ObjectState:
         "_has_strangers",
         "_is_known",
         "_is_paused",
+        "_others",
         "_relents",
         "has_times",
         "is_begun",
@@ -92,6 +93,7 @@ class ObjectState:
         is_known: bool,
         relents: Callable[[Object, Object], bool],
         is_paused: Callable[[Object], bool] | None = None,
+        others: Collection[Callable[[Object], bool]] = (),
     ) -> None:
         """The state at the first sight of an object.
 
@@ -103,10 +105,12 @@ class ObjectState:
             relents: whether a function that gave up on the first state is called for the second.
             is_paused: whether nothing is called for an object in this state, not even ``delete``;
                 None: none is paused.
+            others: the objects of what else puts on the finalizer.
         """
         self._functions = functions
         self._relents = relents
         self._is_paused = is_paused
+        self._others = others
         self._first: Object | None = first
         self.present: Object = first
         """The newest state that was seen."""
@@ -115,10 +119,12 @@ class ObjectState:
         self.progress: tuple[Progress, ...] = tuple(Progress() for _ in functions)
         self._is_known = is_known
         # A finalizer does not say for which of several kinds of objects it was put.
-        is_one_where = len({id(f.where) for f in functions if protects(f)}) == 1
+        wheres = [*(f.where for f in functions if protects(f)), *others]
+        is_one_where = len(set(map(id, wheres))) == 1
         for function, progress in zip(functions, self.progress, strict=True):
             if function.cause == "add":
-                progress.is_done = is_known and function.where(first)
+                is_told = is_one_where or function.where is always
+                progress.is_done = is_known and is_told and function.where(first)
             elif function.cause == "sync":
                 progress.is_done = not is_known
             elif function.cause == "every":
@@ -218,7 +224,9 @@ class ObjectState:
 
     def is_protected_by(self, obj: Object) -> bool:
         """Whether a function needs to see the object's deletion, or that it was handled."""
-        return any(protects(function) and function.where(obj) for function in self._functions)
+        return any(
+            protects(function) and function.where(obj) for function in self._functions
+        ) or any(matches(obj) for matches in self._others)
 
     @property
     def is_complete(self) -> bool:
@@ -356,3 +364,9 @@ class ObjectState:
 def protects(function: Function) -> bool:
     """Whether a function of this cause has the finalizer on its objects."""
     return function.cause in ("add", "sync", "delete")
+
+
+def always(obj: Object) -> bool:
+    """The filter of a function without one."""
+    del obj
+    return True

@@ -11,7 +11,7 @@ import attrs
 
 from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
 from appsdk_operator.app._declarations import Background, Handler, Timer
-from appsdk_operator.app._due import Function, ObjectState, Step, protects
+from appsdk_operator.app._due import Function, ObjectState, Step, always, protects
 from appsdk_operator.app._each import Parts
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import ResourceAction
@@ -155,8 +155,12 @@ class KindFunctions:
         )
         self.has_time_limits: bool = any(limit is not None for limit in self._limits)
         """For the controller: whether a call may have a time limit."""
+        self._background_wheres = tuple(map(self._where_of, backgrounds))
         self.backgrounds = Backgrounds(
-            [(runner_of(e, self._relents), self._where_of(e)) for e in backgrounds]
+            [
+                (runner_of(each, self._relents), where)
+                for each, where in zip(backgrounds, self._background_wheres, strict=True)
+            ]
             if runner_of is not None
             else ()
         )
@@ -186,7 +190,7 @@ class KindFunctions:
     def _where_of(self, declared: Handler | Timer | Background) -> Callable[[Object], bool]:
         where = declared.options.where
         if where is None:
-            return _always
+            return always
         # One for each filter: that shows which functions have the same objects.
         found = [wrapped for given, wrapped in self._wheres if given.tree.is_same(where.tree)]
         name = getattr(declared.function, "__qualname__", "a function")
@@ -357,14 +361,11 @@ class KindFunctions:
             return self._writes
         return self._protects and (
             not self._lifecycle.all_names.isdisjoint(obj.finalizers)
-            or self._is_protected(known, obj)
+            or known.state.is_protected_by(obj)
         )
 
     def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
-        return self._is_protected(known, new) and not self._is_protected(known, old)
-
-    def _is_protected(self, known: _Known, obj: Object) -> bool:
-        return known.state.is_protected_by(obj) or self.backgrounds.matches(obj)
+        return known.state.is_protected_by(new) and not known.state.is_protected_by(old)
 
     def _may_run(self, known: _Known, obj: Object) -> bool:
         """Whether background functions may run for the object: it does not go without us."""
@@ -490,6 +491,7 @@ class KindFunctions:
                 is_known=is_known,
                 relents=self._relents,
                 is_paused=self._is_paused,
+                others=self._background_wheres,
             )
             known = _Known(state)
             with self._lock:
@@ -590,8 +592,3 @@ class KindFunctions:
         ]
         names = ", ".join(CalledFunction(each, "").name for each in functions)
         return f"<functions of {self.kind}: {names}>"
-
-
-def _always(obj: Object) -> bool:
-    del obj
-    return True

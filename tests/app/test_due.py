@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.app._due import DueCause, Function, ObjectState, Step
+from appsdk_operator.app._due import DueCause, Function, ObjectState, Step, always
 from appsdk_operator.watchers import RETRY_ANNOTATION
 from tests.hypothesis_profiles import scaled
 
@@ -39,10 +39,6 @@ class Thing:
 
 def is_red(obj: Any) -> bool:
     return bool(obj.is_red)
-
-
-def always(obj: Any) -> bool:
-    return True
 
 
 def resized(old: Any, new: Any) -> bool:
@@ -89,21 +85,30 @@ class Model:
     """The table, word for word."""
 
     def __init__(
-        self, functions: list[Function], obj: Thing, now: float, *, is_known: bool
+        self,
+        functions: list[Function],
+        others: list[Callable[[Any], bool]],
+        obj: Thing,
+        now: float,
+        *,
+        is_known: bool,
     ) -> None:
         self.all = [One(each, due=now + FIRST_AFTER) for each in functions]
         self.obj = self.first = obj
         self.has_begun = False
         self.is_known = is_known
+        self.others = others
         causes = {each.where for each in functions if each.cause in ("add", "sync", "delete")}
+        # Whether the finalizer says that the object was one of the function's.
+        is_one = len(causes.union(others)) == 1
         for one in self.all:
             match one.function.cause:
-                case "add":
-                    one.is_done = is_known and one.function.where(obj)  # type: ignore[arg-type]
+                case "add" if is_known and (is_one or one.function.where is always):
+                    one.is_done = one.function.where(obj)  # type: ignore[arg-type]
                 case "sync":
                     one.is_done = not is_known
                 case "delete":
-                    one.was_mine = is_known and len(causes) == 1
+                    one.was_mine = is_known and is_one
         self.see(obj)
 
     def see(self, obj: Thing) -> None:
@@ -119,7 +124,8 @@ class Model:
         """The object has left the filter for which an earlier process has put the finalizer."""
         mine = [e for e in self.all if e.function.cause in ("add", "sync", "delete")]
         was = [e.was_mine if e.function.cause == "delete" else e.is_done for e in mine]
-        return self.is_known and not any(was) and not any(map(self.matches, mine))
+        is_of_others = any(where(self.obj) for where in self.others)
+        return self.is_known and not any([*was, *map(self.matches, mine), is_of_others])
 
     def lack(self, *causes: str) -> bool:
         return any(
@@ -199,7 +205,10 @@ MOVES = st.one_of(
 class Run:
     """One history: the machine and the model side by side, and what the machine has called."""
 
-    def __init__(self, functions: list[Function]) -> None:
+    def __init__(
+        self, functions: list[Function], others: list[Callable[[Any], bool]] | None = None
+    ) -> None:
+        self.others = others or []
         self.functions, self.now, self.outcomes = functions, 0.0, list[Any]()
         self.obj = Thing()
         self.is_marked = False
@@ -208,8 +217,10 @@ class Run:
     def start(self) -> None:
         known = self.is_marked
         obj: Any = self.obj
-        self.model = Model(self.functions, self.obj, self.now, is_known=known)
-        self.machine = ObjectState(self.functions, obj, self.now, is_known=known, relents=relents)
+        self.model = Model(self.functions, self.others, self.obj, self.now, is_known=known)
+        self.machine = ObjectState(
+            self.functions, obj, self.now, is_known=known, relents=relents, others=self.others
+        )
         self.last: dict[int, Thing] = {}
 
     def change(self, **changes: Any) -> None:
@@ -300,12 +311,16 @@ TWO_BEGIN: tuple[list[Function], list[tuple[str, Any]]] = (
 
 
 @settings(max_examples=scaled(300))
-@given(FUNCTIONS, st.lists(MOVES, max_size=25))
-@example(*TWO_BEGIN)
+@given(
+    FUNCTIONS, st.lists(MOVES, max_size=25), st.lists(st.sampled_from([always, is_red]), max_size=1)
+)
+@example(*TWO_BEGIN, [])
 def test_what_is_due_is_what_the_table_says(
-    functions: list[Function], moves: list[tuple[str, Any]]
+    functions: list[Function],
+    moves: list[tuple[str, Any]],
+    others: list[Callable[[Any], bool]],
 ) -> None:
-    run = Run(functions)
+    run = Run(functions, others)
     for what, value in moves:
         run.move(what, value)
     run.end()

@@ -66,7 +66,7 @@ def operator(*wheres: Any) -> App:
 
 def declare(app: App, number: int, where: Any) -> None:
     def make(thing: Object[ThingSpec]) -> None:
-        if where is not broken and not filter_of(where)(thing):
+        if where is not broken and where is not None and not filter_of(where)(thing):
             STRANGERS.append(thing)
         app_world().elsewhere[f"{number} of {thing.uid}"] = True
 
@@ -147,6 +147,49 @@ def test_several_filters_lose_nothing_in_one_process(
     wheres: list[Any], moves: list[tuple[str, Any]]
 ) -> None:
     assert left_after(wheres, moves) == []
+
+
+@settings(max_examples=scaled(60))
+@given(
+    st.lists(st.sampled_from([*WHERES[:-1], None]), min_size=1, max_size=3, unique_by=id),
+    st.booleans(),
+    MOVES,
+)
+@example([RED, None], False, [("wait", 1.0), ("down", 30.0), ("color", "red")])
+@example([RED], True, [("wait", 1.0), ("down", 30.0), ("color", "red")])
+def test_each_function_is_called_for_an_object_that_it_is_for_also_across_restarts(
+    wheres: list[Any], has_background: bool, moves: list[tuple[str, Any]]
+) -> None:
+    app = operator(*wheres)
+    if has_background:
+        app.background(THING)(lambda live, stop: stop.wait())
+    with World(THING, app) as world:
+        WORLD[:] = [world]
+        thing = world.create("a", {"a": 1})
+        for what, value in moves:
+            move(world, what, value)
+        world.run(60)
+        [present] = world.objects()
+        for number, where in enumerate(wheres):
+            is_wanted = where is None or filter_of(where)(present)
+            assert not is_wanted or f"{number} of {thing.uid}" in world.elsewhere
+
+
+def test_a_finalizer_for_a_background_function_says_nothing_of_a_filtered_one() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.background(THING)(lambda live, stop: stop.wait())
+    app.on_delete(THING, where=RED)(lambda thing: calls.append(thing.name))
+    with World(THING, app) as world:
+        for name in ("a", "b"):
+            world.create(name, {"a": 1}, labels={"color": "red" if name == "b" else "blue"})
+        world.run(1)
+        world.restart()
+        world.run(1)
+        for name in ("a", "b"):
+            world.delete(name)
+        world.run(60)
+        assert not world.objects()
+    assert calls == ["b"]
 
 
 @pytest.mark.parametrize("fault", [("restart", 0), ("down", 30.0)])

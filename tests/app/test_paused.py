@@ -284,7 +284,8 @@ def test_what_is_no_filter_of_objects_is_refused() -> None:
 
 MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["pause", "go on", "touch", "strip", "restart"]), st.sampled_from([0.0, 1.0])
+        st.sampled_from(["pause", "go on", "touch", "strip", "restart"]),
+        st.sampled_from([0.0, 1.0]),
     ),
     max_size=6,
 )
