@@ -6,7 +6,7 @@ import heapq
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
@@ -159,6 +159,12 @@ class BackgroundRunner:
             if state.uid != obj.uid or state.is_given_up:
                 return True
             return is_wanted is (state.wanted is None)
+
+    def is_wanted_for(self, obj: Object[Any, Any]) -> bool:
+        """Whether it is to run for this very object, as :meth:`see` has said."""
+        with self._changed:
+            state = self._states.get(obj.key)
+            return state is not None and state.wanted is not None and state.uid == obj.uid
 
     def is_running_for(self, obj: Object[Any, Any]) -> bool:
         """Whether a run for this very object has not ended."""
@@ -422,17 +428,32 @@ class Backgrounds:
         """The runners, in the order of declaration."""
         return [runner for runner, _ in self._runners]
 
-    def wants_to_see(self, obj: Object[Any, Any], *, may_run: bool) -> bool:
+    def wants_to_see(
+        self, obj: Object[Any, Any], *, may_run: bool, may_begin: bool = False
+    ) -> bool:
         """Whether :meth:`see` with the same arguments may change what runs."""
         return any(
-            runner.wants_to_see(obj, is_wanted=may_run and where(obj))
-            for runner, where in self._runners
+            runner.wants_to_see(obj, is_wanted=wanted)
+            for runner, wanted in self._wanted(obj, may_run=may_run, may_begin=may_begin)
         )
 
-    def see(self, obj: Object[Any, Any], *, may_run: bool) -> None:
-        """Take the newest state of an object."""
+    def see(self, obj: Object[Any, Any], *, may_run: bool, may_begin: bool = False) -> None:
+        """Take the newest state of an object.
+
+        Args:
+            obj: the object.
+            may_run: whether one that has begun for it may go on.
+            may_begin: whether another one may begin, if it may run.
+        """
+        for runner, wanted in self._wanted(obj, may_run=may_run, may_begin=may_begin):
+            runner.see(obj, is_wanted=wanted)
+
+    def _wanted(
+        self, obj: Object[Any, Any], *, may_run: bool, may_begin: bool
+    ) -> Iterator[tuple[BackgroundRunner, bool]]:
         for runner, where in self._runners:
-            runner.see(obj, is_wanted=may_run and where(obj))
+            may = may_run and (may_begin or runner.is_wanted_for(obj))
+            yield runner, may and where(obj)
 
     def gone(self, obj: Object[Any, Any]) -> None:
         """The object does not exist any more."""

@@ -277,7 +277,7 @@ class KindFunctions:
         if not self._is_steady(new) and self._is_newly_protected(known, old, new):
             return True  # the finalizer is due, before a deletion can come
         if self._has_backgrounds and self.backgrounds.wants_to_see(
-            new, may_run=self._may_run(known, new)
+            new, may_run=self._may_run(new), may_begin=known.state.is_complete
         ):
             return True
         step = state.next(self._clock.monotonic(), new)
@@ -309,7 +309,7 @@ class KindFunctions:
             return None
         obj = known.state.see(obj)
         if self._has_backgrounds:
-            self.backgrounds.see(obj, may_run=self._may_run(known, obj))
+            self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
         if known.is_marked and self._is_steady(obj) and known.state.is_complete:
             self._call_next(known)
         elif self._needs_lifecycle(known, obj):
@@ -367,11 +367,10 @@ class KindFunctions:
     def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
         return known.state.is_protected_by(new) and not known.state.is_protected_by(old)
 
-    def _may_run(self, known: _Known, obj: Object) -> bool:
+    def _may_run(self, obj: Object) -> bool:
         """Whether background functions may run for the object: it does not go without us."""
         return (
             not obj.is_deleting
-            and known.state.is_complete
             and self._lifecycle.finalizer in obj.finalizers
             and (self._is_paused is None or not self._is_paused(obj))
         )

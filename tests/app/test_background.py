@@ -270,6 +270,37 @@ def test_an_object_that_comes_to_match_a_filter_is_protected_at_once() -> None:
     assert calls.all == ["begins", "ends", "delete"]
 
 
+def test_it_goes_on_while_an_add_that_comes_late_fails_and_begins_after_one() -> None:
+    app, calls = App("bucket-operator", retry_policy=ConstantBackoff(20.0)), Calls()
+
+    def is_big(obj: Object[BucketSpec]) -> bool:
+        return obj.spec.size > 1
+
+    @app.on_add(BUCKET, where=is_big)
+    def grow(obj: Object[BucketSpec]) -> None:
+        calls.add("grow")
+        if calls.all.count("grow") == 1:
+            raise ConnectionError("down")
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        calls.add("ends")
+
+    @app.background(BUCKET, where=is_big)
+    def follow_big(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("big begins")
+        stop.wait()
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        world.replace("a", {"size": 2})
+        world.run(60.0)
+        assert calls.all == ["begins", "grow", "grow", "big begins"]
+
+
 def test_it_ends_while_its_object_is_paused() -> None:
     app, calls = App("bucket-operator", paused=annotation("example.com/paused")), Calls()
 
