@@ -446,7 +446,9 @@ class App:
         Args:
             kind: the kind of the object.
             where: whether it is called for an object; default: for all. One that no longer matches
-                keeps its finalizer, and still gets ``on_delete``.
+                keeps its finalizer, and still gets ``on_delete``. Where functions of the kind have
+                different ones, it is called again after a restart, for the finalizer does not say
+                for which it was put.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
             result: a field of the status, such as ``status.url``: what the function returns is
                 written there, unless it is there already. None leaves the field as it is. A write

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.app._background_state import Act, BackgroundState, Phase
-from appsdk_operator.app._returned import check_nothing
+from appsdk_operator.app._returned import check_nothing, is_async
 from appsdk_operator.cache import Health, NotCachedError
 from appsdk_operator.client import ClientLike, NotFound
 from appsdk_operator.controllers import TerminalError, retry_after_seconds, sole_error
@@ -516,14 +515,3 @@ class _Host:
         self._loop = asyncio.get_running_loop()
         self._has_begun.set()
         await self._over.wait_async()
-
-
-def is_async(function: Any) -> bool:
-    """Whether calling the function makes a coroutine."""
-    import functools
-
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - of an object, which may be async
-    )

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextvars import ContextVar, Token
 from typing import Any, Final, Never, TypeVar, final, overload
 
+from appsdk_operator.app._returned import is_async
 from appsdk_operator.runtime import add_note, callback_name, current_stop, is_cancelled, settle
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ def each(
     if not callable(function):
         raise TypeError(f"each(…, {function!r}): give a function of one item")
     todo = _todo(items, function, key)
-    if _is_async(function):
+    if is_async(function):
         return _call_async(todo, function)
     errors: list[Exception] = []
     stop = current_stop()
@@ -200,14 +201,6 @@ def _code_of(function: Any) -> Hashable:
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     return callback_name(function) if code is None else code
-
-
-def _is_async(function: Any) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - of an object, which may be async
-    )
 
 
 def _noted(error: Exception, name: Hashable) -> Exception:

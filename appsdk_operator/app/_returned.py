@@ -1,8 +1,9 @@
-"""The check that a declared function returns nothing."""
+"""What declared functions return: a coroutine, nothing, or a result."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -61,3 +62,12 @@ def check_nothing(name: str, returned: object) -> None:
             "None, or give the decorator result='status.…' to have it written; to be called again "
             "raise RetryAfter(seconds)"
         )
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling the function makes a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - of an object, which may be async
+    )
