@@ -123,8 +123,8 @@ class ObjectState:
         is_one_where = len(set(map(id, wheres))) == 1
         for function, progress in zip(functions, self.progress, strict=True):
             if function.cause == "add":
-                is_told = is_one_where or function.where is always
-                progress.is_done = is_known and is_told and function.where(first)
+                is_sure = is_one_where or function.where is always
+                progress.is_done = is_known and is_sure and function.where(first)
             elif function.cause == "sync":
                 progress.is_done = not is_known
             elif function.cause == "every":
