@@ -125,6 +125,7 @@ class BackgroundRunner:
         self._runs: dict[ObjectKey, _Run] = {}
         self._dirty: dict[ObjectKey, None] = {}
         self._times: list[tuple[float, ObjectKey]] = []
+        self._is_held = False
         self._failures = FailureLog(_log, clock)
 
     # For the engine.
@@ -186,15 +187,15 @@ class BackgroundRunner:
         host = _Host(threads, loop) if self._is_async else None
         detach = stop.on_set(self._wake)
         with self._changed:
-            self._dirty.update(dict.fromkeys(self._states))
+            self._look_at_all()
         try:
             while True:
-                is_open = not stop.is_set()
+                is_open = self._is_open(stop)
                 self._look(threads, loop, host, is_open=is_open)
                 with self._changed:
                     if stop.is_set() and not self._runs and not is_open:
                         break
-                    if self._dirty or is_open is stop.is_set():
+                    if self._dirty or is_open is not self._is_open(stop):
                         continue
                     due = self._times[0][0] if self._times else None
                     left = None if due is None else max(0.0, due - self._clock.monotonic())
@@ -206,6 +207,18 @@ class BackgroundRunner:
                 host.close()
             threads.join()
             loop.close()
+
+    def hold(self) -> None:
+        """End all runs, and start none until :meth:`let_go`; twice is harmless."""
+        with self._changed:
+            self._is_held = True
+            self._changed.notify_all()
+
+    def let_go(self) -> None:
+        """Start again what is to run now, after :meth:`hold`."""
+        with self._changed:
+            self._is_held = False
+            self._look_at_all()
 
     def health(self) -> Health:
         """Ready; with a note where the function was given up."""
@@ -233,6 +246,15 @@ class BackgroundRunner:
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+    def _is_open(self, stop: StopSignal) -> bool:
+        """Whether runs may start."""
+        return not (stop.is_set() or self._is_held)
+
+    def _look_at_all(self) -> None:
+        """Look at all keys soon; the lock is held."""
+        self._dirty.update(dict.fromkeys(self._states))
+        self._changed.notify_all()
 
     def _note(self, key: ObjectKey) -> None:
         """Look at the key soon; the lock is held."""

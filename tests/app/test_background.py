@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import attrs
 import pytest
 
 from appsdk_operator.app import App, Live
 from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import RetryAfter
-from appsdk_operator.manager import LeaderElection, Manager
+from appsdk_operator.manager import LeaderElection, Manager, pause_operator, resume_operator
 from appsdk_operator.resource import Object, annotation
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.testing import World, check_operator
@@ -317,6 +318,25 @@ def test_it_ends_while_its_object_is_paused() -> None:
             world.patch("a", {"metadata": {"annotations": {"example.com/paused": value}}})
             world.run(1.0)
         assert calls.all == ["begins", "ends", "begins"]
+
+
+def test_it_ends_while_the_operator_is_paused(api: Client, config: ClientConfig) -> None:
+    app, calls = App("bucket-operator"), Calls()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.add("begins")
+        stop.wait()
+        calls.add("ends")
+
+    quick = attrs.evolve(election(1), lease_duration=3.0, renew_deadline=2.0, retry_period=0.1)
+    with running(app.manager(config, leader_election=quick)):
+        api.create(bucket("a"))
+        calls.wait_for("begins")
+        pause_operator(api, quick.id, namespace="default", seconds=60.0, reason="test", by="ann")
+        calls.wait_for("ends")
+        resume_operator(api, quick.id, namespace="default")
+        calls.wait_for("begins", 2)
 
 
 def test_a_world_runs_it_and_a_crash_leaves_nothing_twice() -> None:

@@ -382,21 +382,75 @@ def test_a_thread_that_cannot_be_started_is_a_failure(monkeypatch: pytest.Monkey
         calls.wait_for(("begins", "a"))
 
 
+@FLAVOURS
+def test_none_runs_while_it_is_held_and_afterwards_each_that_is_wanted(function: Any) -> None:
+    calls = Calls()
+    case = Case(functools.partial(function, calls))
+    case.runner.hold()
+    case.see(thing("early"))
+    with running(case):
+        case.wait_for_phase("starting", "early")
+        eventually(lambda: not case.runner._dirty)
+        case.runner.let_go()
+        calls.wait_for(("begins", "early"))
+        case.runner.hold()
+        case.runner.hold()
+        calls.wait_for(("ends", "early"))
+        gone = case.see(thing("gone"))
+        late = case.see(thing("late"))
+        eventually(lambda: not case.runner._dirty)
+        case.runner.gone(gone)
+        assert calls.all == [("begins", "early"), ("ends", "early")]
+        case.runner.let_go()
+        calls.wait_for(("begins", "late"))
+        calls.wait_for(("begins", "early"), 2)
+        assert case.runner.is_running_for(late)
+    assert ("begins", "gone") not in calls.all
+
+
+def test_what_waits_after_a_failure_starts_when_it_is_let_go_and_due() -> None:
+    clock, calls = ManualClock(), Calls()
+
+    def fail(live: Live[Any, Any], stop: StopSignal) -> None:
+        calls.add(("begins", live.object.name))
+        raise ConnectionError("planned")
+
+    case = Case(fail, clock)
+    with running(case):
+        case.see(thing("a"))
+        case.see(thing("b"))
+        case.wait_for_phase("waiting", "a")
+        case.wait_for_phase("waiting", "b")
+        case.runner.hold()
+        clock.advance(5.0)
+        eventually(lambda: not case.runner._dirty)
+        assert len(calls.all) == 2
+        case.runner.let_go()
+        calls.wait_for(("begins", "a"), 2)
+        calls.wait_for(("begins", "b"), 2)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_many_objects_in_any_order_never_have_two_runs_at_once_and_leave_none(
     is_async: bool,
 ) -> None:
-    """Threads see, lose and make anew objects of 40 names, and functions end in all ways."""
+    """Threads see, lose and make anew objects of 40 names, and functions end in all ways.
+
+    Another one holds the runner now and then.
+    """
     lock = threading.Lock()
     present: dict[str, int] = {}
     wrong: list[str] = []
     lives: dict[str, int] = {}
+    is_held = threading.Event()
 
     def enter(name: str, uid: str) -> int:
         with lock:
             present[name] = present.get(name, 0) + 1
             if present[name] > 1:
                 wrong.append(f"two runs for {name}")
+            if is_held.is_set():
+                wrong.append(f"a run for {name} while it is held")
             lives[uid] = lives.get(uid, 0) + 1
             return lives[uid]
 
@@ -450,12 +504,25 @@ def test_many_objects_in_any_order_never_have_two_runs_at_once_and_leave_none(
             if step % 4 == 0:
                 eventually(lambda: not case.runner._dirty)
 
+    def counts() -> dict[str, int]:
+        phases: dict[str, int] = case.runner.debug_snapshot()["phases"]
+        return phases
+
     with running(case):
         players = [threading.Thread(target=play, args=(seed,)) for seed in range(4)]
         for player in players:
             player.start()
+        while any(player.is_alive() for player in players):
+            case.runner.hold()
+            eventually(lambda: counts()["running"] == counts()["stopping"] == 0)
+            is_held.set()
+            threading.Event().wait(0.002)
+            is_held.clear()
+            case.runner.let_go()
+            threading.Event().wait(0.002)
         for player in players:
             player.join()
+        eventually(lambda: counts()["starting"] == counts()["stopping"] == 0)
     assert not wrong
     assert not any(present.values())
     assert case.runner.debug_snapshot()["phases"]["running"] == 0

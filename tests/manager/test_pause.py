@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import hypothesis.strategies as st
@@ -21,6 +23,7 @@ from appsdk_operator.manager import (
     pause_operator,
     resume_operator,
 )
+from appsdk_operator.manager._core.pauses import Pauses
 from appsdk_operator.manager._election.pause import (
     PAUSED_BY,
     PAUSED_UNTIL,
@@ -29,7 +32,7 @@ from appsdk_operator.manager._election.pause import (
     pause_of,
 )
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import InformerController, SimpleWatcher
 from tests.manager.manager_parts import (
@@ -210,6 +213,59 @@ def test_without_a_lease_the_error_says_what_an_operator_is_paused_by(client: Cl
 def test_a_pause_has_a_sensible_length(client: Client, seconds: float) -> None:
     with pytest.raises(ValueError, match="seconds"):
         ask(client, seconds=seconds)
+
+
+class Part:
+    """What can be held, and fails if it is told to."""
+
+    def __init__(self, is_broken: bool = False) -> None:
+        self.is_broken = is_broken
+        self.calls: list[str] = []
+
+    def hold(self) -> None:
+        self.call("hold")
+
+    def let_go(self) -> None:
+        self.call("let_go")
+
+    def call(self, what: str) -> None:
+        self.calls.append(what)
+        if self.is_broken:
+            raise ConnectionError("planned")
+
+
+def pauses() -> Pauses:
+    clock = ManualClock(epoch=NOW.timestamp())
+    return Pauses("mapper", "mapper", clock, on_change=lambda *_: None)
+
+
+def leased(pause: Pause | None) -> Object:
+    annotations = {} if pause is None else pause.annotations
+    return Object.from_dict(LEASE, {"metadata": {"name": "mapper", "annotations": annotations}})
+
+
+def test_a_part_that_fails_to_be_held_keeps_no_other_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts, paused = [Part(), Part(is_broken=True), Part()], pauses()
+    for part in parts:
+        paused.join(part)
+    paused.observe(leased(Pause(after(60))))
+    paused.observe(leased(None))
+    assert [part.calls for part in parts] == [["hold", "let_go"]] * 3
+    assert "mapper: hold() or let_go() of <" in caplog.text
+
+
+def test_parts_that_have_ended_are_not_kept() -> None:
+    paused, part = pauses(), Part()
+    paused.join(part)
+    ref = weakref.ref(part)
+    del part
+    gc.collect()
+    assert ref() is None
+    paused.observe(leased(Pause(after(60))))
+    paused.join(late := Part())
+    assert late.calls == ["hold"]
 
 
 # -- what its controllers do ---------------------------------------------------------------------

@@ -1,16 +1,17 @@
-"""Holds the controllers of a manager while its operator is paused."""
+"""Holds the controllers and background functions of a manager while its operator is paused."""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, final, runtime_checkable
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._election.pause import Pause, PauseState
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, Family, Sample, get_logger
+from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, get_logger
 
 _log: Final = get_logger("appsdk_operator.manager")
 _PAUSED: Final = Family(
@@ -23,7 +24,7 @@ _PAUSED: Final = Family(
 
 @runtime_checkable
 class _Holdable(Protocol):
-    """A controller that can be kept from beginning calls."""
+    """What can be kept from beginning calls."""
 
     def hold(self) -> None: ...
 
@@ -56,7 +57,9 @@ class Pauses:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._state = PauseState()
-        self._parts: list[object] = []
+        # Weak: a manager may run many short-lived parts.
+        self._parts: list[weakref.ref[Any]] = []
+        self._failures = FailureLog(_log, clock)
 
     @property
     def present(self) -> Pause | None:
@@ -65,8 +68,11 @@ class Pauses:
 
     def join(self, part: object) -> None:
         """Have a part of the manager held while there is a pause."""
+        if not isinstance(part, Operator | _Holdable):
+            return
         with self._lock:
-            self._parts.append(part)
+            self._parts = [ref for ref in self._parts if ref() is not None]
+            self._parts.append(weakref.ref(part))
             if self._state.present is not None:
                 self._hold()
 
@@ -81,8 +87,7 @@ class Pauses:
             if present is not None:
                 self._hold()
             elif before is not None:
-                for part in self._controllers():
-                    part.let_go()
+                self._call_all(lambda part: part.let_go())
         if not has_changed:
             return
         if problem:
@@ -101,12 +106,22 @@ class Pauses:
         yield Sample(_PAUSED, (self._lease,), float(self._state.present is not None))
 
     def _hold(self) -> None:
-        for part in self._controllers():
-            part.hold()
+        self._call_all(lambda part: part.hold())
 
-    def _controllers(self) -> Iterable[_Holdable]:
-        for part in self._parts:
-            controllers = part.controllers if isinstance(part, Operator) else (part,)
-            for each in controllers:
+    def _call_all(self, call: Callable[[_Holdable], None]) -> None:
+        for part in filter(None, [ref() for ref in self._parts]):
+            for each in part.controllers if isinstance(part, Operator) else (part,):
                 if isinstance(each, _Holdable):
-                    yield each
+                    self._call(each, call)
+
+    def _call(self, part: _Holdable, call: Callable[[_Holdable], None]) -> None:
+        try:
+            call(part)
+        except Exception as error:  # a user's part, which must not keep others from it
+            self._failures.failed(
+                error,
+                type(part).__name__,
+                "%s: hold() or let_go() of %r failed",
+                self._operator,
+                part,
+            )
