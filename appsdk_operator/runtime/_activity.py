@@ -690,6 +690,8 @@ class _Limited:
 
     def __enter__(self) -> None:
         log, slot, seconds = self._log, self._slot, self._seconds
+        if seconds < log.monitor.shortest:
+            log.monitor.name_limit(seconds)  # not what is left of the outer one, which was named
         outer = self._outer = slot.limited
         parent = log.stop
         if outer is not None:
@@ -698,8 +700,6 @@ class _Limited:
         slot.limited = self._call = LimitedCall(
             log.clock.monotonic(), seconds, parent=parent, clock=log.clock
         )
-        if seconds < log.monitor.shortest:
-            log.monitor.name_limit(seconds)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         call, log = self._call, self._log

@@ -11,9 +11,11 @@ import pytest
 
 from appsdk_operator.runtime import (
     CallMonitor,
+    LimitedCall,
     LoopThread,
     ManualClock,
     RunningCall,
+    StopSignal,
     callback_place,
     get_logger,
 )
@@ -21,6 +23,30 @@ from appsdk_operator.runtime._threading import threads as threads_module
 from tests.cache.conftest import eventually
 
 PATIENCE = 10.0
+
+
+def test_a_scrape_that_began_before_a_look_forgets_no_call_that_the_look_has_found() -> None:
+    clock = ManualClock()
+    first, second = (
+        LimitedCall(started, 5.0, parent=StopSignal(), clock=clock) for started in (0.0, 1.0)
+    )
+    snapshots = [
+        [RunningCall(1, 0.0, "widgets a", first)],
+        [RunningCall(1, 1.0, "widgets b", second)],
+    ]
+
+    def calls() -> list[RunningCall]:
+        found = snapshots[0]
+        if len(snapshots) > 1:  # the worker begins its next call, and a look comes in between
+            del snapshots[0]
+            monitor.look(clock.monotonic())
+        return found
+
+    monitor = CallMonitor("shop", calls, clock=clock)
+    clock.advance(6.0)
+    assert monitor.over_limit() == []
+    (text,) = monitor.over_limit()
+    assert "for widgets b" in text
 
 
 @pytest.fixture

@@ -385,6 +385,20 @@ def test_the_limit_of_a_call_holds_after_and_within_that_of_a_part(
     eventually(lambda: len(rig.errors) == 2)
 
 
+def test_what_is_left_of_an_outer_limit_brings_no_closer_looks(
+    limited: Callable[..., Rig],
+) -> None:
+    def add(obj: Object) -> None:
+        rig.clock.advance(LIMIT - 0.01)
+        call_limited(lambda: None, seconds=LIMIT / 2)
+
+    rig = limited(add)
+    rig.informer.add(make_widget("a"))
+    assert rig.controller.wait_idle(PATIENCE)
+    assert rig.controller.activity.monitor.shortest == LIMIT / 2
+    assert not rig.errors
+
+
 def test_outside_of_a_call_there_is_no_limit_and_a_stop_that_nothing_sets() -> None:
     assert call_limited(lambda: current_stop().is_set(), seconds=0.001) is False
 

@@ -63,6 +63,10 @@ class _Late:
         self.is_logged = False
         self.has_replacement = False
 
+    def is_of(self, running: RunningCall | None) -> bool:
+        """Whether ``running``, what its thread does, is this call."""
+        return running is not None and running.limited is self.call
+
     @property
     def hangs_from(self) -> float:
         """From when on it hangs, unless it has returned."""
@@ -204,6 +208,7 @@ class CallMonitor:
     def _look(self, now: float) -> float | None:
         """Look; returns the time of the next look that the running calls need."""
         calls = sorted(self._calls(), key=lambda call: call.started)
+        self._forget_ended(calls)
         for call in calls:
             limited = call.limited
             if limited is not None and limited.deadline is not None and limited.deadline <= now:
@@ -248,17 +253,23 @@ class CallMonitor:
         late.since, late.was_awaited = now, True
 
     def _hanging(self, calls: Iterable[RunningCall]) -> list[RunningCall]:
-        """Those of the running calls that are over their limit; forgets those that have ended."""
+        """Those of the running calls that are over their limit."""
         running = {call.thread: call for call in calls}
         now = self._clock.monotonic()
         with self._lock:
-            for thread, late in list(self._late.items()):
-                call = running.get(thread)
-                if call is None or call.limited is not late.call:
-                    del self._late[thread]
             return [
-                running[thread] for thread, late in self._late.items() if late.hangs_from <= now
+                running[thread]
+                for thread, late in self._late.items()
+                if late.is_of(running.get(thread)) and late.hangs_from <= now
             ]
+
+    def _forget_ended(self, calls: Iterable[RunningCall]) -> None:
+        """Only for looks: the calls that a scrape knows may be older than the last look."""
+        running = {call.thread: call for call in calls}
+        with self._lock:
+            for thread, late in list(self._late.items()):
+                if not late.is_of(running.get(thread)):
+                    del self._late[thread]
 
     def _replace_worker(self, call: RunningCall, now: float) -> None:
         """Replace the worker of a call that hangs, as soon as a spare one is free; log it once."""
