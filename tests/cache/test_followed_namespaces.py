@@ -55,6 +55,7 @@ class Server:
         self.history: list[tuple[int, str, Object]] = []
         self.budget = 0
         self.expires = False
+        self.forbidden: set[str] = set()
 
     def put(self, kind: Kind, name: str, *, namespace: str = "", **more: Any) -> Object:
         before = self.objects.get((kind, namespace, name))
@@ -85,6 +86,8 @@ class Server:
         ]
 
     def list_page(self, kind: Kind, *, namespace: str, **_: Any) -> ListPage:
+        if namespace in self.forbidden:
+            raise c.error_from_status({"code": 403, "reason": "Forbidden"})
         found = [
             obj
             for (each, space, _), obj in self.objects.items()
@@ -101,8 +104,10 @@ class Server:
         send_initial_events: bool,
         **_: Any,
     ) -> Watch:
-        if send_initial_events:
+        if send_initial_events and namespace not in self.forbidden:
             raise c.error_from_status({"code": 422})
+        if namespace in self.forbidden:
+            raise c.error_from_status({"code": 403, "reason": "Forbidden"})
         return Watch(list(self._lines(kind, int(resource_version), namespace)))
 
     def _lines(self, kind: Kind, position: int, namespace: str) -> Iterator[bytes]:
@@ -155,6 +160,40 @@ def test_what_was_written_to_a_namespace_of_a_name_that_has_ended_is_not_denied(
     followed.step_all()
     with pytest.raises(c.NotFound):
         followed.client.get(THING, "a", namespace="team-a")
+    followed.teardown()
+
+
+def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others() -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS)
+    followed.create_or_label("team-a", None)
+    followed.write("team-a", "a")
+    followed.step(0, 10)
+    followed.step(0, 10)
+    followed.step(1, 10)
+    followed.step(1, 10)
+    cache = followed.cache
+    assert cache.has_synced
+    followed.forbid("team-b")
+    followed.create_or_label("team-b", None)
+    followed.write("team-b", "b")
+    followed.step(0, 10)
+    followed.step(2, 10)
+    late = cache.add_event_handler(THING, BatchRecorder())
+    assert cache.has_synced
+    assert followed.registration.has_synced
+    assert late.has_synced
+    health = cache.health()
+    assert health.is_ready
+    assert "in team-b: not synced" in health.note
+    assert "403 Forbidden" in health.note
+    assert [obj.name for obj in cache.list(THING)] == ["a"]
+    with pytest.raises(NotCachedError, match="403 Forbidden"):
+        cache.list(THING, namespace="team-b")
+    followed.allow()
+    followed.step_all()
+    assert [obj.name for obj in cache.list(THING)] == ["a", "b"]
+    assert not cache.health().note
     followed.teardown()
 
 
@@ -247,6 +286,14 @@ class Followed(RuleBasedStateMachine):
         self.create_or_label(space, {"team": "a"})
         self.write(space, "a", is_own=True)
 
+    @rule(space=st.sampled_from(SPACES))
+    def forbid(self, space: str) -> None:
+        self.server.forbidden.add(space)
+
+    @rule()
+    def allow(self) -> None:
+        self.server.forbidden.clear()
+
     def active(self) -> list[tuple[Informer, StopSignal]]:
         assert self.cache._stop is not None
         things = self.cache._kind_caches[THING].active
@@ -314,6 +361,9 @@ class Followed(RuleBasedStateMachine):
     @invariant()
     def once_all_could_be_read_they_can_be_read_for_ever(self) -> None:
         self.reads = self.reads or self.cache.has_synced
+        self.was_complete = self.was_complete or self.registration.has_synced
+        assert self.registration.has_synced is self.was_complete
+        assert self.cache.has_synced is self.reads
         if self.reads:
             found = self.cache.list(THING)
             assert len({obj.key for obj in found}) == len(found)
@@ -321,6 +371,7 @@ class Followed(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "cache"):
             return
+        self.allow()
         for _ in range(12):
             self.step_all()
         assert self.cache.has_synced

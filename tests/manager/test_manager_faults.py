@@ -257,6 +257,24 @@ class TestReadiness:
         assert not health.is_ready
         assert "ConfigMap" in health.text or "configmaps" in health.text
 
+    def test_what_is_wrong_with_a_cache_that_is_ready_is_in_the_text(
+        self, make: Callable[..., Manager]
+    ) -> None:
+        class Noted:
+            runnable_group = RunnableGroup.CACHES
+
+            def run(self, stop: StopSignal) -> None:
+                stop.wait()
+
+            def health(self) -> Health:
+                return Health(True, "2 informers ok", "one namespace cannot be listed")
+
+        manager = make()
+        manager.add(Noted())
+        health = manager._caches_health()
+        assert health.is_ready
+        assert health.text.endswith("2 informers ok; one namespace cannot be listed")
+
     def test_a_cache_without_a_word_of_its_health_is_none_of_the_checks(
         self, make: Callable[..., Manager]
     ) -> None:

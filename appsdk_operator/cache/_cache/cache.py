@@ -552,7 +552,10 @@ class Cache:
 
     @property
     def has_synced(self) -> bool:
-        """Whether every local copy is complete, and no change of namespaces is under way."""
+        """Whether every local copy is complete, and no change of namespaces is under way.
+
+        A namespace that a selector chose later does not count.
+        """
         with self._lock:
             return self._are_namespaces_known and all(
                 kind_cache.is_settled for kind_cache in self._kind_caches.values()
@@ -582,14 +585,22 @@ class Cache:
         return {"informers": found[:500]}
 
     def health(self) -> Health:
-        """Whether every informer has synced and follows the server, and if not, why."""
+        """Whether every informer has synced and follows the server, and if not, why.
+
+        What is wrong in a namespace that a selector chose later, and that was not listed yet, is a
+        note.
+        """
         with self._lock:
-            informers = [each.informer for kc in self._kind_caches.values() for each in kc.active]
-        if self._follower is not None:
-            informers.insert(0, self._follower.informer)
-        healths = [informer.health() for informer in informers]
-        bad = [health.text for health in healths if not health.is_ready]
-        return Health(not bad, "; ".join(bad) or f"cache: {len(healths)} informers ok")
+            active = [each for kc in self._kind_caches.values() for each in kc.active]
+        joining: list[Health] = []
+        healths = [] if self._follower is None else [self._follower.informer.health()]
+        for each in active:
+            (joining if each.is_joining else healths).append(each.informer.health())
+        bad, notes = (
+            "; ".join(health.text for health in found if not health.is_ready)
+            for found in (healths, joining)
+        )
+        return Health(not bad, bad or f"cache: {len(healths)} informers ok", notes)
 
     # Running.
 
@@ -827,7 +838,7 @@ class Cache:
             changed = [each for each in self._kind_caches.values() if self._is_selected(each)]
             for kind_cache in changed:
                 kind_cache.lets_join |= was_known and kind_cache.is_settled
-                kind_cache.follow(self._selections(kind_cache))
+                kind_cache.follow(self._selections(kind_cache), joins=kind_cache.lets_join)
             self._changed.wake()
             informers = [each.informer for kind_cache in changed for each in kind_cache.current]
         self._follower.log(change)

@@ -75,7 +75,7 @@ class KindCache:
         self.selections: list[Selection] = []
         """The selections to follow, once no switchover is under way."""
         self.lets_join = False
-        """Whether namespaces that come later may still be listed when all are read."""
+        """Whether nobody waits for the lists of namespaces that a selector chooses from now on."""
         self._make = make
         self._run = run
         self._current: dict[Selection, SelectionInformer] = {}
@@ -94,15 +94,18 @@ class KindCache:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every local copy is complete and no switchover is under way."""
-        return self._switchover is None and all(f.informer.has_synced for f in self.current)
+        """Whether every local copy that is waited for is complete, and there is no switchover."""
+        return self._switchover is None and all(
+            f.informer.has_synced or f.joins for f in self.current
+        )
 
-    def follow(self, selections: Sequence[Selection]) -> None:
+    def follow(self, selections: Sequence[Selection], *, joins: bool = False) -> None:
         """Follow these selections from now on.
 
         A selection that overlaps with no earlier one starts at once, and an earlier one that
         overlaps with no new one ends at once. The others switch over when the new informers have
-        synced.
+        synced. With ``joins``, reads of all namespaces, handlers and :attr:`is_settled` do not wait
+        for those that start at once.
         """
         self.selections = list(selections)
         before, self._switchover = self._switchover, None
@@ -120,7 +123,7 @@ class KindCache:
                 del self._current[each.selection]
         for selection in added:
             if selection not in overlapping:
-                self._start(selection)
+                self._start(selection, joins=joins)
         if overlapping:
             new = [
                 prepared.get(s) or SelectionInformer(s, self._make(self, s)) for s in overlapping
@@ -138,7 +141,7 @@ class KindCache:
             registration.awaits_full_objects = True
         for each in self.current:
             if each.selection.metadata_only == self.options.metadata_only:
-                registration.follow(each.informer)
+                registration.follow(each.informer, is_joining=each.is_joining)
         self.registrations.append(registration)
 
     @property
@@ -185,10 +188,10 @@ class KindCache:
             self._current[each.selection] = each
         self._note_upgraded()
 
-    def _start(self, selection: Selection) -> None:
-        started = SelectionInformer(selection, self._make(self, selection))
+    def _start(self, selection: Selection, *, joins: bool) -> None:
+        started = SelectionInformer(selection, self._make(self, selection), joins=joins)
         for registration in self.registrations:
-            registration.follow(started.informer)
+            registration.follow(started.informer, is_joining=joins)
         self._current[selection] = started
         self._run(started)
 
@@ -237,8 +240,7 @@ class KindCache:
         asked = namespace or selection.namespace
         now = self._current.get(selection)
         if now is not None:
-            is_joining = self.lets_join and not namespace
-            return ReadTarget(now.informer, asked, is_joining=is_joining)
+            return ReadTarget(now.informer, asked, is_joining=now.joins and not namespace)
         part = selection
         if namespace:
             part = attrs.evolve(selection, namespace=asked, excluded=frozenset())

@@ -76,12 +76,12 @@ class CacheRegistration:
     def has_synced(self) -> bool:
         """Whether the handler has handled the initial objects of every followed namespace.
 
-        After its end, or that of the cache: whether it had.
+        A namespace that a selector chose later, and which was not listed yet, does not count. After
+        the end of the handler, or of the cache: whether it had.
         """
         if self.is_over:
             return self._had_synced
-        registrations = self._registrations.values()
-        return self._has_informers and all(each.has_synced for each in registrations)
+        return self._has_informers and all(each.has_synced for each in self._awaited)
 
     @property
     def pending_events(self) -> tuple[int, int]:
@@ -123,10 +123,13 @@ class CacheRegistration:
     @property
     def _are_listed(self) -> bool:
         """Whether the handler was sent the objects of every followed namespace."""
-        registrations = self._registrations.values()
         return self._has_informers and all(
-            each.informer.has_synced and each.has_list_end for each in registrations
+            each.informer.has_synced and each.has_list_end for each in self._awaited
         )
+
+    @property
+    def _awaited(self) -> Sequence[Registration]:
+        return [each for each in self._registrations.values() if each.is_awaited]
 
     @property
     def _has_informers(self) -> bool:
@@ -156,9 +159,10 @@ class CacheRegistration:
         """Whether it gets the events of ``informer``."""
         return informer in self._registrations
 
-    def follow(self, informer: Informer) -> None:
-        """Get the events of ``informer`` too."""
+    def follow(self, informer: Informer, *, is_joining: bool = False) -> None:
+        """Get the events of ``informer`` too; ``is_joining``: without waiting for it."""
         registration = access_to(informer).attach(self._sink, resync=self._resync)
+        registration.is_awaited = not is_joining
         self._registrations = {**self._registrations, informer: registration}
 
     def report_failures(self) -> None:

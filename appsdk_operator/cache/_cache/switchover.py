@@ -26,6 +26,13 @@ class SelectionInformer:
     informer: Informer
     stop: StopSignal | None = None
     """The signal that stops the informer; None until it runs."""
+    joins: bool = False
+    """Whether nobody who uses all namespaces waits for its first list."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it :attr:`joins`, and has not synced yet."""
+        return self.joins and not self.informer.has_synced
 
     @property
     def is_frozen(self) -> bool:

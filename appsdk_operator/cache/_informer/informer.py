@@ -100,6 +100,8 @@ class Registration:
         self.is_started: bool = False
         self.has_list_end: bool = False
         """Whether the handler was sent the end of the list, or needs none."""
+        self.is_awaited: bool = True
+        """For the cache: whether the handler has synced only once this registration has."""
         self.end_resync: Callable[[], None] = lambda: None
         self._removed = StopSignal(clock=informer.clock)
 

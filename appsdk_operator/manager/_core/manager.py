@@ -829,7 +829,8 @@ def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
     found = [health_of(one) for one in (*clusters, *others)]
     healths = [health for health in found if health is not None]
     bad = [health.text for health in healths if not health.is_ready]
-    return Health(not bad, "; ".join(bad or [health.text for health in healths]))
+    good = [text for health in healths for text in (health.text, health.note) if text]
+    return Health(not bad, "; ".join(bad or good))
 
 
 def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Health:
