@@ -148,6 +148,9 @@ from appsdk_operator.client._transport.metrics import (
     WATCH_ERRORS as WATCH_ERRORS,
     WATCH_EVENTS as WATCH_EVENTS,
 )
+from appsdk_operator.client._transport.cancelling import (
+    present_stop as present_stop,
+)
 from appsdk_operator.client._transport.proxy import (
     proxy_for as proxy_for,
 )

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import attrs
 import pytest
 
 from appsdk_operator import client as c
-from appsdk_operator.cache import Cache, CacheOptions, Informer, NotCachedError
+from appsdk_operator.cache import Cache, CachedClient, CacheOptions, Informer, NotCachedError
 from appsdk_operator.cache._cache import switchover
 from appsdk_operator.resource import SelectorError
 from appsdk_operator.runtime import Metrics, StopSignal
@@ -516,6 +517,36 @@ def test_a_lazy_read_that_does_not_sync_in_time_says_why(start):
     eventually(lambda: cache._stop is not None)
     with pytest.raises(TimeoutError, match=r"not synced yet.*waited 0.01 s"):
         cache.list(THING)
+
+
+def test_a_lazy_read_of_a_task_that_was_cancelled_waits_no_longer(start):
+    server = Server(A)
+    server.hold(THING)
+    cache = start(server, lazy=True, sync_timeout=5.0)
+    eventually(lambda: cache._stop is not None)
+    ends = []
+
+    def note(inner, *args, **options):
+        try:
+            return inner.get(*args, **options)
+        except Exception as error:
+            ends.append(type(error))
+            raise
+
+    def wait_for_list():
+        with server.condition:
+            assert server.condition.wait_for(lambda: server.lists, PATIENCE)
+
+    async def use():
+        client = c.InterceptedClient(CachedClient(server, cache), c.Hooks(get=note))
+        task = asyncio.ensure_future(client.aio.get(THING, "a", namespace="x"))
+        await asyncio.to_thread(wait_for_list)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(use())
+    assert ends == [c.RequestStopped]
 
 
 def test_a_lazy_read_waits_no_longer_while_what_takes_over_is_listed_again(start, monkeypatch):

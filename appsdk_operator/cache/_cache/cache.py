@@ -42,6 +42,7 @@ from appsdk_operator.cache._informer.reflector import ListWatchClient
 from appsdk_operator.cache._informer.store import IndexFunction, check_index
 from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.cache._threads import join_all
+from appsdk_operator.client import RequestStopped, present_stop
 from appsdk_operator.resource import (
     FieldSelection,
     Kind,
@@ -696,12 +697,19 @@ class Cache:
 
         for target in targets:
             access_to(target.informer).check_process()
-        stop = self._stop
-        # Not at the informers: a switchover, or a removal of the kind, replaces them.
-        if stop is not None and self._changed.wait(is_ready, stop, self._sync_timeout):
-            return targets
+        stop, callers = self._stop, present_stop()
+        if stop is not None:
+            either = stop.child(*([] if callers is None else [callers]))
+            try:
+                # Not at the informers: a switchover, or a removal of the kind, replaces them.
+                if self._changed.wait(is_ready, either, self._sync_timeout):
+                    return targets
+            finally:
+                either.set()  # removes it from the children of both
         if stop is None or stop.is_set():
             raise TimeoutError(f"the cache does not run, so {kind} cannot be read: run it first")
+        if callers is not None and callers.is_set():
+            raise RequestStopped(f"{obstacle}; the read was stopped", sent=False)
         raise TimeoutError(f"{obstacle}; waited {self._sync_timeout:g} s")
 
     def read_target(self, kind: Kind, namespace: str) -> ReadTarget | None:
