@@ -60,6 +60,7 @@ class Program:
         self._process = subprocess.Popen(
             command,
             env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -88,6 +89,12 @@ class Program:
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         self.errors.extend(self._process.stderr)
+
+    def ask(self, **words: Any) -> None:
+        """Write a JSON object to it, in a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
 
     def until(self, what: str, is_it: Callable[[Any], bool] = lambda _: True) -> Any:
         """Wait until it told this, and say what it told of it."""
@@ -126,7 +133,7 @@ class Program:
         self._process.wait(PATIENCE)
         for reader in self._readers:
             reader.join()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
 
