@@ -63,19 +63,24 @@ def pause_of(annotations: Mapping[str, str]) -> Pause | None:
     if not text:
         return None
     try:
-        until = dt.datetime.fromisoformat(text)
-    except ValueError:
-        until = None
-    if until is None or until.tzinfo is None:
+        until = _utc(text)
+    except (ValueError, OverflowError):  # the last hours of the year 9999 elsewhere
         raise PauseError(
             f"the annotation {PAUSED_UNTIL}={text[:_LONGEST]!r} is no time such as "
             "2030-01-31T12:00:00Z: the operator is not paused"
-        )
+        ) from None
     return Pause(
-        until.astimezone(dt.UTC),
+        until,
         by=_plain(annotations.get(PAUSED_BY, "")),
         reason=_plain(annotations.get(PAUSE_REASON, "")),
     )
+
+
+def _utc(text: str) -> dt.datetime:
+    until = dt.datetime.fromisoformat(text)
+    if until.tzinfo is None:
+        raise ValueError("it has no time zone")
+    return until.astimezone(dt.UTC)
 
 
 def _plain(text: str) -> str:
