@@ -40,3 +40,6 @@ from appsdk_operator.app._run import (
 from appsdk_operator.app._run_options import (
     ENVIRONMENT as ENVIRONMENT,
 )
+from appsdk_operator.app._schedules import (
+    Schedule as Schedule,
+)

@@ -57,6 +57,7 @@ from appsdk_operator.app._results import result_path
 from appsdk_operator.app._returned import returning_nothing, returning_result
 from appsdk_operator.app._run import ExitStatus, run_program, start_logging
 from appsdk_operator.app._run_options import RunOptions
+from appsdk_operator.app._schedules import schedule_of
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.cache import IndexFunction, NamespaceSelection
 from appsdk_operator.client import ClientConfig, ClientLike, Edit, live_reader
@@ -671,37 +672,80 @@ class App:
         retry: RetryPolicy | None = ...,
         time_limit: float | None = ...,
         result: str = ...,
+        idle: float = ...,
         first_after: float = ...,
+        name: str = ...,
+        every_replica: bool = ...,
+    ) -> ObjectDecorator[SpecT, StatusT]: ...
+    @overload
+    def every(
+        self,
+        *,
+        cron: str,
+        timezone: str = ...,
+        retry: RetryPolicy | None = ...,
+        time_limit: float | None = ...,
+        name: str = ...,
+        every_replica: bool = ...,
+    ) -> Callable[[Callable[[], R]], Callable[[], R]]: ...
+    @overload
+    def every(
+        self,
+        *,
+        kind: Kind[SpecT, StatusT],
+        cron: str,
+        timezone: str = ...,
+        where: Callable[[Object[SpecT, StatusT]], bool] | None = ...,
+        retry: RetryPolicy | None = ...,
+        time_limit: float | None = ...,
+        result: str = ...,
+        idle: float = ...,
         name: str = ...,
         every_replica: bool = ...,
     ) -> ObjectDecorator[SpecT, StatusT]: ...
     def every(
         self,
-        interval: float,
+        interval: float | None = None,
         kind: Kind[Any, Any] | None = None,
         *,
+        cron: str = "",
+        timezone: str = "",
         where: Callable[[Object[Any, Any]], bool] | None = None,
         retry: RetryPolicy | None = None,
         time_limit: float | None = None,
         result: str = "",
+        idle: float = 0.0,
         first_after: float = 0.0,
         name: str = "",
         every_replica: bool = False,
     ) -> Any:
         """Call the function at intervals: for each object of ``kind``, or without one for the app.
 
-        A call that fails is repeated as the App's retry policy says, but after the interval at the
-        latest, also after a ``TerminalError``. A timer of a kind never overlaps with another
-        function of its object, and not before ``on_add`` of it has succeeded. An object that is
-        being deleted gets no call.
+            @app.every(60, BUCKET, idle=10)
+            def measure(bucket): ...
+
+            @app.every(cron="0 3 * * *", timezone="Europe/Berlin")
+            def sweep(): ...
+
+        A call that fails is repeated as the App's retry policy says, but after the interval, or at
+        the next time of ``cron``, at the latest, also after a ``TerminalError``. A timer of a kind
+        never overlaps with another function of its object, and not before ``on_add`` of it has
+        succeeded. An object that is being deleted gets no call.
 
         Args:
             interval: seconds between the end of a call and the next one.
             kind: the kind whose objects the function gets; default: it is called without any.
+            cron: instead of an interval, the times of a crontab line: minute, hour, day of month,
+                month, day of week. A time that passes while the operator is down, or while the
+                previous call runs, is left out; the clock is looked at when a call ends.
+            timezone: that of ``cron``, as ``Europe/Berlin``; default: UTC. A time that a change to
+                summer time leaves out comes right after it, and one that comes twice counts once.
             where: whether it is called for an object; default: for all.
             retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
             time_limit: seconds that a call may take; default: the App's.
             result: as for :meth:`on_add`, for a timer of a kind.
+            idle: for a timer of a kind, seconds for which the object's spec (for kinds without
+                generations: all but our finalizers) has not changed before a call; default 0.
             first_after: seconds until the first call for an object, or of the app; default 0. A
                 restart begins anew.
             name: of its controller, where it has one; default: the function's name.
@@ -709,38 +753,37 @@ class App:
                 has a controller of its own then, and may overlap with other functions.
 
         Raises:
-            TypeError: an argument has the wrong type, or the function takes others.
-            ValueError: an interval of 0 or less, or a name that is taken.
+            TypeError: an argument has the wrong type, neither an interval nor ``cron`` is given, or
+                both are, or the function takes other arguments.
+            ValueError: an interval of 0 or less, no crontab line, an unknown time zone, or a name
+                that is taken.
         """
-        validation.check_number("interval", interval)
-        if not 0 < interval < float("inf"):
-            raise ValueError(f"interval={interval}: use more than 0 seconds")
-        validation.checked_seconds("first_after", first_after)
+        schedule = schedule_of(interval, cron, timezone, idle, first_after)
         validation.check_flag("every_replica", every_replica)
         validation.check_text("name", name)
         options = FunctionOptions(where=where, retry=retry, time_limit=time_limit)
+        path = None
         if kind is not None:
             check_filters(options, kind, self._declared.owned)
-        if kind is not None:
             check_kind(kind)
-        elif where is not None:
-            raise TypeError("where= is about objects, and every(…) without a kind has none")
-        path = None
-        if result:
-            if kind is None:
-                raise TypeError("result= is about objects, and every(…) without a kind has none")
-            path = result_path(result, kind, self._declared.owned)
+            path = result_path(result, kind, self._declared.owned) if result else None
+        else:
+            about_objects = {"where": where is not None, "result": result, "idle": idle}
+            for option, is_given in about_objects.items():
+                if is_given:
+                    raise TypeError(
+                        f"{option}= is about objects, and every(…) without a kind has none"
+                    )
 
         def declare(function: Callable[..., Any]) -> Any:
             arguments = () if kind is None else ("obj",)
             validation.check_callable("timer", function, *arguments, required=True, is_awaited=True)
             declared = Timer(
-                interval=interval,
+                schedule=schedule,
                 kind=kind,
                 function=(returning_nothing if path is None else returning_result)(function),
                 result=path,
                 name=self._free_name(name or f"every-{name_of(function).replace('_', '-')}"),
-                first_after=first_after,
                 every_replica=every_replica,
                 options=options,
             )

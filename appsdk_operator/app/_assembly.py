@@ -390,7 +390,8 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
     """A controller with one request, which comes back after the interval."""
     timer = AppTimer(
         assembly.observer.timer(declared),
-        interval=declared.interval,
+        schedule=declared.schedule,
+        clock=manager.clock,
         retry_policy=declared.options.retry
         or assembly.watchers.retry_policy
         or _until_it_succeeds(),
@@ -398,7 +399,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
     )
     # Once; what follows comes from the results.
     source: TimerSource[Request] = TimerSource(
-        _FOREVER, [_ONCE], first_after=declared.first_after, name=declared.name
+        _FOREVER, [_ONCE], first_after=declared.schedule.first_after, name=declared.name
     )
     (
         controller_for(manager)

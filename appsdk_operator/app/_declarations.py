@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.resource import (
     ChangeFilter,
@@ -113,11 +114,10 @@ class Reconciling:
 class Timer:
     """A function that is called at intervals, for each object of a kind or for the app."""
 
-    interval: float
+    schedule: Schedule
     kind: Kind[Any, Any] | None
     function: Callable[..., Any]
     name: str
-    first_after: float
     every_replica: bool
     result: FieldPath | None = None
     """Where the value that it returns is written."""

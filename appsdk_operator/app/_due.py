@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import attrs
 
+from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers import is_asked_again
 
@@ -24,10 +25,10 @@ class Function:
     """Whether it is called for an object in this state."""
     when: Callable[[Object, Object], bool]
     """Whether the change from one state to another is one for it; never for equal versions."""
-    interval: float = 0.0
-    """For a timer: seconds from the end of a call to the next one."""
-    first_after: float = 0.0
-    """For a timer: seconds from the first sight of an object to the first call."""
+    schedule: Schedule = attrs.field(factory=Schedule)
+    """For a timer: its times."""
+    time: Callable[[], float] = attrs.field(default=float, repr=False)
+    """For a timer with a crontab line: the time in seconds since the epoch."""
     function: Callable[..., Any] = attrs.field(default=None, repr=False)
     """What is called."""
 
@@ -57,6 +58,9 @@ class Progress:
     next_time: float | None = None
     """When it may be called again after a failure; None: not before the state differs from
     :attr:`failed_at`. For a timer: when it is due."""
+    tick: float = 0.0
+    """For a timer with a crontab line: the time for which the next call is, in seconds since the
+    epoch."""
     is_concerned: bool = False
     """For delete: whether the object was one of its objects at some time."""
 
@@ -73,10 +77,12 @@ class ObjectState:
         "_first",
         "_functions",
         "_has_strangers",
+        "_idler",
         "_is_known",
         "_is_paused",
         "_others",
         "_relents",
+        "_unchanged_since",
         "has_times",
         "is_begun",
         "is_gone",
@@ -128,11 +134,16 @@ class ObjectState:
             elif function.cause == "sync":
                 progress.is_done = not is_known
             elif function.cause == "every":
-                progress.next_time = now + function.first_after
+                progress.tick, pause = function.schedule.first(function.time())
+                progress.next_time = now + pause
             elif function.cause == "delete":
                 progress.is_concerned = is_known and is_one_where
         self._has_strangers = True
         """Whether it was no object of a ``delete`` yet."""
+        self._idler = next((each for each in functions if each.schedule.idle), None)
+        """A timer that waits until the object does not change; None: none does."""
+        self._unchanged_since = first, now
+        """The newest state that was noted, and when it last changed."""
         self.has_times = any(progress.next_time is not None for progress in self.progress)
         """Whether a function waits, for its time or a change."""
         self.is_begun = False
@@ -154,6 +165,14 @@ class ObjectState:
         if not self.is_begun:
             self._begin_updates()
         return self.present
+
+    def note_time(self, obj: Object, now: float) -> None:
+        """Take note of when the object changes, for timers that wait until it does not."""
+        if self._idler is None:
+            return
+        before, since = self._unchanged_since
+        if not is_older_version(obj.resource_version, before.resource_version):
+            self._unchanged_since = obj, now if self._idler.when(before, obj) else since
 
     def _concern_deletes(self, obj: Object) -> None:
         self._has_strangers = False
@@ -186,16 +205,21 @@ class ObjectState:
         if self._is_paused is not None and self._is_paused(obj):
             return None
         times = [
-            progress.next_time
-            for number, progress in enumerate(self.progress)
-            if progress.next_time is not None
-            and self._step(number, self._functions[number], obj) is not None
+            due
+            for number, function in enumerate(self._functions)
+            if (due := self._due_at(number)) is not None
+            and self._step(number, function, obj) is not None
         ]
         return min(times, default=None)
 
     def earliest(self, due: float) -> int:
         """The number of the function that is due at this time."""
-        return next(n for n, progress in enumerate(self.progress) if progress.next_time == due)
+        return next(n for n in range(len(self._functions)) if self._due_at(n) == due)
+
+    def _due_at(self, number: int) -> float | None:
+        """When time alone allows the call of a function; None: it waits for no time."""
+        due, idle = self.progress[number].next_time, self._functions[number].schedule.idle
+        return due if due is None or not idle else max(due, self._unchanged_since[1] + idle)
 
     def failing(self) -> list[int]:
         """The numbers of the functions whose last call failed, and which still want one."""
@@ -258,7 +282,8 @@ class ObjectState:
         function, progress = self._functions[step.number], self.progress[step.number]
         progress.failed_at, progress.attempt, progress.next_time = None, 0, None
         if function.cause == "every":
-            progress.next_time = now + function.interval
+            progress.tick, pause = function.schedule.after(progress.tick, function.time())
+            progress.next_time = now + pause
         elif function.cause == "update":
             progress.handled = obj
         else:
@@ -287,6 +312,18 @@ class ObjectState:
         progress.failed_at, progress.attempt = obj, attempt
         progress.next_time = None if delay is None else now + delay
         self.has_times = True
+        function = self._functions[step.number]
+        if function.schedule.cron and delay is not None:
+            tick, pause = function.schedule.after(progress.tick, function.time())
+            if delay >= pause:
+                progress.tick = tick  # the retry is the next call
+
+    def longest_retry(self, number: int) -> float | None:
+        """Seconds after which a failed call is repeated at the latest; None: as its policy says."""
+        function = self._functions[number]
+        if function.cause != "every":
+            return None
+        return function.schedule.after(self.progress[number].tick, function.time())[1]
 
     def _step(self, number: int, function: Function, obj: Object) -> Step | None:
         """The call of a function that the state asks for, whatever the time."""
@@ -322,6 +359,7 @@ class ObjectState:
         if failed_at is not None and is_asked_again(failed_at, obj):
             return False
         if function.cause == "every":
+            due = self._due_at(number)
             return due is not None and now < due
         if failed_at is None:
             return False

@@ -212,8 +212,8 @@ class KindFunctions:
             cause="every",
             where=matches if is_ready is None else lambda obj: is_ready(obj) and matches(obj),
             when=changes,
-            interval=declared.interval,
-            first_after=declared.first_after,
+            schedule=declared.schedule,
+            time=self._clock.time,
             function=function,
         )
 
@@ -264,6 +264,7 @@ class KindFunctions:
         if known is None:
             return True
         state = known.state
+        state.note_time(new, self._clock.monotonic())
         if is_older_version(new.resource_version, old.resource_version):
             if state.is_gone:
                 self.forget(new)  # what was cleaned up is there again
@@ -307,6 +308,7 @@ class KindFunctions:
         if request.action is ResourceAction.DELETE:
             self._go(known, obj)
             return None
+        known.state.note_time(obj, self._clock.monotonic())
         obj = known.state.see(obj)
         if self._has_backgrounds:
             self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
@@ -453,7 +455,8 @@ class KindFunctions:
                 self._writer.write(obj, path, returned)
         except BaseException:
             if parts.is_begun:
-                until = self._clock.monotonic() + (function.interval or math.inf)
+                longest = state.longest_retry(step.number)
+                until = math.inf if longest is None else self._clock.monotonic() + longest
                 known.parts = known.parts or {}
                 known.parts.setdefault(step.number, _Begun(obj, parts, until))
             raise
@@ -527,12 +530,11 @@ class KindFunctions:
         step = known.running
         if step is None:
             return FailedFunction(called, known.write.attempt, None, _LONGEST_WRITE_RETRY)
-        function = self._functions[step.number]
         return FailedFunction(
             called,
             known.state.progress[step.number].attempt,
             self._policies[step.number],
-            function.interval if function.cause == "every" else None,
+            known.state.longest_retry(step.number),
         )
 
     def failed(self, obj: Object, error: Exception, delay: float | None, attempt: int, /) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
+from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.controllers import (
     Outcome,
     Request,
@@ -15,7 +16,7 @@ from appsdk_operator.controllers import (
     retry_after_seconds,
     sole_error,
 )
-from appsdk_operator.runtime import call_limited, callback_name, get_logger, safe_text
+from appsdk_operator.runtime import Clock, call_limited, callback_name, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RetryPolicy
 
@@ -38,44 +39,58 @@ class AppTimer:
         self,
         function: Callable[[], Any],
         *,
-        interval: float,
+        schedule: Schedule,
+        clock: Clock,
         retry_policy: RetryPolicy,
         time_limit: float | None = None,
     ) -> None:
         self._function = function
         self._time_limit = time_limit
-        self._interval = interval
+        self._schedule = schedule
+        self._clock = clock
+        # Of a crontab line, for which the next call is; None: it has none yet.
+        self._tick: float | None = None if schedule.cron else 0.0
         self._policy = retry_policy
         self._attempt = 0
         self._delay = 0.0
 
         def tick(_: Request) -> Outcome:
-            return self._tick()
+            return self._call()
 
         tick.__qualname__ = callback_name(function)  # the one that logs name
         self.reconciler = tick
 
-    def _tick(self) -> Outcome:
+    def _call(self) -> Outcome:
+        if self._tick is None:
+            self._tick, pause = self._schedule.first(self._clock.time())
+            return Result(requeue_after=pause)
         try:
             call_limited(self._function, seconds=self._time_limit)
         except Exception as error:
             sole = sole_error(error)
             asked = retry_after_seconds(sole)
+            tick, pause = self._next()
             if asked is not None:
-                if asked <= self._interval:
+                if asked < pause:
                     raise
-                raise RetryAfter(self._interval, safe_text(sole)) from error
-            if isinstance(sole, TerminalError):
-                self._attempt, self._delay = 0, self._interval
-                raise TimerError(safe_text(sole)) from error
-            delay = self._retry_delay(error)
+                self._tick = tick
+                raise RetryAfter(pause, safe_text(sole)) from error
+            delay = None if isinstance(sole, TerminalError) else self._retry_delay(error)
+            if delay is None or delay >= pause:
+                self._tick = tick
             if delay is None:
-                self._attempt, self._delay = 0, self._interval
+                self._attempt, self._delay = 0, pause
             else:
-                self._attempt, self._delay = self._attempt + 1, min(delay, self._interval)
+                self._attempt, self._delay = self._attempt + 1, min(delay, pause)
+            if isinstance(sole, TerminalError):
+                raise TimerError(safe_text(sole)) from error
             raise
         self._attempt = 0
-        return Result(requeue_after=self._interval)
+        self._tick, pause = self._next()
+        return Result(requeue_after=pause)
+
+    def _next(self) -> tuple[float, float]:
+        return self._schedule.after(self._tick or 0.0, self._clock.time())
 
     def _retry_delay(self, error: Exception) -> float | None:
         try:

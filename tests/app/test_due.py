@@ -11,10 +11,18 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.app._due import DueCause, Function, ObjectState, Step, always
+from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.watchers import RETRY_ANNOTATION
 from tests.hypothesis_profiles import scaled
 
-INTERVAL, FIRST_AFTER = 30.0, 7.0
+INTERVAL, FIRST_AFTER, IDLE, MINUTE = 30.0, 7.0, 11.0, 60.0
+SCHEDULES = [
+    Schedule(interval=INTERVAL, first_after=FIRST_AFTER),
+    Schedule(interval=INTERVAL, first_after=FIRST_AFTER, idle=IDLE),
+    Schedule(cron="* * * * *"),
+    Schedule(cron="* * * * *", idle=IDLE),
+]
+"""Those of timers; others have the first one, which means nothing for them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,17 +57,20 @@ def relents(old: Any, new: Any) -> bool:
     return bool((old.size, old.is_red, old.is_deleting) != (new.size, new.is_red, new.is_deleting))
 
 
-def function(cause: DueCause, where: Callable[[Any], bool]) -> Function:
-    return Function(
-        cause=cause, where=where, when=resized, interval=INTERVAL, first_after=FIRST_AFTER
-    )
+def function(
+    cause: DueCause, where: Callable[[Any], bool], schedule: Schedule | None = None
+) -> Function:
+    if schedule is None or cause != "every":
+        schedule = SCHEDULES[0]
+    return Function(cause=cause, where=where, when=resized, schedule=schedule)
 
 
 FUNCTIONS = st.lists(
     st.builds(
         function,
-        st.sampled_from(["add", "add", "sync", "update", "update", "delete", "every"]),
+        st.sampled_from(["add", "add", "sync", "update", "update", "delete", "every", "every"]),
         st.sampled_from([always, always, is_red]),
+        st.sampled_from(SCHEDULES),
     ),
     min_size=1,
     max_size=5,
@@ -78,6 +89,7 @@ class One:
     """When a failed call is repeated; None: not for this state."""
     attempt: int = 0
     due: float = 0.0
+    """For a timer: when its interval is over, or the minute for which it is called."""
     was_mine: bool = False
 
 
@@ -93,7 +105,10 @@ class Model:
         *,
         is_known: bool,
     ) -> None:
-        self.all = [One(each, due=now + FIRST_AFTER) for each in functions]
+        self.all = [One(each) for each in functions]
+        for one in self.all:
+            one.due = self.next_minute(now) if one.function.schedule.cron else now + FIRST_AFTER
+        self.changed_at = now
         self.obj = self.first = obj
         self.has_begun = False
         self.is_known = is_known
@@ -111,7 +126,13 @@ class Model:
                     one.was_mine = is_known and is_one
         self.see(obj)
 
-    def see(self, obj: Thing) -> None:
+    @staticmethod
+    def next_minute(time: float) -> float:
+        return (time // MINUTE + 1) * MINUTE
+
+    def see(self, obj: Thing, now: float | None = None) -> None:
+        if now is not None and obj.size != self.obj.size:
+            self.changed_at = now
         self.obj = obj
         for one in self.all:
             one.was_mine |= self.matches(one)
@@ -159,7 +180,7 @@ class Model:
         if one.failed is not None and one.failed.asked != self.obj.asked:
             return self.wants(one)
         if one.function.cause == "every":
-            return self.wants(one) and now >= one.due
+            return self.wants(one) and now >= self.time_of(one)
         if one.failed is None:
             return self.wants(one)
         is_other = one.failed.size != self.obj.size
@@ -168,6 +189,17 @@ class Model:
             return self.wants(one) and is_other
         return self.wants(one) and (is_other or now >= one.again)
 
+    def time_of(self, one: One) -> float:
+        """When a timer is due."""
+        idle = one.function.schedule.idle
+        return max(one.due, self.changed_at + idle) if idle else one.due
+
+    def pause(self, one: One, now: float) -> float:
+        """Seconds to the call after this one."""
+        if one.function.schedule.cron:
+            return self.next_minute(now) - now
+        return INTERVAL
+
     def next(self, now: float) -> int | None:
         return next((n for n, one in enumerate(self.all) if self.is_due(one, now)), None)
 
@@ -175,7 +207,7 @@ class Model:
         one = self.all[number]
         one.failed, one.attempt = None, 0
         if one.function.cause == "every":
-            one.due = now + INTERVAL
+            one.due = now + self.pause(one, now)
         else:
             one.handled = self.obj
             one.is_done = one.function.cause != "update"
@@ -185,7 +217,7 @@ class Model:
         one = self.all[number]
         one.failed, one.attempt = self.obj, one.attempt + 1
         one.again = None if delay is None else now + delay
-        one.due = now + (delay or INTERVAL)
+        one.due = now + (self.pause(one, now) if delay is None else delay)
 
 
 OUTCOMES = st.one_of(st.just("ok"), st.floats(0.5, 90), st.just("refused"))
@@ -195,6 +227,7 @@ MOVES = st.one_of(
     st.tuples(st.just("status"), st.just(0)),
     st.tuples(st.just("ask"), st.just(0)),
     st.tuples(st.just("wait"), st.floats(0.5, 90)),
+    st.tuples(st.just("wait"), st.sampled_from([IDLE / 2, INTERVAL - IDLE / 2])),
     st.tuples(st.just("look"), st.just(0)),
     st.tuples(st.just("restart"), st.just(0)),
     st.tuples(st.just("delete"), st.just(0)),
@@ -209,7 +242,8 @@ class Run:
         self, functions: list[Function], others: list[Callable[[Any], bool]] | None = None
     ) -> None:
         self.others = others or []
-        self.functions, self.now, self.outcomes = functions, 0.0, list[Any]()
+        self.functions = [attrs.evolve(each, time=lambda: self.now) for each in functions]
+        self.now, self.outcomes = 0.0, list[Any]()
         self.obj = Thing()
         self.is_marked = False
         self.start()
@@ -226,9 +260,10 @@ class Run:
     def change(self, **changes: Any) -> None:
         self.obj = attrs.evolve(self.obj, version=self.obj.version + 1, **changes)
         obj: Any = self.obj
+        self.machine.note_time(obj, self.now)
         foreseen = self.machine.next(self.now, obj)
         self.machine.see(obj)
-        self.model.see(self.obj)
+        self.model.see(self.obj, self.now)
         # An event that is not looked at makes nothing due: so the machine says beforehand.
         assert (foreseen is None) == (self.machine.next(self.now) is None)
 
@@ -244,7 +279,7 @@ class Run:
             self.is_marked = True
         look_at = self.machine.look_at()
         for one in self.model.all:
-            at = one.due if one.function.cause == "every" else one.again
+            at = self.model.time_of(one) if one.function.cause == "every" else one.again
             is_timed = one.function.cause == "every" or one.failed is not None
             if self.model.wants(one) and at is not None and is_timed:
                 assert look_at is not None
@@ -266,7 +301,11 @@ class Run:
             return
         delay = None if outcome == "refused" else float(outcome)
         is_timer = self.functions[step.number].cause == "every"
-        allowed = min(delay or INTERVAL, INTERVAL) if is_timer else delay
+        allowed = delay
+        if is_timer:
+            pause = self.model.pause(self.model.all[step.number], self.now)
+            assert self.machine.longest_retry(step.number) == pytest.approx(pause)
+            allowed = pause if delay is None else min(delay, pause)
         attempt = self.machine.progress[step.number].attempt + 1
         self.machine.failed(step, present, allowed, attempt, self.now)
         self.model.failed(step.number, allowed, self.now)
@@ -308,6 +347,14 @@ TWO_BEGIN: tuple[list[Function], list[tuple[str, Any]]] = (
     [("outcomes", ["ok", 5.0]), ("size", 1), ("wait", 9.0), ("size", 2)],
 )
 """The second of two functions succeeds with a later state than the first."""
+BUSY: tuple[list[Function], list[tuple[str, Any]]] = (
+    [function("every", always, SCHEDULES[1])],
+    [
+        *[("wait", 20.0), ("wait", INTERVAL - IDLE / 2), ("size", 1), ("wait", IDLE / 2)],
+        *[("wait", IDLE / 2), ("wait", INTERVAL - IDLE / 2), ("status", 0), ("wait", IDLE / 2)],
+    ],
+)
+"""Shortly before a timer that waits for quiet objects is due one changes, and then its status."""
 
 
 @settings(max_examples=scaled(300))
@@ -315,6 +362,7 @@ TWO_BEGIN: tuple[list[Function], list[tuple[str, Any]]] = (
     FUNCTIONS, st.lists(MOVES, max_size=25), st.lists(st.sampled_from([always, is_red]), max_size=1)
 )
 @example(*TWO_BEGIN, [])
+@example(*BUSY, [])
 def test_what_is_due_is_what_the_table_says(
     functions: list[Function],
     moves: list[tuple[str, Any]],
@@ -385,6 +433,18 @@ def any_order(self: Any, now: float, obj: Any = None) -> Any:
     return found
 
 
+def not_idle(self: Any, number: int) -> Any:
+    return self.progress[number].next_time
+
+
+def every_event_is_a_change(self: Any, obj: Any, now: float) -> None:
+    self._unchanged_since = obj, now
+
+
+def only_the_interval_counts(self: Any, obj: Any, now: float) -> None:
+    """No change is noted."""
+
+
 def newest_beginning(self: Any) -> Any:
     return self.present
 
@@ -409,6 +469,9 @@ _waits, _next, _step = ObjectState._waits, ObjectState.next, ObjectState._step
         ("see", an_event_ends_the_wait),
         ("look_at", timers_stop),
         ("next", any_order),
+        ("_due_at", not_idle),
+        ("note_time", every_event_is_a_change),
+        ("note_time", only_the_interval_counts),
         ("_beginning", property(newest_beginning)),
         ("_step", released_at_once),
     ],
@@ -421,6 +484,7 @@ def test_a_defect_of_the_machine_is_found(
     @settings(max_examples=1000, database=None, derandomize=True, phases=PHASES)
     @given(FUNCTIONS, st.lists(MOVES, max_size=25))
     @example(*TWO_BEGIN)
+    @example(*BUSY)
     def check(functions: list[Function], moves: list[tuple[str, Any]]) -> None:
         run = Run(functions)
         for what, value in moves:

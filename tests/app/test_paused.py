@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from appsdk_operator import annotation, kinds
 from appsdk_operator.app import App
 from appsdk_operator.app._due import Function, ObjectState, Step
+from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
@@ -53,8 +54,7 @@ FUNCTIONS = [
         cause=cause,  # type: ignore[arg-type]
         where=lambda _: True,
         when=lambda old, new: size_of(old) != size_of(new),
-        interval=5.0,
-        first_after=5.0,
+        schedule=Schedule(interval=5.0, first_after=5.0),
     )
     for cause in ("add", "update", "every", "delete")
 ]

@@ -48,8 +48,6 @@ FREE = "127.0.0.1:0"
 def test_on_a_real_prometheus_every_panel_has_data_and_each_alert_fires_where_it_should_alone(
     prometheus: str, tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if importlib.util.find_spec("cronsim") is None:
-        pytest.skip("needs cronsim: install the dependency group examples")
     # The program of the example has none of its own, and others have counted in the default ones.
     monkeypatch.setattr(_environment, "default_metrics", Metrics)
     with contextlib.ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import signal
@@ -119,12 +118,7 @@ STORIES = {
 OTHERS = [
     "issue_tracker",
     "leader_election",
-    pytest.param(
-        "cronjob",
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec("cronsim") is None, reason="cronsim is not installed"
-        ),
-    ),
+    "cronjob",
 ]
 """Examples that tell something else each time."""
 
@@ -203,7 +197,6 @@ def test_the_lead_passes_on_and_nobody_writes_too_late() -> None:
 
 
 def test_the_cron_job_is_checked_and_its_jobs_come_and_go() -> None:
-    pytest.importorskip("cronsim")
     timeline = run("cronjob")
     assert timeline.startswith(CRONJOB)
     events = [line.split() for line in timeline.removeprefix(CRONJOB).splitlines()]

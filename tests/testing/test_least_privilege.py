@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -343,12 +342,7 @@ EXAMPLES = [
     ELECTION,
     SHARDED,
     CLAIMS,
-    pytest.param(
-        CRON_JOBS,
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec("cronsim") is None, reason="cronsim is not installed"
-        ),
-    ),
+    CRON_JOBS,
 ]
 
 # -- the tests -------------------------------------------------------------------------------------

@@ -688,14 +688,13 @@ class _Written:
         text = {k: self.handlers.text(v) for k, v in decorator.options.items() if k in known}
         if "sharp" in text and text["sharp"] != "False":
             self.todo("sharp=: the interval counts from the end of a call")
-        if "idle" in text:
-            self.todo("idle=: every(…) counts from the last call, and not from the last change")
         if "interval" not in text:
             self.todo("a timer without an interval: every needs one")
         if isinstance(decorator.options.get("initial_delay"), ast.Lambda):
             self.todo("initial_delay: first_after takes seconds")
             text.pop("initial_delay")
-        more = [f"first_after={text['initial_delay']}"] if "initial_delay" in text else []
+        words = {"idle": "idle", "initial_delay": "first_after"}
+        more = [f"{word}={text[name]}" for name, word in words.items() if name in text]
         self._declare("every", [text.get("interval", "60"), kind, *options, *more])
 
     def _on_daemon(self, decorator: Decorator, kind: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from appsdk_operator.app import Handler, Timer
+from appsdk_operator.app import Handler, Schedule, Timer
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Object, equal_numbers
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
@@ -214,18 +214,32 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             if add.kind == declared.kind and (id(add), entry.uid) not in added:
                 raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
         one = (entry.who, entry.process, entry.uid, id(declared))
-        made = world.created_at.get(entry.uid)
-        if one not in previous and made is not None and entry.at < made + declared.first_after:
+        made, first_after = world.created_at.get(entry.uid), declared.schedule.first_after
+        if one not in previous and made is not None and entry.at < made + first_after:
             text = (
                 f"{entry.line}, {entry.at - made:g} s after it was created, and first_after is "
-                f"{declared.first_after:g}"
+                f"{first_after:g}"
             )
             raise broken(text, entry.key)
         before = previous.get(one)
-        if before is not None and not before.error and entry.at < before.at + declared.interval:
-            text = f"{entry.line}, {entry.at - before.at:g} s after the last call"
-            raise broken(text, entry.key)
+        if before is not None and not before.error:
+            pause = _pause_after(world, declared.schedule, before.at)
+            if entry.at < before.at + pause:
+                text = f"{entry.line}, {entry.at - before.at:g} s after the last call"
+                raise broken(text, entry.key)
         previous[one] = entry
+
+
+def _pause_after(world: World, schedule: Schedule, at: float) -> float:
+    """Seconds from a call of a timer at a monotonic time to the next one."""
+    wall = world.clock.time() - world.clock.monotonic()
+    return schedule.after(0.0, wall + at)[1]
+
+
+def _longest_pause(world: World, timer: Timer) -> float:
+    """The most seconds from now to a call of a timer."""
+    schedule, time = timer.schedule, world.clock.time()
+    return max(schedule.first(time)[1], schedule.after(0.0, time)[1]) + schedule.idle
 
 
 def check_timers_at_rest(
@@ -241,15 +255,16 @@ def check_timers_at_rest(
         for each in timers
         if each.kind is not None
         and each.kind.qualified_name == world.kind.qualified_name
-        and max(each.interval, each.first_after) <= _LONGEST_WATCHED
+        and _longest_pause(world, each) <= _LONGEST_WATCHED
     ]
     if not watched:
         return
     began = world.clock.monotonic()
-    world.run(max(max(each.interval, each.first_after) for each in watched) + 2 * _LATE)
+    world.run(max(_longest_pause(world, each) for each in watched) + 2 * _LATE)
     present = {obj.uid: obj for obj in world.objects()}
     now = world.clock.monotonic()
     for timer in watched:
+        schedule = timer.schedule
         for uid, obj in present.items():
             where = timer.options.where
             if obj.is_deleting or (where is not None and not where(obj)):
@@ -261,12 +276,14 @@ def check_timers_at_rest(
             ]
             last = calls[-1] if calls else None
             since = began if last is None else last.at
-            if where is not None:  # it may have begun to match with the last change
+            # It may have begun to match with the last change, or wait for more of them.
+            if where is not None or schedule.idle:
                 changes = world.journal.of("step", world.key(obj.name))
                 since = max([since, *(one.at for one in changes)])
-            if now - since > max(timer.interval, 0.0 if last else timer.first_after) + _LATE:
+            pauses = _pause_after(world, schedule, since), schedule.idle
+            if now - since > max(*pauses, 0.0 if last else schedule.first_after) + _LATE:
                 when = "never" if last is None else f"last at {last.at:g} s, now it is {now:g} s"
                 name = getattr(timer.function, "__name__", "a timer")
-                text = f"{name} is called for {obj.name} every {timer.interval:g} s: {when}"
+                text = f"{name} is called for {obj.name} {schedule}: {when}"
                 raise broken(text, world.key(obj.name))
     check_timers(world, handlers, broken)

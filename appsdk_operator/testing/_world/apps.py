@@ -97,9 +97,7 @@ class _FunctionRecorder(Observer):
 
         @functools.wraps(timer.function)
         def call(obj: Object) -> Any:
-            return self._record(
-                "timer", f"every {timer.interval:g} s", timer, timer.function, None, obj
-            )
+            return self._record("timer", str(timer.schedule), timer, timer.function, None, obj)
 
         return call
 
