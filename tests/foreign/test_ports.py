@@ -21,12 +21,11 @@ import pytest
 from appsdk_operator import Kind, MutableObject, Object, kinds
 from appsdk_operator.client import AlreadyExists, ApiError, Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import until, wait_for
-from tests.foreign.conftest import PROGRAMS, Program, definition
+from tests.foreign.conftest import PATIENCE, PROGRAMS, Program, definition
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
-PATIENCE = 10.0
 POD = kinds.core.v1.Pod
 CLAIM = kinds.core.v1.PersistentVolumeClaim
 CONTAINERS = {"containers": [{"name": "main", "image": "busybox"}]}
@@ -304,6 +303,7 @@ def pods(cluster: Cluster) -> None:
     for name, seconds in (("short", 0.1), ("long", 1000), ("kube-proxy", 0)):
         cluster.create(name, CONTAINERS, POD, annotations={"lives": str(seconds)})
     cluster.gone("short", POD)
+    cluster.noted("long is watched")
     cluster.delete("long", POD)
     cluster.noted("long: somebody else was first")
 

@@ -12,6 +12,7 @@ app.uses(Pod, verbs=["delete"])
 @app.background(Pod, where=lambda pod: not pod.name.startswith("kube-"))
 async def end(live: Live, stop: StopSignal) -> None:
     pod = live.object
+    log.info("%s is watched", pod.name)
     if await stop.wait_async(float(pod.annotations["lives"])):
         log.info("%s: somebody else was first", pod.name)
     else:

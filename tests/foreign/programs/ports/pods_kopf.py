@@ -15,6 +15,7 @@ async def watch_over(
     name: str, namespace: Any, uid: str, annotations: kopf.Annotations, **_: Any
 ) -> None:
     if not name.startswith("kube-"):
+        log.info("%s is watched", name)
         tasks[uid] = asyncio.create_task(end(name, namespace, uid, float(annotations["lives"])))
 
 
