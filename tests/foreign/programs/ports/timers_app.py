@@ -1,5 +1,4 @@
 import logging
-import time
 
 from appsdk_operator import App, Kind, Object
 
@@ -14,12 +13,7 @@ def ping(widget: Object) -> None:
     log.info("pings %s", widget.spec["color"])
 
 
-@app.every(0.1, Widget, result="status.rests")
-async def ping_what_rests(widget: Object) -> str | None:
-    memo, now = app.memo(widget), time.monotonic()
-    if memo.get("generation") != widget.generation:
-        memo.update(generation=widget.generation, since=now)
-    if now < memo["since"] + 0.3:
-        return None
+@app.every(0.1, Widget, idle=0.3, result="status.rests")
+async def ping_what_rests(widget: Object) -> str:
     log.info("%s rests", widget.spec["color"])
     return str(widget.spec["color"])
