@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from appsdk_operator.cache import Cache, CachedClient
 from appsdk_operator.client import (
+    AlreadyExists,
+    ApiError,
     Client,
     Conflict,
     DryRunClient,
@@ -311,6 +313,33 @@ def test_what_is_no_change_is_refused(client: Client) -> None:
 
     with pytest.raises(TypeError, match="yield"):
         modify(client, generator)
+
+
+@pytest.mark.parametrize("failure", [AlreadyExists, Conflict, NotFound])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_change_raises_is_no_concurrent_write(
+    client: Client, writes: Writes, failure: type[ApiError], is_first: bool
+) -> None:
+    """Such as the Conflict of another object that it writes."""
+    made = make(client, spec={"size": 1})
+    writes.before = [lambda: foreign(client, spec={"size": 10})]
+    calls = []
+
+    def change(draft: MutableObject) -> None:
+        calls.append(draft)
+        if is_first or len(calls) == 2:
+            raise failure("of something else")
+        draft["spec"]["size"] = 2
+
+    with environment(clock=QuickClock()), pytest.raises(failure, match="of something else"):
+        modify(writes.client, change)
+    assert len(calls) == (1 if is_first else 2)
+    client.delete(WIDGET, "w", namespace="default", uid=made.uid)
+    calls.clear()
+    new = MutableObject.new(WIDGET, "w", namespace="default", spec={}, status={"a": 1})
+    with environment(clock=QuickClock()), pytest.raises(failure, match="of something else"):
+        create_or_patch(writes.client, new, change)
+    assert len(calls) == (1 if is_first else 2)
 
 
 def test_an_async_change_is_awaited(client: Client) -> None:

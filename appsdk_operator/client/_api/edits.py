@@ -154,22 +154,29 @@ def modify_steps(
             f"change={change!r}: give a function that changes its argument, a draft of the object"
         )
     writing = _Writing(kind, name, namespace)
+    made: Object | None = None
     while True:
-        present = yield from writing.read()
-        if present is None and absent is None:
+        present: Object | None = made
+        if made is None:
+            present = yield from writing.read()
+        made = None
+        if present is not None:
+            draft = MutableObject(kind, present.to_dict())
+        elif absent is not None:
+            draft = _new_draft(absent)
+        else:
             raise writing.absent
+        # What it raises is its own: only the refusal of a write is a reason for another attempt.
+        yield from _change(draft, change)
         try:
             if present is None:
-                assert absent is not None
-                made, has_status = yield from writing.create(absent, change)
-                if by_update or not has_status:
+                made = yield from writing.create(draft)
+                if by_update or not draft.get("status"):
                     return Outcome(made, is_created=True)
-                present = made
-            draft = MutableObject(kind, present.to_dict())
-            yield from _change(draft, change)
-            if by_update:
+            elif by_update:
                 return (yield from writing.update(present, draft))
-            return (yield from writing.patch(present, _content(draft, _plain(present))))
+            else:
+                return (yield from writing.patch(present, _content(draft, _plain(present))))
         except (AlreadyExists, Conflict, NotFound) as error:
             yield from writing.after(error)
 
@@ -322,17 +329,13 @@ class _Writing:
 
     # Writing.
 
-    def create(self, absent: AnyObject, change: Change) -> Steps[tuple[Object, bool]]:
-        """Create the object; returns it, and whether its status is still to be written."""
+    def create(self, draft: MutableObject) -> Steps[Object]:
+        """Create the object, without its status."""
         self._present = None
-        draft = MutableObject(absent.kind, absent.to_dict())
-        for field in SERVER_FIELDS:
-            draft.metadata.pop(field, None)
-        yield from _change(draft, change)
         made: Object = yield lambda by: by.client.create(draft)
         self._uid = made.uid
         self._is_created = self._has_written_body = True
-        return made, bool(draft.get("status"))
+        return made
 
     def update(self, present: Object, draft: MutableObject) -> Steps[Outcome]:
         """Replace the object, if the draft differs."""
@@ -419,6 +422,13 @@ class _Writing:
             longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
             pause = longest * random_of(present_clock()).uniform(0.5, 1.0)
             yield lambda by: by.pause(pause)
+
+
+def _new_draft(absent: AnyObject) -> MutableObject:
+    draft = MutableObject(absent.kind, absent.to_dict())
+    for field in SERVER_FIELDS:
+        draft.metadata.pop(field, None)
+    return draft
 
 
 def _change(draft: MutableObject, change: Change) -> Steps[None]:
