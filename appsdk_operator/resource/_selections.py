@@ -28,13 +28,7 @@ def label_selector_of(
         TypeError: it has another form.
     """
     if isinstance(selector, FilterExpression):
-        # One of a change has none.
-        found: LabelSelector | None = getattr(selector, "label_selector", None)
-        if found is None:
-            raise TypeError(
-                f"{option}={selector}: a server selects by labels(…), joined by &: filter by the "
-                "rest with where="
-            )
+        found: LabelSelector = _of_filter(selector, "label_selector", option, "labels(…)")
         return found
     instead = "LabelSelector.from_object for matchLabels"
     return selector_of(selector, option, LabelSelector, instead, '"app=web,tier in (a,b)"')
@@ -50,13 +44,18 @@ def field_selector_of(
         TypeError: it has another form.
     """
     if isinstance(selector, FilterExpression):
-        # One of a change has none.
-        found: FieldSelector | None = getattr(selector, "field_selector", None)
-        if found is None:
-            raise TypeError(
-                f"{option}={selector}: a server selects by field(path) == text and != text, with "
-                "names and dots in the path, joined by &: filter by the rest with where="
-            )
+        terms = "field(path) == text and != text, with names and dots in the path"
+        found: FieldSelector = _of_filter(selector, "field_selector", option, terms)
         return found
     instead = "paths like metadata.name"
     return selector_of(selector, option, FieldSelector, instead, '"metadata.name=web"')
+
+
+def _of_filter(selector: FilterExpression, attribute: str, option: str, terms: str) -> Any:
+    found = getattr(selector, attribute, None)  # a filter of changes has none
+    if found is None:
+        raise TypeError(
+            f"{option}={selector}: a server selects by {terms}, joined by &: filter by the rest "
+            "with where="
+        )
+    return found
