@@ -11,12 +11,15 @@ import attrs
 
 from appsdk_operator.resource._names import check_followed_namespace, check_namespace_name
 from appsdk_operator.resource._selectors import LabelSelector
+from appsdk_operator.runtime.validation import check_instance
 
 _SIGNS: Final = frozenset("*?[]!")
 _GLOB: Final = re.compile(r"(?:[a-z0-9*?-]|\[!?[a-z0-9-]+\])+")
 
 
 def _checked_patterns(value: Iterable[Any]) -> tuple[str, ...]:
+    if isinstance(value, str):  # which would be patterns of one letter each
+        raise TypeError(f"namespaces={value!r}: give a list of patterns, write [{value!r}]")
     patterns = tuple(value)
     for pattern in patterns:
         check_namespace_name("" if isinstance(pattern, str) else pattern, "namespaces")
@@ -61,6 +64,7 @@ class NamespaceSelector:
     Raises:
         ValueError: a pattern that no name matches, patterns that select nothing, or both patterns
             and labels.
+        TypeError: the patterns are one text, or the labels no selector.
     """
 
     patterns: tuple[str, ...] = attrs.field(default=(), converter=_checked_patterns)
@@ -72,6 +76,8 @@ class NamespaceSelector:
     )
 
     def __attrs_post_init__(self) -> None:
+        if self.labels is not None:
+            check_instance("labels", self.labels, LabelSelector, "LabelSelector.parse(…)")
         if bool(self.patterns) is (self.labels is not None):
             raise ValueError("select namespaces by patterns of their names, or by their labels")
         excludes = any(pattern.startswith("!") for pattern in self.patterns)

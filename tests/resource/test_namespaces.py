@@ -80,5 +80,9 @@ def test_names_alone_need_no_selector() -> None:
 
 
 def test_what_is_no_text_is_no_pattern() -> None:
+    with pytest.raises(TypeError, match=re.escape("write ['team-*']")):
+        NamespaceSelector("team-*")
+    with pytest.raises(TypeError, match="labels"):
+        NamespaceSelector(labels="team=a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give names as text"):
         namespace_selector_of(["a-*", 5])
