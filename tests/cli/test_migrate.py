@@ -19,6 +19,7 @@ from appsdk_operator import cli
 from appsdk_operator.app import App
 from appsdk_operator.cli._kopf.program import Migration, migrate
 from appsdk_operator.project import read_crds
+from appsdk_operator.resource import MutableObject, Object
 
 PAGES = Path(__file__).parent / "kopf"
 CRDS = read_crds(PAGES / "crds.yaml")
@@ -199,6 +200,75 @@ def test_whatever_is_translated_is_python_with_all_comments_and_no_handlers_of_k
     nothing = migrate({"handlers.py": result}, CRDS)
     assert nothing.handlers == []
     assert nothing.todos == [] or "kopf" in result
+
+
+@pytest.mark.parametrize("parameters", ["warnings, spec", "warnings, spec, old"])
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ("", ["large", "odd"]),
+        ("if spec: return", ["large"]),
+        ("if spec: return None", ["large"]),
+        ("if spec: return warnings.append('more')", ["large", "more"]),
+        (
+            "if spec:\n        return (warnings  # of it\n            .append('more'))",
+            ["large", "more"],
+        ),
+        (
+            "def inner():\n        return 'more'\n    warnings.append(inner())",
+            ["large", "more", "odd"],
+        ),
+        ("if not spec:\n        warnings.append('none')\n        return spec", ["large", "odd"]),
+    ],
+)
+def test_a_check_returns_its_warnings_wherever_it_ends(
+    parameters: str, left: str, expected: list[str]
+) -> None:
+    lines = ["warnings.append('large')", left or "pass", "warnings.append('odd')"]
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"import kopf\n\n@kopf.on.validate('buckets')\ndef check({parameters}, **_):\n{body}"
+    module = imported(translated(text)[0])
+    obj = Object.from_dict(module.BUCKET, {"metadata": {"name": "a"}, "spec": {"size": 1}})
+    assert module.check(obj) == expected
+
+
+def test_what_a_defaulter_returns_is_ignored_as_kopf_does() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.mutate('buckets')\ndef set_size(patch, spec, **_):\n"
+        "    if spec:\n        return\n    patch.spec['size'] = 1\n    return {'size': 1}\n"
+    )
+    draft = MutableObject.new(imported(result).BUCKET, "a", spec={})
+    assert imported(result).set_size(draft) is None
+    assert draft["spec"] == {"size": 1}
+
+
+OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
+RETRIES = ("errors", "timeout", "retries", "backoff")
+DEFAULTS = {
+    "on.create": (*OPTIONS, *RETRIES),
+    "on.resume": (*OPTIONS, *RETRIES, "deleted"),
+    "on.update": (*OPTIONS, *RETRIES, "old", "new"),
+    "on.delete": (*OPTIONS, *RETRIES, "optional"),
+    "on.field": (*(one for one in OPTIONS if one != "field"), *RETRIES, "old", "new"),
+    "on.event": OPTIONS,
+    "on.validate": (*OPTIONS, "operation", "operations", "subresource", "ignore_failures"),
+    "on.mutate": (*OPTIONS, "operation", "operations", "subresource", "ignore_failures"),
+    "timer": (*OPTIONS, *RETRIES, "initial_delay", "sharp", "idle"),
+    "daemon": (*OPTIONS, *RETRIES, "initial_delay", "cancellation_timeout"),
+    "index": (*OPTIONS, *RETRIES),
+}
+"""Options by decorator whose default is None."""
+NEEDED = {"timer": ", interval=5", "on.field": ", field='spec'"}
+
+
+@given(data=st.data(), name=st.sampled_from(sorted(DEFAULTS)))
+def test_an_option_that_is_none_is_one_that_is_not_given(data: st.DataObject, name: str) -> None:
+    given = data.draw(st.lists(st.sampled_from(DEFAULTS[name]), unique=True))
+    head = f"import kopf\n\n@kopf.{name}(kind='Bucket'{NEEDED.get(name, '')}"
+    tail = ")\ndef handle(spec, **_):\n    print(spec)\n"
+    result, _ = translated(head + "".join(f", {one}=None" for one in given) + tail)
+    assert result == translated(head + tail)[0]
+    imported(result)
 
 
 def test_code_without_kopf_stays_as_it_is() -> None:

@@ -17,6 +17,7 @@ from appsdk_operator.cli._kopf.names import (
     arguments,
     bindings,
     defaults,
+    is_none,
     own_nodes,
 )
 from appsdk_operator.cli._kopf.rewriting import Rewriter, Scope, Words
@@ -114,7 +115,9 @@ def decorators_of(function: Function, module: Module) -> list[Decorator]:
         name = module.kopf_name(call.func)
         cause = name.removeprefix("on.")
         if cause in CAUSES and name in (cause, f"on.{cause}"):
-            options = {k.arg: k.value for k in call.keywords if k.arg is not None}
+            # None is the default of each.
+            given = [k for k in call.keywords if not is_none(k.value)]
+            options = {k.arg: k.value for k in given if k.arg is not None}
             found.append(Decorator(cause, call, options))
     return found
 
@@ -283,9 +286,7 @@ class _Written:
         """Whether it is called for new objects, too, which have no old value."""
         self.lines: list[str] = []
         self.returns = any(
-            isinstance(each, ast.Return)
-            and each.value is not None
-            and not (isinstance(each.value, ast.Constant) and each.value.value is None)
+            isinstance(each, ast.Return) and each.value is not None and not is_none(each.value)
             for each in own_nodes(node)
         )
         self.result = self._result() if self.returns and form in _WITH_RESULTS else ""
@@ -318,6 +319,7 @@ class _Written:
             is_async=self.is_async,
             edits=True,
             result=self.result,
+            outcome=self._outcome(),
             last=self.node.body[-1],
         )
         any_object = self.word("Object")
@@ -356,6 +358,11 @@ class _Written:
             scope.arbitrary = self.node.args.kwarg.arg
         self._fill(scope)
         return scope
+
+    def _outcome(self) -> str | None:
+        if self.form not in ("validate", "mutate"):
+            return None
+        return "warnings" if self.form == "validate" and "warnings" in self.names else ""
 
     def _fill(self, scope: Scope) -> None:
         self._fill_changes(scope)
@@ -523,8 +530,8 @@ class _Written:
             at = min(line_end, end) if line_end >= 0 else end
             pieces.append((at, at, "".join(f"\n{inner}{line}" for line in preamble)))
         text = handlers.splice(header_end, end, pieces)
-        if "warnings" in self.names and self.form == "validate":
-            text += f"\n{inner}return warnings"
+        if self.scope.outcome and not isinstance(node.body[-1], ast.Return):
+            text += f"\n{inner}return {self.scope.outcome}"
         return text
 
     def _delay(self) -> list[str]:

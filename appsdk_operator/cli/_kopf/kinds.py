@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from appsdk_operator.cli._kopf.names import is_none
 from appsdk_operator.resource import Scope
 from appsdk_operator.resource.kinds import builtin_kinds
 
@@ -125,7 +126,9 @@ class Kinds:
             else:
                 parts.append((text(arg), value(arg)))
         named: dict[str | None, tuple[str, str | None]] = {
-            k.arg: (text(k.value), value(k.value)) for k in call.keywords if k.arg in _KEYWORDS
+            k.arg: (text(k.value), value(k.value))
+            for k in call.keywords
+            if k.arg in _KEYWORDS and not is_none(k.value)
         }
         if any(t.endswith("EVERYTHING") for t, _ in parts) or "category" in named:
             return self._unknown("", "every kind is meant: declare a function for each")

@@ -131,6 +131,11 @@ def defaults(function: Function | ast.Lambda) -> dict[str, ast.expr]:
     return found | {a.arg: value for a, value in keyword if value is not None}
 
 
+def is_none(node: ast.AST) -> bool:
+    """Whether it is the constant None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def bindings(body: Iterable[ast.AST]) -> Iterator[str]:
     """The names that statements bind in their own scope."""
     for node in body:

@@ -10,7 +10,14 @@ from typing import Final, Protocol
 
 import attrs
 
-from appsdk_operator.cli._kopf.names import Function, Module, arguments, defaults, shadowed
+from appsdk_operator.cli._kopf.names import (
+    Function,
+    Module,
+    arguments,
+    defaults,
+    is_none,
+    shadowed,
+)
 from appsdk_operator.cli._kopf.source import Source, positioned_children, string_fields
 
 BODY_PARTS: Final = ("name", "namespace", "uid", "labels", "annotations")
@@ -100,6 +107,8 @@ class Scope:
     """Whether it is an ``async def``."""
     result: str = ""
     """The field of the status that takes what the function returns."""
+    outcome: str | None = None
+    """What it returns in the place of a value that kopf ignores; None: it returns as before."""
     arbitrary: str = ""
     """The name of the ``**kwargs``."""
     is_lifespan: bool = False
@@ -261,7 +270,7 @@ class Rewriter:
             self.scope = attrs.evolve(self.scope, expressions=kept)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             is_async = isinstance(node, ast.AsyncFunctionDef)
-            self.scope = attrs.evolve(self.scope, result="", is_async=is_async)
+            self.scope = attrs.evolve(self.scope, result="", outcome=None, is_async=is_async)
         try:
             yield
         finally:
@@ -521,10 +530,10 @@ class Rewriter:
     # Statements.
 
     def rewrite_return(self, node: ast.Return) -> str | None:
-        """A returned value: kopf writes it to the status."""
-        if not self.scope.result or node.value is None:
-            return None
-        if isinstance(node.value, ast.Constant) and node.value.value is None:
+        """A returned value: kopf writes it to the status, or ignores it."""
+        if self.scope.outcome is not None:
+            return self._ignored_return(node, self.scope.outcome)
+        if not self.scope.result or node.value is None or is_none(node.value):
             return None
         start, _ = self.source.span(node)
         indent = self.source.indent(start)
@@ -541,11 +550,19 @@ class Rewriter:
             lines.append("return")
         return f"\n{indent}".join(lines)
 
+    def _ignored_return(self, node: ast.Return, outcome: str) -> str | None:
+        own = f"return {outcome}".rstrip()
+        if node.value is None or is_none(node.value):
+            return own if outcome else None
+        start, _ = self.source.span(node)
+        value = self._spliced(node).removeprefix("return").lstrip(" \\\n")
+        between = f"\n{self.source.indent(start)}" if self.source.begins_line(start) else "; "
+        return f"{value}{between}{own}"
+
     def rewrite_assign(self, node: ast.Assign) -> str | None:
         target = node.targets[0]
         if len(node.targets) != 1 or not isinstance(target, ast.Subscript):
             return None
-        is_none = isinstance(node.value, ast.Constant) and node.value.value is None
         if self._is_argument(target.value, "patch"):
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
             if key in ("spec", "status"):
@@ -553,7 +570,11 @@ class Rewriter:
                 value = self.text(node.value)
                 return f'{draft}.setdefault("{key}", {{}}).update({value})'
             self.todo("a merge patch of kopf: assign the fields of the draft")
-        elif is_none and self._root(target) == "patch" and "patch" in self.scope.expressions:
+        elif (
+            is_none(node.value)
+            and self._root(target) == "patch"
+            and "patch" in self.scope.expressions
+        ):
             return f"{self.text(target.value)}.pop({self.text(target.slice)}, None)"
         return None
 
