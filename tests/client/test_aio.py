@@ -302,6 +302,29 @@ def test_an_error_in_the_middle_of_a_list_comes_after_the_objects_before_it(
     assert asyncio.run(use()) == ["a", "b", "c"]
 
 
+def test_a_list_takes_no_call_after_its_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        client.create(config_map(name))
+    calls = []
+    do_call = aio._call
+
+    async def note(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return await do_call(*args, **options)
+
+    monkeypatch.setattr(aio, "_call", note)
+
+    async def use(**options: Any) -> list[str]:
+        objects = client.aio.list(CONFIG_MAP, namespace="default", **options)
+        return [obj.name async for obj in objects]
+
+    for options in ({}, {"limit": 2}):
+        assert asyncio.run(use(**options)) == ["a", "b", "c"]
+    assert len(calls) == 1 + 2
+
+
 def test_pages_are_fetched_as_they_are_needed(client: Client, server: APIServer) -> None:
     for number in range(6):
         client.create(config_map(f"c{number}"))

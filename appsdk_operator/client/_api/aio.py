@@ -328,6 +328,8 @@ class AsyncClient:
     ) -> AsyncGenerator[Object[SpecT, StatusT], None]:
         """See :meth:`Client.list`; for ``async for``."""
         objects: Any = None
+        # As many as a page has: one more would ask for the next page.
+        count = options.get("limit") or _BATCH
 
         def read() -> tuple[Any, Exception | None]:
             nonlocal objects
@@ -335,8 +337,7 @@ class AsyncClient:
             try:
                 if objects is None:
                     objects = iter(self._client.list(kind, **options))
-                # As many as a page has: one more would ask for the next page.
-                for obj in itertools.islice(objects, options.get("limit") or _BATCH):
+                for obj in itertools.islice(objects, count):
                     found.append(obj)
             except Exception as error:
                 return found, error
@@ -351,7 +352,7 @@ class AsyncClient:
                     raise error
                 finally:
                     del error  # its traceback has this frame
-            if not found:
+            if len(found) < count:
                 return
 
     async def list_page(
