@@ -232,6 +232,45 @@ def test_a_check_returns_its_warnings_wherever_it_ends(
     assert module.check(obj) == expected
 
 
+@pytest.mark.parametrize("takes_old", [False, True])
+def test_a_check_of_creations_checks_no_updates_also_next_to_others(takes_old: bool) -> None:
+    text = "import kopf\n"
+    for name, options in (
+        ("every", ""),
+        ("new", ", operation='CREATE'"),
+        ("gone", ", operation='DELETE'"),
+    ):
+        parameters = "warnings, old, **_" if takes_old and name == "every" else "warnings, **_"
+        text += f"\n@kopf.on.validate('buckets'{options})\ndef {name}({parameters}):\n"
+        text += f"    warnings.append('{name}')\n"
+    module = imported(translated(text)[0])
+    obj = Object.from_dict(module.BUCKET, {"metadata": {"name": "a"}, "spec": {"size": 1}})
+    assert module.validate_create_bucket(obj) == ["every", "new"]
+    assert module.validate_update_bucket(obj, obj) == ["every"]
+    assert module.validate_delete_bucket(obj) == ["gone"]
+
+
+def test_a_check_of_updates_checks_no_creations() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.validate('buckets', operation='UPDATE')\n"
+        "def grown(warnings, name, **_):\n    warnings.append(name)\n"
+    )
+    module = imported(result)
+    obj = Object.from_dict(module.BUCKET, {"metadata": {"name": "a"}})
+    assert module.validate_update_bucket(obj, obj) == ["a"]
+    assert '@app.validate(BUCKET, on="update")' in result
+    assert result.count("@app.validate") == 1
+
+
+def test_checks_that_become_one_say_that_failures_are_no_longer_ignored() -> None:
+    checks = [
+        f"\n@kopf.on.validate('buckets'{options})\ndef {name}(**_):\n    pass\n"
+        for name, options in (("one", ", ignore_failures=True"), ("two", ""))
+    ]
+    result, _ = translated("import kopf\n" + "".join(checks))
+    assert "# TODO: ignore_failures=: it is part of validate_" in result
+
+
 def test_what_a_defaulter_returns_is_ignored_as_kopf_does() -> None:
     result, _ = translated(
         "import kopf\n\n@kopf.on.mutate('buckets')\ndef set_size(patch, spec, **_):\n"

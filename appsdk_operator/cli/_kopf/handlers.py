@@ -60,6 +60,7 @@ class Webhook:
     word: str
     """``validate`` or ``default``."""
     on: str
+    """``create``, ``update`` or ``delete``; empty: creations and updates."""
     kind: str
     name: str
     returns: bool
@@ -805,7 +806,9 @@ class _Written:
             values = given.elts if isinstance(given, (ast.Set, ast.List, ast.Tuple)) else [given]
             names = {str(v.value) for v in values if isinstance(v, ast.Constant)}
             on = (
-                {"CREATE": "create", "DELETE": "delete"}.get(next(iter(names)), "")
+                {"CREATE": "create", "UPDATE": "update", "DELETE": "delete"}.get(
+                    next(iter(names)), ""
+                )
                 if len(names) == 1
                 else ""
             )
@@ -817,7 +820,8 @@ class _Written:
             self.todo("subresource=: serve it with app.webhook(path, …)")
         more = [f'on="{on}"'] if on else []
         ignored = options.get("ignore_failures")
-        if isinstance(ignored, ast.Constant) and ignored.value is True:
+        is_ignored = isinstance(ignored, ast.Constant) and ignored.value is True
+        if is_ignored:
             more.append('failure_policy="Ignore"')
         returns = "warnings" in self.names
         webhook = Webhook(
@@ -831,6 +835,10 @@ class _Written:
         )
         if self.program.admission(webhook):
             self._line(word, [kind, *more])
+        elif is_ignored:
+            self.todo(
+                f"ignore_failures=: it is part of {word}_… below, whose failures are not ignored"
+            )
 
     def _probe(self) -> None:
         if not self.returns:

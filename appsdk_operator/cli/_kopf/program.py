@@ -363,7 +363,8 @@ class _Translated:
 
     def admission(self, webhook: Webhook) -> bool:
         """Note a webhook's function; whether it is to be decorated itself."""
-        if (webhook.word, webhook.kind) not in self._several and not webhook.takes_old:
+        takes_change = webhook.takes_old or webhook.on == "update"
+        if (webhook.word, webhook.kind) not in self._several and not takes_change:
             return True
         self._admissions.setdefault((webhook.word, webhook.kind), []).append(webhook)
         return False
@@ -512,11 +513,9 @@ class _Translated:
         """One function for each webhook that several of kopf's handlers make."""
         found = []
         for (word, kind), webhooks in self._admissions.items():
-            takes_old = any(one.takes_old for one in webhooks)
-            for on in ("create", "update") if takes_old else ("",):
-                meant = [
-                    one for one in webhooks if one.on in ("", on or one.on) and one.on != "delete"
-                ]
+            differ = any(one.takes_old or one.on in ("create", "update") for one in webhooks)
+            for on in ("create", "update") if differ else ("",):
+                meant = [one for one in webhooks if one.on in ("", on)]
                 found.append(self._webhook_function(word, kind, on, meant))
             if deletions := [one for one in webhooks if one.on == "delete"]:
                 found.append(self._webhook_function(word, kind, "delete", deletions))
