@@ -443,3 +443,24 @@ def test_what_cannot_be_read_is_an_error(
     Path("broken.py").write_text("def (:\n")
     assert run(*arguments) == 1
     assert text in capsys.readouterr().err
+
+
+def test_an_update_with_a_field_gets_its_values() -> None:
+    source = (
+        "import kopf\n\n@kopf.on.update('buckets', field='spec.size')\n"
+        "def f(old, new, name, **_):\n    print(old, new, name)\n"
+    )
+    text = migrate({"a.py": source}, CRDS).texts["a.py"]
+    assert "def f(before: Object, after: Object):\n" in text
+    assert 'old = before.spec.get("size")\n    new = after.spec.get("size")\n' in text
+    assert "print(old, new, after.name)" in text
+
+
+@pytest.mark.parametrize("place", ["labels = {}\n\n", ""])
+def test_a_variable_that_is_called_as_an_argument_of_kopf_stays(place: str) -> None:
+    source = (
+        f"import kopf\n\n{place}@kopf.on.create('buckets')\n"
+        f"def f(spec, **_):\n{'' if place else '    labels = {}'}\n    print(spec, labels)\n"
+    )
+    text = migrate({"a.py": source}, CRDS).texts["a.py"]
+    assert "print(obj.spec, labels)" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -334,7 +334,8 @@ class _Written:
                 scope.old = self._free("old")
                 self.parameters.append((scope.old, f"{any_object} | None = None"))
         elif self.form == "update":
-            scope.old, scope.subject = self._free("old"), self._free("new")
+            names = ("before", "after") if self._gets_values(changes) else ("old", "new")
+            scope.old, scope.subject = map(self._free, names)
             self.parameters += [(scope.old, any_object), (scope.subject, any_object)]
         elif self.form == "field":
             scope.old, scope.subject = self._free("before"), self._free("after")
@@ -384,6 +385,9 @@ class _Written:
             if name in scope.expressions or name == scope.arbitrary:
                 continue
             self._fill_other(scope, name, optional)
+        # Variables that are called as an argument of kopf is, which the function does not take.
+        variables = {*self.bound, *bindings(self.source.tree.body)} - {*self.names, "logger"}
+        scope.expressions = {k: v for k, v in scope.expressions.items() if k not in variables}
         for name in self.names:
             if name in self.bound and name in scope.expressions:
                 expression = scope.expressions.pop(name)
@@ -392,14 +396,15 @@ class _Written:
                 if name != expression and name not in self.absent:
                     self.preamble.append(f"{name} = {expression}")
 
+    def _gets_values(self, changes: Collection[str]) -> bool:
+        """Whether ``old``, ``new`` and ``diff`` are those of a field."""
+        if self.form == "update":
+            return bool(changes) and "field" in self.decorators[0].options
+        return self.form == "field" and bool(changes)
+
     def _fill_changes(self, scope: Scope) -> None:
         wanted = {"old", "new", "diff"} & set(self.names)
-        if self.form in ("update", "mixed", "validate"):
-            scope.expressions |= {"old": scope.old, "new": scope.subject}
-            if "diff" in wanted:
-                helper = self.program.helper("changes")
-                scope.expressions["diff"] = f"{helper}({scope.old}, {scope.subject})"
-        elif self.form == "field" and wanted:
+        if self._gets_values(wanted):
             path = self._filters(self.decorators[0]).path
             if not path:
                 return
@@ -409,6 +414,11 @@ class _Written:
             scope.expressions |= {"old": "old", "new": "new"}
             if "diff" in wanted:
                 scope.expressions["diff"] = f"{self.program.helper('changes')}(old, new)"
+        elif self.form in ("update", "mixed", "validate"):
+            scope.expressions |= {"old": scope.old, "new": scope.subject}
+            if "diff" in wanted:
+                helper = self.program.helper("changes")
+                scope.expressions["diff"] = f"{helper}({scope.old}, {scope.subject})"
 
     def _fill_other(self, scope: Scope, name: str, optional: Mapping[str, ast.expr]) -> None:
         if self.form in ("validate", "mutate") and name in ("dryrun", "operation", "subresource"):

@@ -53,8 +53,8 @@ _HELPERS: Final = {
 def {name}(owner: {Object}, children: {Any}) -> None:
     """Make ``owner`` the controller of a child, or of several, as dicts."""
     for child in children if isinstance(children, (list, tuple)) else [children]:
-        group, _, version = child["apiVersion"].rpartition("/")
-        kind = {Kind}(group=group, version=version, kind=child["kind"])
+        group, _, version = child.get("apiVersion", "v1").rpartition("/")
+        kind = {Kind}(group=group, version=version, kind=child.get("kind", "Child"))
         {set_controller_reference}(owner, {MutableObject}(kind, child))
 ''',
     "adopt": '''\

@@ -732,7 +732,7 @@ class Rewriter:
         if name == "exception":
             self.words.word("sys", "")
             error = self.text(given["exc"]) if "exc" in given else "sys.exc_info()[1]"
-            message = f'{message} + f" {{{error}!r}}"' if message != '""' else f"repr({error})"
+            message = f'{message} + f" {{{error}}}"' if message != '""' else f"str({error})"
         return f"{self.words.app}.events.event({about}, {kind}, {reason}, {reason}, {message})"
 
     def _hierarchy(self, name: str, node: ast.Call) -> str | None:

@@ -32,6 +32,7 @@ from appsdk_operator.testing import APIServer, install_webhooks, remove_webhooks
 from appsdk_operator.webhooks import SelfSigned, WebhookServerOptions
 
 FOLDER = Path(__file__).parent
+TRANSLATED = Path(os.environ["HOME"])
 _lock = threading.Lock()
 
 
@@ -53,7 +54,8 @@ def load(name: str) -> ModuleType:
     logger.setLevel(logging.INFO)
     logger.handlers[:] = [ToTheTest()]
     logger.propagate = False
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    folder = TRANSLATED if name.endswith("_translated") else FOLDER
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
