@@ -736,11 +736,16 @@ class _Written:
             return
         self._wrapper("on_update", kind, options)
         filters = {k: v for k, v in decorator.options.items() if k in FILTERS}
+        is_plain = "value" not in filters and len(self.decorators) == 1
+        path = self._filters(decorator).path if is_plain else ""
+        if path:  # not with where=: a field that appears later is a change
+            del filters["field"]
         where = Filters(self.handlers, filters).where()
         rest = [one for one in options if not one.startswith(("where=", "when="))]
-        self._wrapper("on_add", kind, [*([f"where={where}"] if where else []), *rest])
+        test = f"{value_at('obj', path)} is not None" if path else ""
+        self._wrapper("on_add", kind, [*([f"where={where}"] if where else []), *rest], test)
 
-    def _wrapper(self, word: str, kind: str, options: Sequence[str]) -> None:
+    def _wrapper(self, word: str, kind: str, options: Sequence[str], test: str = "") -> None:
         """A function of its own that calls the handler for one cause."""
         name = f"{self.node.name}_{word}"
         line = _wrapped(f"@{self.program.app}.{word}", [kind, *options], self.indent)
@@ -758,7 +763,8 @@ class _Written:
         self.wrappers[word] = [
             line,
             f"{'async ' * self.is_async}def {name}({parameters}) -> None:",
-            f"    {'await ' * self.is_async}{self.node.name}({given})",
+            *([f"    if {test}:"] if test else []),
+            f"    {'    ' * bool(test)}{'await ' * self.is_async}{self.node.name}({given})",
         ]
 
     def _on_event(self, decorator: Decorator, kind: str) -> None:

@@ -45,7 +45,8 @@ def deleted_as_well(widget: Object) -> None:
 
 @app.on_add(Widget)
 def colored_at_first(widget: Object) -> None:
-    log.info("colored: %s, %s", None, widget.spec.get("color"))
+    if "color" in widget.spec:
+        log.info("colored: %s, %s", None, widget.spec["color"])
 
 
 @app.on_update(Widget, when=field("spec.color").changed)
