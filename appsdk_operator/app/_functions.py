@@ -314,9 +314,6 @@ class KindFunctions:
             self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
         if known.is_marked and self._is_steady(obj) and known.state.is_complete:
             self._call_next(known)
-        elif self._goes_on(known, obj):
-            self._call_next(known)
-            return None
         elif self._needs_lifecycle(known, obj):
             self._lifecycle.on_present(
                 obj,
@@ -367,19 +364,6 @@ class KindFunctions:
         return self._protects and (
             not self._lifecycle.all_names.isdisjoint(obj.finalizers)
             or known.state.is_protected_by(obj)
-        )
-
-    def _goes_on(self, known: _Known, obj: Object) -> bool:
-        """Whether the object's functions are called although its finalizer waits to be put back.
-
-        It was handled before, so that they make nothing that is not cleaned up.
-        """
-        return (
-            known.is_marked
-            and known.write.error is not None
-            and self._clock.monotonic() < known.write.next_time
-            and known.state.is_complete
-            and not (obj.is_deleting or known.has_left)
         )
 
     def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
@@ -559,11 +543,8 @@ class KindFunctions:
         step = known.running
         if step is None:
             known.write = _Write(error, attempt, now + (delay or 0.0))
-            known.look_now = True
             return
-        if not self._goes_on(known, known.state.present):
-            known.write = _WRITTEN
-        known.errors[step.number] = error
+        known.write, known.errors[step.number] = _WRITTEN, error
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
         if self._is_over(known):
@@ -581,9 +562,7 @@ class KindFunctions:
         if known.write.error is not None:
             write = known.write
             name = self.called(obj).name
-            found.append(Waiting(name, write.error, write.attempt, write.next_time))
-            if not self._goes_on(known, state.present):
-                return found
+            return (Waiting(name, write.error, write.attempt, write.next_time),)
         if known.pause:
             running = self.backgrounds.running_for(obj)
             # It may have ended since the last look.

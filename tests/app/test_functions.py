@@ -316,57 +316,6 @@ def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> Non
     assert calls == [(1, 2), (2, 1), (1, 3)]
 
 
-def test_a_finalizer_that_cannot_be_put_back_keeps_no_function_of_a_handled_object() -> None:
-    app, calls, looks = App("thing-operator"), list[Any](), list[float]()
-    world: World
-    app.on_add(THING)(lambda thing: calls.append("add"))
-    app.every(10, THING)(lambda thing: looks.append(world.clock.monotonic()))
-
-    @app.on_update(THING)
-    def update(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
-        calls.append((old.spec.a, new.spec.a))
-        if calls.count((1, 2)) == 1:
-            raise ConnectionError("down")
-
-    with World(THING, app) as world:
-        world.create("a", {"a": 1})
-        world.run(1)
-        world.write_faults += ["500"] * 12
-        world.patch("a", {"metadata": {"finalizers": []}})
-        world.run(60)
-        assert calls == ["add"]
-        world.replace("a", {"a": 2})
-        world.run(60)
-        assert calls == ["add", (1, 2), (1, 2)]
-        assert world.write_faults
-        assert not world.objects()[0].finalizers
-        world.run(7200)
-        assert world.objects()[0].finalizers == (OURS,)
-        assert {round(after - before) for before, after in itertools.pairwise(looks)} == {10}
-        assert calls == ["add", (1, 2), (1, 2)]
-        world.delete("a")
-        world.run(60)
-        assert not world.objects()
-
-
-def test_what_became_of_an_object_is_asked_with_delays_and_no_timer_runs_meanwhile() -> None:
-    app, calls = App("thing-operator", retry_policy=ConstantBackoff(20)), list[str]()
-    app.on_add(THING)(nothing)
-    app.every(10, THING)(lambda thing: calls.append("look"))
-    app.on_delete(THING)(lambda thing: calls.append("delete"))
-    with World(THING, app) as world:
-        world.create("a", {"a": 1})
-        world.run(1)
-        world.failures["read"] += ["500"] * 50
-        world.patch("a", {"metadata": {"finalizers": []}})
-        world.delete("a")
-        world.run(100)
-        assert len(world.failures["read"]) > 20
-        world.failures["read"].clear()
-        world.run(100)
-    assert calls == ["look", "delete"]
-
-
 def test_an_object_that_a_restore_brings_back_before_its_clean_up_lives_on() -> None:
     app, calls = App("thing-operator"), list[str]()
 
