@@ -7,6 +7,9 @@ from appsdk_operator.app._background import (
 from appsdk_operator.app._each import (
     each as each,
 )
+from appsdk_operator.app._remember import (
+    HandledStates as HandledStates,
+)
 from appsdk_operator.app._run import (
     ExitStatus as ExitStatus,
 )
@@ -20,6 +23,7 @@ from appsdk_operator.app._app import (
     functions_of as functions_of,
     handled_kinds as handled_kinds,
     observed_manager as observed_manager,
+    remembers as remembers,
     timers_of as timers_of,
 )
 from appsdk_operator.app._assembly import (
@@ -28,6 +32,10 @@ from appsdk_operator.app._assembly import (
 from appsdk_operator.app._declarations import (
     Handler as Handler,
     Timer as Timer,
+)
+from appsdk_operator.app._handled import (
+    HandledState as HandledState,
+    kept_paths as kept_paths,
 )
 from appsdk_operator.app._permission import (
     Permission as Permission,

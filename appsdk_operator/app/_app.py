@@ -11,7 +11,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, final, overl
 import attrs
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
-from appsdk_operator.app._assembly import AppManager, Assembly, Observer, WatcherOptions, assemble
+from appsdk_operator.app._assembly import (
+    AppManager,
+    Assembly,
+    Observer,
+    WatcherOptions,
+    assemble,
+    is_remembered,
+)
 from appsdk_operator.app._checks import check_name_of_check
 from appsdk_operator.app._declarations import (
     CAUSES,
@@ -53,6 +60,7 @@ from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kin
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
+from appsdk_operator.app._remember import HandledStates
 from appsdk_operator.app._results import result_path
 from appsdk_operator.app._returned import returning_nothing, returning_result
 from appsdk_operator.app._run import ExitStatus, run_program, start_logging
@@ -162,7 +170,8 @@ class App:
     So no change is lost to a later one. A failure delays the function that failed and no other one;
     what was given up is due again when the object has changed. All functions of a kind are called
     for one object one at a time, in the order of their declaration, and share one finalizer. Kinds
-    with ``on_update`` and ``every`` alone have none. The states are in memory.
+    with ``on_update`` and ``every`` alone have none. The states are in memory, and with
+    ``remember`` on the objects, too.
 
     :meth:`watch`, :meth:`reconciler`, :meth:`task` and the webhooks are layers over the packages
     below.
@@ -201,6 +210,13 @@ class App:
             on which no finalizer is written, such as ``annotation("example.com/paused")``;
             default: none. Calls that run end. Afterwards each function is called once for what has
             changed, an update from the state that it has handled.
+        remember: whether what functions have handled outlives the process, so that ``on_update``
+            gets the old object also of a change that was made while the operator was down: True:
+            of all kinds with functions; False: of none; or the kinds. Default: of those of
+            :meth:`own` with an ``on_update``. It costs an annotation of at most 16 KiB, and one
+            patch for each handled change.
+        handled_states: where that is stored, see :class:`HandledStates`; default: in the annotation
+            ``<name>.appsdk-operator.io/handled`` of the object.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
@@ -226,6 +242,8 @@ class App:
         retry_policy: RetryPolicy | None = None,
         time_limit: float | None = 300.0,
         paused: Callable[[Object[Any, Any]], bool] | None = None,
+        remember: bool | Iterable[Kind[Any, Any]] | None = None,
+        handled_states: HandledStates | None = None,
         error_handler: ErrorHandler | None = None,
         resync: float = 30.0,
         **options: Unpack[AppOptionsDict],
@@ -249,6 +267,8 @@ class App:
             resync=resync,
             time_limit=time_limit,
             paused=None if paused is None else filter_of(paused, "paused"),
+            remember=_checked_remember(remember),
+            handled_states=_checked_states(handled_states, remember),
         )
         watchers = validation.checked_texts("previous_watchers", previous_watchers)
         self._finalizer = JoinedFinalizer(
@@ -477,6 +497,8 @@ class App:
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for each object that an earlier process has handled, at the start.
 
+        Also for one that was changed meanwhile, see :meth:`changed_meanwhile`.
+
         For the arguments and errors see :meth:`on_add`.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
@@ -500,10 +522,12 @@ class App:
             def resize(old: Object, new: Object) -> None:
                 storage.resize(new.name, new.spec["size"])
 
-        The old object is the state with which the function last succeeded in this process, so no
-        change is lost when a call fails and another change follows. It begins with the oldest
-        state that an ``on_add`` or ``on_sync`` has succeeded with, or else with the first one that
-        was seen. After a failed call it is called again even if the object is back in that state.
+        The old object is the state with which the function last succeeded, so no change is lost
+        when a call fails and another change follows. It begins with the oldest state that an
+        ``on_add`` or ``on_sync`` has succeeded with, or else with the first one that was seen;
+        where the App remembers the kind, with what an earlier process has handled, in which the
+        fields that are not remembered are as they are now. After a failed call it is called again
+        even if the object is back in that state.
 
         Args:
             kind: as for :meth:`on_add`, as ``where``, ``retry`` and ``time_limit``.
@@ -1320,6 +1344,26 @@ class App:
         client = self._present("edit").client
         return Edit(client, obj, live=live_reader(client))
 
+    def changed_meanwhile(self, obj: Object[Any, Any]) -> bool | None:
+        """Whether the object was changed while no process of the App handled it, before this one.
+
+        For ``on_sync``, to tell a restart from a change. The fields that are remembered count.
+
+        Args:
+            obj: the object that the function got.
+
+        Returns:
+            None where nobody knows: nothing is remembered of its kind, or of the object.
+
+        Raises:
+            RuntimeError: as :attr:`client`.
+        """
+        state = self._managers[self._present("changed_meanwhile")]
+        for functions in state.functions:
+            if functions.kind == obj.kind:
+                return functions.has_changed(obj)
+        return None
+
     @property
     def events(self) -> EventRecorder:
         """The recorder for Events in the app's name, of the manager as for :attr:`client`."""
@@ -1468,6 +1512,12 @@ def functions_of(app: App) -> tuple[Handler, ...]:
     return tuple(each for each in watching if isinstance(each, Handler))
 
 
+def remembers(app: App, kind: Kind[Any, Any]) -> bool:
+    """Whether the App records what its functions have handled of objects of a kind."""
+    options = app._watchers  # noqa: SLF001 - of this module
+    return is_remembered(kind, app._declared, options.remember)  # noqa: SLF001 - of this module
+
+
 def timers_of(app: App) -> tuple[Timer, ...]:
     """The App's timers, in the order of their declaration."""
     return tuple(app._declared.timers)  # noqa: SLF001 - of this module
@@ -1538,6 +1588,28 @@ def _manager_options(
     return ManagerOptions(
         name=name, previous_names=previous_names, leader_election=election, **given
     )
+
+
+def _checked_remember(given: Any) -> bool | tuple[Kind[Any, Any], ...] | None:
+    if given is None or isinstance(given, bool):
+        return given
+    if isinstance(given, (Kind, str)) or not isinstance(given, Iterable):
+        raise TypeError(f"remember={given!r}: give True, False, or a list of kinds")
+    return tuple(check_kind(each, "remember") for each in given)
+
+
+def _checked_states(given: Any, remember: Any) -> HandledStates | None:
+    if given is None:
+        return None
+    if isinstance(given, type) or not isinstance(given, HandledStates):
+        raise TypeError(
+            f"handled_states={given!r}: give an object with load(obj) and store(obj, state)"
+        )
+    validation.check_callable("handled_states.load", given.load, "obj", required=True)
+    validation.check_callable("handled_states.store", given.store, "obj", "state", required=True)
+    if remember is False:
+        raise ValueError("handled_states with remember=False would not be used: leave one out")
+    return given
 
 
 def _checked_verbs(verbs: Sequence[str]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
+from appsdk_operator.app._remember import AnnotationRecords, HandledStates, Records
 from appsdk_operator.app._selection import common_selectors, with_selectors
 from appsdk_operator.app._timers import AppTimer
 from appsdk_operator.app._webhooks import add_webhooks
@@ -99,6 +100,10 @@ class WatcherOptions:
     resync: float = attrs.field()
     time_limit: float | None = None
     paused: Filter[Any, Any] | None = None
+    remember: bool | tuple[Kind[Any, Any], ...] | None = None
+    """The kinds of which it is recorded what was handled; None: the app's own ones with updates."""
+    handled_states: HandledStates | None = None
+    """Where; None: on the objects."""
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
@@ -201,6 +206,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
         assembly = attrs.evolve(assembly, watchers=watchers)
     declared, name = assembly.declared, assembly.name
     owned_kinds(declared)
+    _check_remembered(assembly)
     if isinstance(server, ClientConfig):
         server = _with_name(server, name)
     options = with_selectors(_with_kinds(assembly.options, declared), common_selectors(declared))
@@ -357,7 +363,66 @@ def _functions(
         is_ready=None if main is None else main.is_handled,
         time_limit=assembly.watchers.time_limit,
         paused=assembly.watchers.paused,
+        records=_records(assembly, manager, kind) if main is None else None,
     )
+
+
+def _records(
+    assembly: Assembly,
+    manager: Manager,
+    kind: Kind[Any, Any],
+) -> Records | None:
+    """Where it is recorded what was handled of objects of a kind; None: nowhere."""
+    if not is_remembered(kind, assembly.declared, assembly.watchers.remember):
+        return None
+    has_others = assembly.options.leader_election is not None
+    if (states := assembly.watchers.handled_states) is not None:
+        return Records(kind, states, has_others=has_others)
+    return AnnotationRecords(
+        kind,
+        manager.client,
+        assembly.name,
+        assembly.options.previous_names,
+        has_others=has_others,
+    )
+
+
+def is_remembered(
+    kind: Kind[Any, Any], declared: Declarations, wanted: bool | Sequence[Kind[Any, Any]] | None
+) -> bool:
+    """Whether it is recorded what functions have handled of objects of a kind.
+
+    Of a kind that is handled in several versions it is for the first one: an object has one record.
+
+    Args:
+        kind: the kind.
+        declared: the App's declarations.
+        wanted: its option ``remember``.
+    """
+    handlers = [each for each in declared.watching if isinstance(each, Handler)]
+    versions = [e.kind for e in handlers if e.kind.qualified_name == kind.qualified_name]
+    if versions[:1] != [kind]:
+        return False
+    if isinstance(wanted, bool):
+        return wanted
+    if wanted is not None:
+        return kind in wanted
+    return any(kind in each.kinds for each in declared.owned) and any(
+        each.cause == "update" and each.kind == kind for each in handlers
+    )
+
+
+def _check_remembered(assembly: Assembly) -> None:
+    wanted = assembly.watchers.remember
+    if wanted is None or isinstance(wanted, bool):
+        return
+    handled = {each.kind for each in assembly.declared.watching if isinstance(each, Handler)}
+    for kind in wanted:
+        if kind not in handled:
+            raise ValueError(
+                f"remember names {kind}, of which no function of on_add, on_update or on_delete "
+                "handles objects: leave it out, or declare one"
+            )
 
 
 def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> None:

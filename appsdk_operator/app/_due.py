@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import attrs
 
+from appsdk_operator.app._handled import Handled, HandledState, Paths
 from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.watchers import is_asked_again
@@ -31,6 +32,10 @@ class Function:
     """For a timer with a crontab line: the time in seconds since the epoch."""
     function: Callable[..., Any] = attrs.field(default=None, repr=False)
     """What is called."""
+    name: str = ""
+    """By which a record knows it; unique among those of its cause."""
+    paths: Paths = None
+    """For an update: what a record keeps of the state that it has handled."""
 
 
 class Step(NamedTuple):
@@ -63,6 +68,11 @@ class Progress:
     epoch."""
     is_concerned: bool = False
     """For delete: whether the object was one of its objects at some time."""
+    is_unsaved: bool = False
+    """For an update: whether it has succeeded since the last record was written."""
+    is_changed: bool = False
+    """For an update: whether the object differs from what an earlier process has handled, although
+    nobody knows in what."""
 
 
 @final
@@ -82,7 +92,10 @@ class ObjectState:
         "_is_paused",
         "_others",
         "_relents",
+        "_remembered",
         "_unchanged_since",
+        "has_changed",
+        "has_news",
         "has_times",
         "is_begun",
         "is_gone",
@@ -100,6 +113,7 @@ class ObjectState:
         relents: Callable[[Object, Object], bool],
         is_paused: Callable[[Object], bool] | None = None,
         others: Collection[Callable[[Object], bool]] = (),
+        remembered: Handled | None = None,
     ) -> None:
         """The state at the first sight of an object.
 
@@ -112,6 +126,7 @@ class ObjectState:
             is_paused: whether nothing is called for an object in this state, not even ``delete``;
                 None: none is paused.
             others: the objects of what else puts on the finalizer.
+            remembered: what an earlier process has recorded of it; None: nothing.
         """
         self._functions = functions
         self._relents = relents
@@ -124,6 +139,12 @@ class ObjectState:
         """Whether the object has left the server, and is cleaned up all the same."""
         self.progress: tuple[Progress, ...] = tuple(Progress() for _ in functions)
         self._is_known = is_known
+        self._remembered = remembered
+        self.has_changed: bool | None = None
+        """Whether the object has changed since an earlier process has handled it; None: nobody
+        knows."""
+        self.has_news = True
+        """Whether :meth:`record` may differ from what was recorded last."""
         # A finalizer does not say for which of several kinds of objects it was put.
         wheres = [*(f.where for f in functions if protects(f)), *others]
         is_one_where = len(set(map(id, wheres))) == 1
@@ -138,6 +159,8 @@ class ObjectState:
                 progress.next_time = now + pause
             elif function.cause == "delete":
                 progress.is_concerned = is_known and is_one_where
+        if remembered is not None:
+            self._remember(remembered, first)
         self._has_strangers = True
         """Whether it was no object of a ``delete`` yet."""
         self._idler = next((each for each in functions if each.schedule.idle), None)
@@ -149,6 +172,77 @@ class ObjectState:
         self.is_begun = False
         """Whether each ``add`` or ``sync`` has succeeded, so that updates follow."""
         self.see(first)
+
+    def _remember(self, remembered: Handled, first: Object) -> None:
+        """Begin where an earlier process has ended."""
+        deletes = {each.name for each in self._functions if each.cause == "delete"}
+        # One that the program has no more may have another name now.
+        is_other_held = not remembered.held <= deletes
+        states = remembered.states.values()
+        if states:
+            self.has_changed = not all(state.is_of(first) for state in states)
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            name = function.name
+            if function.cause == "delete":
+                progress.is_concerned |= name in remembered.held or is_other_held
+            elif function.cause == "add" and name in remembered.due:
+                progress.is_done = False
+            elif function.cause == "add" and not remembered.is_new:
+                progress.is_done |= name in remembered.done
+            elif function.cause == "update" and name in remembered.states:
+                state = remembered.states[name]
+                # None: nobody knows in what it differs; see _begin_updates.
+                progress.handled = first if state.is_of(first) else state.restored(first)
+
+    def record(self) -> Handled:
+        """What the next process has to know."""
+        named: dict[str, set[str]] = {"done": set(), "due": set(), "held": set()}
+        states: dict[str, HandledState] = {}
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            name = function.name
+            if function.cause == "add":
+                named["done" if progress.is_done else "due"].add(name)
+            elif function.cause == "delete" and progress.is_concerned:
+                named["held"].add(name)
+            elif function.cause == "update":
+                if progress.handled is not None and not progress.is_changed:
+                    states[name] = HandledState.of(progress.handled, function.paths)
+                elif self._remembered is not None and name in self._remembered.states:
+                    states[name] = self._remembered.states[name]
+        return Handled(
+            done=frozenset(named["done"]),
+            due=frozenset(named["due"]),
+            held=frozenset(named["held"]),
+            states=states,
+            is_new=not self._is_known and not self.is_begun,
+        )
+
+    def go_on_from(self, before: ObjectState) -> None:
+        """Take over what concerns this process alone: timers, and which ``sync`` was called."""
+        for function, old, new in zip(self._functions, before.progress, self.progress, strict=True):
+            if function.cause == "every":
+                new.next_time, new.tick = old.next_time, old.tick
+                new.failed_at, new.attempt = old.failed_at, old.attempt
+            elif function.cause == "sync" and before._is_known:
+                new.is_done |= old.is_done
+        self._begin_updates()
+
+    def is_new_concern(self, obj: Object) -> bool:
+        """Whether a ``delete`` has to see the object from this state on."""
+        return self._has_strangers and any(
+            function.cause == "delete" and not progress.is_concerned and function.where(obj)
+            for function, progress in zip(self._functions, self.progress, strict=True)
+        )
+
+    def saved(self) -> None:
+        """The present record was written."""
+        self.has_news = False
+        for progress in self.progress:
+            progress.is_unsaved = False
+
+    def unsaved(self) -> list[int]:
+        """The numbers of the updates that have succeeded since."""
+        return [number for number, progress in enumerate(self.progress) if progress.is_unsaved]
 
     def see(self, obj: Object, *, goes_back: bool = False) -> Object:
         """Take the state of ``obj`` unless a newer one was seen; returns the newest.
@@ -180,6 +274,7 @@ class ObjectState:
             if function.cause == "delete" and not progress.is_concerned:
                 progress.is_concerned = function.where(obj)
                 self._has_strangers |= not progress.is_concerned
+                self.has_news |= progress.is_concerned
 
     def next(self, now: float, obj: Object | None = None) -> Step | None:
         """The first call in the order of declaration that is due; None: none is.
@@ -285,8 +380,10 @@ class ObjectState:
             progress.tick, pause = function.schedule.after(progress.tick, function.time())
             progress.next_time = now + pause
         elif function.cause == "update":
-            progress.handled = obj
+            progress.handled, progress.is_changed = obj, False
+            progress.is_unsaved = self.has_news = True
         else:
+            self.has_news = True
             progress.is_done = True
             if not self.is_begun:
                 progress.handled = obj
@@ -338,14 +435,14 @@ class ObjectState:
         if cause == "delete" or progress.is_done:
             return None
         if cause == "update":
+            if not self.is_begun and not self._has_begun(obj):
+                return None
             handled = progress.handled
-            if handled is None and self._has_begun(obj):
+            if handled is None:
                 handled = self._beginning
-            if (
-                handled is None
-                or not (progress.failed_at is not None or function.when(handled, obj))
-                or not function.where(obj)
-            ):
+            if not (
+                progress.failed_at is not None or progress.is_changed or function.when(handled, obj)
+            ) or not function.where(obj):
                 return None
             return Step(number, handled)
         if cause == "every" and not self._has_succeeded(_ADDS, obj):
@@ -374,6 +471,14 @@ class ObjectState:
             for function, progress in zip(self._functions, self.progress, strict=True)
         )
 
+    @property
+    def _is_synced(self) -> bool:
+        """Whether a ``sync`` has succeeded."""
+        return self._is_known and any(
+            function.cause == "sync" and progress.is_done
+            for function, progress in zip(self._functions, self.progress, strict=True)
+        )
+
     def _has_begun(self, obj: Object) -> bool:
         return self.is_begun or self._has_succeeded(_BEGINNINGS, obj)
 
@@ -393,9 +498,15 @@ class ObjectState:
         if self.is_begun or not self._has_begun(self.present):
             return
         beginning = self._beginning
+        changed: Collection[str] = () if self._remembered is None else self._remembered.states
+        if self._is_synced:
+            changed = ()
         for function, progress in zip(self._functions, self.progress, strict=True):
-            progress.handled = beginning if function.cause == "update" else None
-        self.is_begun = True
+            if function.cause != "update":
+                progress.handled = None
+            elif progress.handled is None:
+                progress.handled, progress.is_changed = beginning, function.name in changed
+        self.is_begun = self.has_news = True
         self._first = None
 
 

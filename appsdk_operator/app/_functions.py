@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, final
 
 import attrs
 
 from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
-from appsdk_operator.app._declarations import Background, Handler, Timer
+from appsdk_operator.app._declarations import Background, Handler, Timer, name_of
 from appsdk_operator.app._due import Function, ObjectState, Step, always, protects
 from appsdk_operator.app._each import Parts
+from appsdk_operator.app._handled import Handled, kept_paths
+from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ClientLike
-from appsdk_operator.controllers import Outcome, Result
+from appsdk_operator.controllers import Outcome, PatchAbandonedError, Result
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
-from appsdk_operator.runtime import Clock, call_limited, get_logger
+from appsdk_operator.runtime import Clock, call_limited, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
     CalledFunction,
@@ -28,6 +31,9 @@ from appsdk_operator.watchers import (
     ReconcileRequest,
     RetryPolicy,
     Waiting,
+    has_other_records,
+    object_without_records,
+    without_records,
 )
 
 _log = get_logger("appsdk_operator.app")
@@ -70,6 +76,27 @@ class _Begun(NamedTuple):
 
 @final
 @attrs.define(eq=False)
+class _Recording:
+    """What is known of an object's record."""
+
+    is_loaded: bool = False
+    """Whether it was asked what an earlier process has recorded."""
+    loaded: str | None = None
+    """That record."""
+    is_sure: bool = False
+    """Whether this process has gone on from it, and no other one."""
+    tried: str | None = None
+    """The record that this process has tried to write last."""
+    sent: str | None = None
+    """The one that the present pass has sent with a finalizer."""
+    written: str | None = None
+    """The one that was written last; None: what the object shows."""
+    was_seen: bool = False
+    """Whether the object was seen with it."""
+
+
+@final
+@attrs.define(eq=False)
 class _Known:
     """What is known of one object."""
 
@@ -92,6 +119,8 @@ class _Known:
     wait for them."""
     is_marked: bool = False
     """Whether a pass has ended with all finalizers in place."""
+    recording: _Recording | None = None
+    """None where nothing is recorded."""
     has_left: bool = False
     """Whether it is in the server no more."""
 
@@ -121,6 +150,7 @@ class KindFunctions:
         paused: Callable[[Object], bool] | None = None,
         backgrounds: Sequence[Background] = (),
         runner_of: Callable[[Background, Relents], BackgroundRunner] | None = None,
+        records: Records | None = None,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -138,6 +168,7 @@ class KindFunctions:
             paused: the objects for which nothing is called and nothing is written; None: none are.
             backgrounds: the functions that run as long as an object exists.
             runner_of: makes the runner of one.
+            records: where what was handled is recorded for the next process; None: nowhere.
         """
         self.kind = kind
         self._clock = clock
@@ -145,7 +176,12 @@ class KindFunctions:
         self._writes = bool(backgrounds) or any(isinstance(each, Handler) for each in declared)
         self._wheres: list[tuple[Any, Callable[[Object], bool]]] = []
         self._is_ready = is_ready
-        self._functions = tuple(self._function(each, function_of(each)) for each in declared)
+        self._records = records
+        names = _names_of(declared)
+        self._functions = tuple(
+            self._function(each, function_of(each), name)
+            for each, name in zip(declared, names, strict=True)
+        )
         self._results = tuple(each.result for each in declared)
         self._writer = ResultWriter(kind, client)
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
@@ -198,7 +234,9 @@ class KindFunctions:
         self._wheres.append((where, matches))
         return matches
 
-    def _function(self, declared: Handler | Timer, function: Callable[..., Any]) -> Function:
+    def _function(
+        self, declared: Handler | Timer, function: Callable[..., Any], key: str
+    ) -> Function:
         when = declared.options.when
         name = getattr(declared.function, "__qualname__", "a function")
         matches = self._where_of(declared)
@@ -206,7 +244,14 @@ class KindFunctions:
         if when is not None:
             changes = self._change(name, when)
         if isinstance(declared, Handler):
-            return Function(cause=declared.cause, where=matches, when=changes, function=function)
+            return Function(
+                cause=declared.cause,
+                where=matches,
+                when=changes,
+                function=function,
+                name=key,
+                paths=kept_paths(when, self.kind),
+            )
         is_ready = self._is_ready
         return Function(
             cause="every",
@@ -246,7 +291,11 @@ class KindFunctions:
         def is_change(old: Object, new: Object) -> bool:
             if old.resource_version == new.resource_version:
                 return False
-            return wanted(old, new) and not lifecycle.is_own_write(old, new)
+            if not wanted(old, new) or lifecycle.is_own_write(old, new):
+                return False
+            return not has_other_records(old, new) or wanted(
+                object_without_records(old), object_without_records(new)
+            )
 
         return is_change
 
@@ -266,6 +315,8 @@ class KindFunctions:
         state = known.state
         state.note_time(new, self._clock.monotonic())
         if is_older_version(new.resource_version, old.resource_version):
+            if known.recording is not None:
+                known.recording.written, state.has_news = None, True
             if state.is_gone:
                 self.forget(new)  # what was cleaned up is there again
             else:
@@ -284,6 +335,8 @@ class KindFunctions:
         step = state.next(self._clock.monotonic(), new)
         if step is not None:
             known.foreseen = new, step
+            return True
+        if known.recording is not None and self._is_record_due(known, new):
             return True
         look_at, before = state.look_at(new), state.look_at()
         return look_at is not None and (before is None or look_at < before)
@@ -305,9 +358,18 @@ class KindFunctions:
             self.backgrounds.see(obj, may_run=False)
             self._pass_over(known, obj, is_gone=request.action is ResourceAction.DELETE)
             return None
+        if known.recording is not None:
+            self._load(known, known.recording, obj)
         if request.action is ResourceAction.DELETE:
             self._go(known, obj)
             return None
+        try:
+            self._look_at(known, obj)
+        except PatchAbandonedError as abandoned:
+            self._begin_again(known, abandoned.present.viewed_as(self.kind))
+        return None
+
+    def _look_at(self, known: _Known, obj: Object) -> None:
         known.state.note_time(obj, self._clock.monotonic())
         obj = known.state.see(obj)
         if self._has_backgrounds:
@@ -319,13 +381,122 @@ class KindFunctions:
                 obj,
                 lambda *call: self._notify(known, *call),
                 is_new=not known.state.is_complete,
+                also=self._addition(known),
             )
             if not known.is_marked and known.state.is_begun:
                 known.is_marked = known.look_now = True
         elif not obj.is_deleting:
             self._call_next(known)
+        if known.recording is not None:
+            self._record(known, known.recording)
         known.write = _WRITTEN
-        return None
+
+    # What the next process has to know.
+
+    def _load(self, known: _Known, recording: _Recording, obj: Object) -> None:
+        """Begin where an earlier process has ended, at the first sight of an object."""
+        assert self._records is not None
+        recording.sent = None
+        if recording.is_loaded:
+            return
+        recording.loaded = self._records.stored(obj)
+        remembered = self._records.handled(recording.loaded, obj)
+        is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
+        is_known = self._is_known(obj) or (
+            # Somebody has taken the finalizer off meanwhile.
+            remembered is not None and not remembered.is_new and not is_in_progress
+        )
+        known.state = self._state_of(obj, is_known=is_known, remembered=remembered)
+        recording.is_loaded = True
+
+    def _begin_again(self, known: _Known, obj: Object) -> None:
+        """Go on from what another process has recorded, which the cache did not show yet."""
+        before = known.state
+        known.recording = recording = _Recording()
+        known.foreseen, known.is_marked, known.look_now = None, False, True
+        self._load(known, recording, obj)
+        known.state.go_on_from(before)
+
+    def _addition(self, known: _Known) -> Callable[[Object], list[dict[str, Any]]] | None:
+        """The operations that write the record along with a finalizer."""
+        records, recording = self._records, known.recording
+        if recording is None or not isinstance(records, AnnotationRecords):
+            return None
+
+        def operations(obj: Object) -> list[dict[str, Any]]:
+            self._check_sure(recording, obj)
+            recording.sent = recording.tried = records.text_of(known.state.record(), obj)
+            return records.operations(obj, recording.sent)
+
+        return operations
+
+    def _check_sure(self, recording: _Recording, present: Object) -> None:
+        """Check that no other process has handled the object after the record that was loaded.
+
+        Raises:
+            PatchAbandonedError: one has.
+        """
+        assert self._records is not None
+        if recording.is_sure:
+            return
+        text = self._records.stored(present)
+        # The answer to an own write may be lost.
+        is_other = text not in (recording.loaded, recording.tried)
+        if is_other and self._records.handled(text, present) is not None:
+            raise PatchAbandonedError(present)
+
+    def _is_record_due(self, known: _Known, obj: Object) -> bool:
+        """Whether a state of the object makes a record due, although no call."""
+        assert self._records is not None
+        assert known.recording is not None
+        return known.state.is_new_concern(obj) or (
+            known.recording.was_seen and self._records.is_missing(obj)
+        )
+
+    def _record(self, known: _Known, recording: _Recording) -> None:
+        """Write the record, if it has changed and no call is due now.
+
+        Raises:
+            RecordError: it could not be written.
+        """
+        assert self._records is not None
+        state = known.state
+        if recording.sent is not None:  # that patch has succeeded
+            recording.written, recording.sent, recording.is_sure = recording.sent, None, True
+        if not self._records.is_missing(state.present):
+            recording.was_seen = True
+        elif recording.was_seen:  # somebody has removed it
+            recording.written, recording.was_seen, state.has_news = None, False, True
+        if state.has_news and not state.present.is_deleting:
+            record = state.record()
+            is_worth_it = state.is_begun or record.held
+            if is_worth_it and state.next(self._clock.monotonic()) is None:
+                self._save(known, recording, record)
+
+    def _save(self, known: _Known, recording: _Recording, record: Handled) -> None:
+        assert self._records is not None
+        obj, before = known.state.present, recording.written
+        if before is None:
+            before = self._records.shown(obj, recording.loaded)
+        text = self._records.text_of(record, obj)
+        if text != before:
+
+            def check(present: Object) -> None:
+                self._check_sure(recording, present)
+                recording.tried = text
+
+            try:
+                self._records.store(obj, text, check)
+            except PatchAbandonedError:
+                raise
+            except Exception as error:
+                raise RecordError(
+                    f"what was handled of {obj!r} could not be recorded: the call is not repeated, "
+                    f"and this is: {safe_text(error)}"
+                ) from error
+            recording.is_sure = True
+        recording.written = text
+        known.state.saved()
 
     def _is_steady(self, obj: Object) -> bool:
         """Whether the object's finalizers are as they stay: surely, for the most frequent case."""
@@ -405,8 +576,10 @@ class KindFunctions:
         self.backgrounds.gone(obj)
         self._lifecycle.forget(obj)
         with self._lock:
-            self._known.pop(obj.uid, None)
+            known = self._known.pop(obj.uid, None)
             self._paused.pop(obj.uid, None)
+        if self._records is not None and known is not None and known.has_left:
+            self._records.gone(obj)
 
     def _notify(
         self, known: _Known, action: ResourceAction, obj: Object, old: Object | None, /
@@ -439,6 +612,8 @@ class KindFunctions:
             step = state.next(self._clock.monotonic())
         if step is None:
             return
+        if known.recording is not None:
+            self._before_call(known, known.recording, step)
         function, obj = self._functions[step.number], state.present
         known.running, known.called = step, step.number
         state.start(step)
@@ -466,6 +641,20 @@ class KindFunctions:
             known.parts.pop(step.number, None)
         state.succeeded(step, obj, self._clock.monotonic())
 
+    def _before_call(self, known: _Known, recording: _Recording, step: Step) -> None:
+        """See to it that a crash after the call repeats at most the function's last success."""
+        assert self._records is not None
+        state, cause = known.state, self._functions[step.number].cause
+        if state.progress[step.number].is_unsaved:
+            self._save(known, recording, state.record())
+        if recording.is_sure or cause not in ("add", "update"):
+            return
+        # Before an add the finalizer was written.
+        newest = self._records.newest(state.present) if cause == "update" else None
+        if newest is not None:
+            self._check_sure(recording, newest)
+        recording.is_sure = True
+
     def _parts_of(self, known: _Known, step: Step, obj: Object) -> Parts:
         """What earlier attempts of the call have done for this state."""
         if known.parts and (begun := known.parts.get(step.number)) is not None:
@@ -479,34 +668,47 @@ class KindFunctions:
     def _known_of(self, obj: Object) -> _Known:
         known = self._known.get(obj.uid)
         if known is None:
-            lifecycle = self._lifecycle
-            # With both finalizers a function that came late has not succeeded yet.
-            is_known = (
-                self._writes
-                and lifecycle.is_handled(obj)
-                and lifecycle.in_progress_finalizer not in obj.finalizers
-            )
-            state = ObjectState(
-                self._functions,
-                obj,
-                self._clock.monotonic(),
-                is_known=is_known,
-                relents=self._relents,
-                is_paused=self._is_paused,
-                others=self._background_wheres,
-            )
-            known = _Known(state)
+            state = self._state_of(obj, is_known=self._is_known(obj))
+            known = _Known(state, recording=None if self._records is None else _Recording())
             with self._lock:
                 self._known[obj.uid] = known
         return known
+
+    def _is_known(self, obj: Object) -> bool:
+        """Whether an earlier process has handled the object, as far as its finalizers tell."""
+        # With both of them a function that came late has not succeeded yet.
+        return (
+            self._writes
+            and self._lifecycle.is_handled(obj)
+            and self._lifecycle.in_progress_finalizer not in obj.finalizers
+        )
+
+    def _state_of(
+        self, obj: Object, *, is_known: bool, remembered: Handled | None = None
+    ) -> ObjectState:
+        return ObjectState(
+            self._functions,
+            obj,
+            self._clock.monotonic(),
+            is_known=is_known,
+            relents=self._relents,
+            is_paused=self._is_paused,
+            others=self._background_wheres,
+            remembered=remembered,
+        )
+
+    def has_changed(self, obj: Object) -> bool | None:
+        """Whether the object has changed since an earlier process handled it; None: not known."""
+        known = self._known.get(obj.uid)
+        return None if known is None else known.state.has_changed
 
     def _relents(self, refused: Object, present: Object) -> bool:
         """Whether a function that gave up is called again: as for a TerminalError."""
         if refused.is_deleting != present.is_deleting or self._lifecycle.differs(refused, present):
             return True
-        return bool(present.generation) and (refused.labels, refused.annotations) != (
-            present.labels,
-            present.annotations,
+        return bool(present.generation) and (
+            (refused.labels, without_records(refused.annotations))
+            != (present.labels, without_records(present.annotations))
         )
 
     # For the dispatcher.
@@ -581,6 +783,9 @@ class KindFunctions:
         if due is not None and all(each.due is None or due < each.due for each in found):
             number = step.number if step is not None else state.earliest(due)
             found.append(Waiting(self._name(number), None, 0, due))
+        elif known.look_now and known.recording is not None and (unsaved := state.unsaved()):
+            # What one has done is recorded although another one has failed.
+            found.append(Waiting(self._name(unsaved[0]), None, 0, now))
         return found
 
     def _name(self, number: int) -> str:
@@ -593,3 +798,15 @@ class KindFunctions:
         ]
         names = ", ".join(CalledFunction(each, "").name for each in functions)
         return f"<functions of {self.kind}: {names}>"
+
+
+def _names_of(declared: Sequence[Handler | Timer]) -> list[str]:
+    """The names of functions in records; a second one of a name and cause has a number."""
+    found: list[str] = []
+    count: Counter[tuple[str, str]] = Counter()
+    for each in declared:
+        name = name_of(each.function)
+        one = (each.cause if isinstance(each, Handler) else "every", name)
+        count[one] += 1
+        found.append(name if count[one] == 1 else f"{name}#{count[one]}")
+    return found

@@ -146,7 +146,10 @@ from appsdk_operator.controllers._helpers.finalizers import (
     check_finalizer as check_finalizer,
 )
 from appsdk_operator.controllers._helpers.guarded import (
+    PatchAbandonedError as PatchAbandonedError,
     PatchClient as PatchClient,
+    guarded_patch as guarded_patch,
+    uid_guard as uid_guard,
 )
 from appsdk_operator.controllers._object_reconciler import (
     ObjectReconcileFunction as ObjectReconcileFunction,

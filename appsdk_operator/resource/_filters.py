@@ -649,7 +649,8 @@ class AnnotationFilter(FieldConditions, Filter[Any, Any]):
 
     def _described(self) -> tuple[str, Callable[[Any], Any], Atom, bool]:
         key = self._key
-        return str(self), lambda obj: obj.annotations.get(key), _UNKNOWN, False
+        atom = Atom(steps=lambda _: ("metadata", "annotations", key))
+        return str(self), lambda obj: obj.annotations.get(key), atom, False
 
 
 def annotation(key: str, /) -> AnnotationFilter:

@@ -74,6 +74,12 @@ from appsdk_operator.watchers._finalizers.names import (
 from appsdk_operator.watchers._finalizers.lifecycle import (
     FinalizerLifecycle as FinalizerLifecycle,
 )
+from appsdk_operator.watchers._records import (
+    RECORD_SUFFIX as RECORD_SUFFIX,
+    has_other_records as has_other_records,
+    object_without_records as object_without_records,
+    without_records as without_records,
+)
 from appsdk_operator.watchers._level_based import (
     CalledFunction as CalledFunction,
     FailedFunction as FailedFunction,

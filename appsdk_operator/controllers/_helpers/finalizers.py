@@ -10,6 +10,7 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client import ApiError, JsonPatch, NotFound, live_reader
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
+    PatchAbandonedError,
     PatchClient,
     guarded_patch,
     uid_guard,
@@ -189,6 +190,7 @@ class Finalizers:
         *,
         instead_of: Sequence[str] = (),
         on_reread: Callable[[Object], None] | None = None,
+        also: _Change | None = None,
     ) -> Object[SpecT, StatusT] | None:
         """Add ``name``, replacing those of ``instead_of`` that are there.
 
@@ -197,6 +199,7 @@ class Finalizers:
             name: the finalizer.
             instead_of: others. It takes the place of the first one, unless it is there already.
             on_reread: called with each newer state, after somebody else has written the object.
+            also: returns further operations for a state of the object, with their own tests.
 
         Returns:
             The object's new state; None when it is gone. An object that is being deleted accepts no
@@ -207,11 +210,14 @@ class Finalizers:
         """
 
         def change(present: Object) -> list[dict[str, Any]]:
-            finalizers = present.finalizers
             if on_reread is not None and present is not obj:
                 on_reread(present)
             if present.is_deleting:
                 return []
+            operations = added(present.finalizers)
+            return operations if also is None else [*also(present), *operations]
+
+        def added(finalizers: Sequence[str]) -> list[dict[str, Any]]:
             if name in finalizers:
                 return _removals(finalizers, instead_of)
             places = [index for index, other in enumerate(finalizers) if other in instead_of]
@@ -282,6 +288,8 @@ class Finalizers:
             return guarded_patch(
                 obj, guarded, read=lambda: self._read(obj), write=write, removes=True
             )
+        except PatchAbandonedError:
+            raise
         except Exception as error:
             raise FinalizerError(
                 f"could not {what} {obj!r}: {safe_text(error)}",

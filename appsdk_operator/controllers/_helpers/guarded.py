@@ -19,6 +19,15 @@ from appsdk_operator.resource import Kind, Object
 Operations = Sequence[dict[str, Any]]
 
 
+class PatchAbandonedError(Exception):
+    """Raised by a change that finds another state than it was made for: nothing is written."""
+
+    def __init__(self, present: Object) -> None:
+        """Abandoned because of the state ``present``."""
+        super().__init__(f"{present!r} was changed by another process")
+        self.present = present
+
+
 class PatchClient(Protocol):
     """The part of a client that writes of finalizers need."""
 
@@ -57,6 +66,7 @@ def guarded_patch(
 
     Raises:
         Conflict, Invalid: other clients kept writing, or the server rejected the patch itself.
+        PatchAbandonedError: as ``change`` raised it.
     """
     present = obj
     failure: ApiError | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from appsdk_operator.app import Handler, Schedule, Timer
+from appsdk_operator.app import HandledState, Handler, Schedule, Timer, kept_paths
 from appsdk_operator.controllers import TerminalError
-from appsdk_operator.resource import Object, equal_numbers
+from appsdk_operator.resource import Kind, Object, equal_numbers
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.journal import Entry
 from appsdk_operator.testing._world.world import World
@@ -33,17 +33,29 @@ def state_of(obj: Object) -> Any:
     return {**data, "metadata": kept}
 
 
+Remembered: TypeAlias = Callable[[Kind[Any, Any]], bool]
+"""Whether the App remembers what it has handled of objects of a kind."""
+
+
 class _Chains:
     """The state that each function of updates was last successful with, in each process."""
 
-    def __init__(self, world: World, handlers: Iterable[Handler]) -> None:
+    def __init__(self, world: World, handlers: Iterable[Handler], remembered: Remembered) -> None:
         self.handled: dict[tuple[str, int, str, int], tuple[Handler, Object]] = {}
         """By replica, process, uid and number of the function."""
         self.last: dict[tuple[str, int, str, int], Entry] = {}
         """The last call of each."""
         self.breaks: list[tuple[Entry, Object]] = []
         """Calls that do not follow from the one before, with the state that was expected."""
+        handlers = tuple(handlers)
         self._updates = [each for each in handlers if each.cause == "update"]
+        self._has_adds = any(each.cause == "add" for each in handlers)
+        self._is_remembered = remembered
+        self._beginnings: dict[tuple[str, int], dict[str, list[HandledState]]] = {}
+        """By uid and number of the function, and by replica: what the next process may begin with.
+        A replica that does not know yet that it has lost the lead calls functions, too."""
+        self.last_handled: dict[tuple[str, int], dict[str, tuple[Handler, Entry]]] = {}
+        """The last success of each function whose states are remembered, by replica."""
         for entry in world.journal.of("function"):
             self._note(entry)
 
@@ -53,7 +65,9 @@ class _Chains:
             if update.kind != declared.kind:
                 continue
             one = (entry.who, entry.process, entry.uid, number)
-            if declared.cause in ("add", "sync"):
+            if self._is_remembered(update.kind):
+                self._note_remembered(entry, update, one)
+            elif declared.cause in ("add", "sync"):
                 if not entry.error and entry.ended and one not in self.handled:
                     self.handled[one] = update, entry.object
                     self.last[one] = entry
@@ -67,6 +81,64 @@ class _Chains:
                     self.breaks.append((entry, known))
                 self.handled[one] = update, entry.object
 
+    def _note_remembered(
+        self, entry: Entry, update: Handler, one: tuple[str, int, str, int]
+    ) -> None:
+        paths = kept_paths(update.options.when, update.kind)
+        chain, is_success = one[2:], not entry.error and bool(entry.ended)
+        if entry.declared.cause == "add":
+            if is_success:  # a first handling that a crash interrupts is repeated
+                if chain not in self._beginnings:
+                    self.handled[one], self.last[one] = (update, entry.object), entry
+                found = self._beginnings.setdefault(chain, {}).setdefault(entry.who, [])
+                found.append(HandledState.of(entry.object, paths))
+                self.last_handled.setdefault(chain, {}).setdefault(entry.who, (update, entry))
+            return
+        if entry.declared is not update or entry.old is None:
+            return
+        if one in self.handled:
+            known = self.handled[one][1]
+            if is_success and not _is_same(update, known, entry.old):
+                self.breaks.append((entry, known))
+        elif self._may_tell(chain, entry) and not any(
+            equal_numbers(each.values, HandledState.of(entry.old, paths).values)
+            for beginnings in self._beginnings[chain].values()
+            for each in beginnings
+        ):
+            *_, last = (success for _, success in self.last_handled[chain].values())
+            self.breaks.append((entry, last.object))
+        self.handled[one], self.last[one] = (update, entry.old), entry
+        if is_success:
+            self.handled[one] = update, entry.object
+            self.last_handled.setdefault(chain, {})[entry.who] = update, entry
+            # A crash may come before the record is written: then this success is repeated.
+            self._beginnings.setdefault(chain, {})[entry.who] = [
+                HandledState.of(each, paths) for each in (entry.object, entry.old)
+            ]
+
+    def _may_tell(self, chain: tuple[str, int], entry: Entry) -> bool:
+        """Whether it is known what the first call of a process may begin with.
+
+        A replica that has lost the lead begins with the first state that it has seen, which only a
+        call of ``on_add`` shows.
+        """
+        found = self._beginnings.get(chain, {})
+        return entry.who in found or (self._has_adds and bool(found))
+
+    def is_unchanged(self, chain: tuple[str, int], obj: Object) -> bool:
+        """Whether the object is as a function whose states are remembered has handled it."""
+        return any(
+            HandledState.of(entry.object, kept_paths(handler.options.when, handler.kind)).is_of(obj)
+            and not self._has_failed_since(chain, entry)
+            for handler, entry in self.last_handled.get(chain, {}).values()
+        )
+
+    def _has_failed_since(self, chain: tuple[str, int], success: Entry) -> bool:
+        return any(
+            one[2:] == chain and last.error is not None and last.began > success.began
+            for one, last in self.last.items()
+        )
+
 
 def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     if handler.options.when is not None:
@@ -74,13 +146,15 @@ def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     return equal_numbers(state_of(one), state_of(other))
 
 
-def check_chain(world: World, handlers: Iterable[Handler], broken: Break) -> None:
+def check_chain(
+    world: World, handlers: Iterable[Handler], remembered: Remembered, broken: Break
+) -> None:
     """Check that each call begins with the state that the function was last successful with.
 
     Raises:
         BrokenPromise: with the timeline.
     """
-    for entry, expected in _Chains(world, handlers).breaks:
+    for entry, expected in _Chains(world, handlers, remembered).breaks:
         before = state_of(entry.old) if entry.old is not None else None
         text = (
             f"{entry.line}, from {before}, and what it was last successful with is "
@@ -139,7 +213,9 @@ def _is_unchanged(before: Entry, after: Entry) -> bool:
     )
 
 
-def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break) -> None:
+def check_chain_at_rest(
+    world: World, handlers: Iterable[Handler], remembered: Remembered, broken: Break
+) -> None:
     """Check that each function was last successful with the server's state.
 
     Raises:
@@ -147,14 +223,22 @@ def check_chain_at_rest(world: World, handlers: Iterable[Handler], broken: Break
     """
     present = {obj.uid: obj for obj in world.objects()}
     alive = {(replica.name, replica.process) for replica in world.replicas}
-    chains = _Chains(world, handlers)
-    for one, (handler, state) in chains.handled.items():
-        obj, where = present.get(one[2]), handler.options.where
-        if one[:2] not in alive or obj is None or obj.is_deleting:
+    chains = _Chains(world, handlers, remembered)
+    found = {
+        one[2:]: (handler, state, chains.last[one])
+        for one, (handler, state) in chains.handled.items()
+        if one[:2] in alive
+    }
+    for chain, successes in chains.last_handled.items():
+        for handler, entry in successes.values():
+            found.setdefault(chain, (handler, entry.object, entry))
+    for (uid, number), (handler, state, last) in found.items():
+        obj, where = present.get(uid), handler.options.where
+        if obj is None or obj.is_deleting or chains.is_unchanged((uid, number), obj):
             continue
         if where is not None and not where(obj):
             continue
-        last, name = chains.last[one], _name(handler)
+        name = _name(handler)
         if isinstance(last.error, TerminalError) and last.object.generation == obj.generation:
             continue
         if is_due(handler, state, obj):

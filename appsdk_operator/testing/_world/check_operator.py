@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from appsdk_operator.app import App, Handler, Timer, functions_of, timers_of
+from appsdk_operator.app import App, Handler, Timer, functions_of, remembers, timers_of
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
@@ -94,6 +94,7 @@ class _OperatorCheck:
     counts: _ObjectCounts
     handlers: Sequence[Handler]
     timers: Sequence[Timer]
+    remembered: Callable[[Kind], bool]
 
     def run(self, steps: Sequence[Step]) -> None:
         """Play one history and check the promises.
@@ -120,7 +121,7 @@ class _OperatorCheck:
                 play(world, step)
                 self._ask(world, self.always)
             self.counts.note(world)
-            check_journal(world, self.promises, self.handlers)
+            self._check_journal(world)
             world.end_faults()
             try:
                 self._rest(world, finalizers)
@@ -130,9 +131,9 @@ class _OperatorCheck:
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
-        check_journal(world, self.promises, self.handlers)
+        self._check_journal(world)
         check_rest(world, self.promises)
-        check_app_rest(world, self.promises, self.handlers, self.timers)
+        check_app_rest(world, self.promises, self.handlers, self.timers, self.remembered)
         if finalizers is not None:
             finalizers.check_rest()
             world.raise_broken()
@@ -153,7 +154,10 @@ class _OperatorCheck:
             if entry.what == "write" and not entry.outcome:
                 text = f"nothing changed, but {entry.line} at {entry.at:g} s"
                 raise break_promise(world, Promise.IDEMPOTENCE, text, entry.key)
-        check_journal(world, self.promises, self.handlers)
+        self._check_journal(world)
+
+    def _check_journal(self, world: World) -> None:
+        check_journal(world, self.promises, self.handlers, self.remembered)
 
     @staticmethod
     def _ask(world: World, check: Callable[[World], object] | None) -> None:
@@ -268,6 +272,7 @@ def check_operator(
         counts=_ObjectCounts(),
         handlers=functions_of(app) if app else (),
         timers=timers_of(app) if app else (),
+        remembered=lambda kind: app is not None and remembers(app, kind),
     )
     with _quiet_logs():
         if replay is not None:

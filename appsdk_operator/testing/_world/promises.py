@@ -7,7 +7,7 @@ from enum import Enum
 from typing import final
 
 from appsdk_operator.app import Handler, Timer
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.app_promises import (
     check_calls,
@@ -48,9 +48,10 @@ class Promise(Enum):
     """A replica writes nothing while another one holds the Lease."""
     CHAIN = "chain"
     """Of an App: each successful call of a function for updates begins with the state that the
-    function was last successful with, and at rest that is the server's. No function is called
-    again that has succeeded with a state, or gave up on it, and each ``on_add`` begins after those
-    that were declared before it."""
+    function was last successful with, and at rest that is the server's; of a kind that the App
+    remembers also across processes, except that the last success before a crash may be repeated.
+    No function is called again that has succeeded with a state, or gave up on it, and each
+    ``on_add`` begins after those that were declared before it."""
     TIMERS = "timers"
     """Of an App: the timer of an object is called as long as the object lives, in time, not before
     ``first_after`` and the success of ``on_add``, and together with no function of the object."""
@@ -64,9 +65,13 @@ def break_promise(
 
 
 def check_journal(
-    world: World, promises: frozenset[Promise], handlers: Sequence[Handler] = ()
+    world: World,
+    promises: frozenset[Promise],
+    handlers: Sequence[Handler] = (),
+    remembered: Callable[[Kind], bool] = lambda _: False,
 ) -> None:
-    """Check overlap and order of the calls so far; ``handlers`` are the functions of an App.
+    """Check overlap and order of the calls so far; ``handlers`` are the functions of an App, which
+    remembers what it has handled of some kinds.
 
     Raises:
         BrokenPromise: with the timeline.
@@ -77,7 +82,7 @@ def check_journal(
         check_object_order(world)
         check_watcher_order(world)
     if Promise.CHAIN in promises:
-        check_chain(world, handlers, _breaker(world, Promise.CHAIN))
+        check_chain(world, handlers, remembered, _breaker(world, Promise.CHAIN))
         check_calls(world, handlers, _breaker(world, Promise.CHAIN))
     if Promise.TIMERS in promises:
         check_timers(world, handlers, _breaker(world, Promise.TIMERS))
@@ -88,6 +93,7 @@ def check_app_rest(
     promises: frozenset[Promise],
     handlers: Sequence[Handler],
     timers: Sequence[Timer],
+    remembered: Callable[[Kind], bool],
 ) -> None:
     """Check what an App promises of its functions and timers, at rest.
 
@@ -95,7 +101,7 @@ def check_app_rest(
         BrokenPromise: with the timeline.
     """
     if Promise.CHAIN in promises:
-        check_chain_at_rest(world, handlers, _breaker(world, Promise.CHAIN))
+        check_chain_at_rest(world, handlers, remembered, _breaker(world, Promise.CHAIN))
     if Promise.TIMERS in promises:
         check_timers_at_rest(world, handlers, timers, _breaker(world, Promise.TIMERS))
 

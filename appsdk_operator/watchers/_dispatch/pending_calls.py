@@ -17,6 +17,7 @@ from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._level_based import Waiting
 from appsdk_operator.watchers._reconciler import ReconcileRequest
+from appsdk_operator.watchers._records import without_records
 from appsdk_operator.watchers._retry import is_asked_again
 
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
@@ -404,10 +405,10 @@ class PendingCalls:
             if lifecycle is not None:
                 return lifecycle.differs(seen, obj)  # in more than our own finalizers
             return obj.resource_version != seen.resource_version
-        return (obj.generation, obj.labels, obj.annotations) != (
+        return (obj.generation, obj.labels, without_records(obj.annotations)) != (
             seen.generation,
             seen.labels,
-            seen.annotations,
+            without_records(seen.annotations),
         )
 
     def _is_deletion_before(self, call: PendingCall, obj: Object) -> bool:

@@ -31,6 +31,7 @@ from appsdk_operator.watchers._finalizers.names import (
     takes_operator_name,
 )
 from appsdk_operator.watchers._finalizers.uses import OperatorName
+from appsdk_operator.watchers._records import has_other_records, without_records
 from appsdk_operator.watchers._retry import RETRY_ANNOTATION
 
 _log = get_logger("appsdk_operator.watchers")
@@ -215,7 +216,14 @@ class FinalizerLifecycle:
             return outcome
         return self._call(notify, _UPDATE, added, old)
 
-    def on_present(self, obj: Object, notify: NotifyCallback, *, is_new: bool) -> Outcome:
+    def on_present(
+        self,
+        obj: Object,
+        notify: NotifyCallback,
+        *,
+        is_new: bool,
+        also: Callable[[Object], list[dict[str, Any]]] | None = None,
+    ) -> Outcome:
         """Handle the present state of an object, whatever has led to it.
 
         For a caller that keeps what it has handled itself: ``notify`` is called each time. Changes
@@ -225,6 +233,8 @@ class FinalizerLifecycle:
             obj: the object.
             notify: as for the other methods.
             is_new: whether it is not handled yet, although it may have the finalizer.
+            also: further operations for the patches that put the finalizers of a new object on,
+                for the state on which they are based.
         """
         self._check_object(obj, "a look")
         if obj.is_deleting:
@@ -238,7 +248,7 @@ class FinalizerLifecycle:
         with self._lock:
             self._write_pending.pop(obj.uid, None)
         if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
-            return self._on_new(obj, notify)[1]
+            return self._on_new(obj, notify, also)[1]
         return self._on_known(obj, notify)
 
     def note_change(self, old: Object, new: Object) -> bool:
@@ -433,7 +443,12 @@ class FinalizerLifecycle:
                 self._finalizers.remove(obj, *marks)
         return outcome
 
-    def _on_new(self, obj: Object, notify: NotifyCallback) -> tuple[Object | None, Outcome]:
+    def _on_new(
+        self,
+        obj: Object,
+        notify: NotifyCallback,
+        also: Callable[[Object], list[dict[str, Any]]] | None = None,
+    ) -> tuple[Object | None, Outcome]:
         """Write the in-progress finalizer, call ``add``, then write the finalizer.
 
         When an earlier attempt failed only at the last write, only that is repeated.
@@ -446,7 +461,7 @@ class FinalizerLifecycle:
         if not self._pop_write_pending(obj, _CREATE):
             if self.in_progress_finalizer not in obj.finalizers:
                 marked = self._put(
-                    obj, self.in_progress_finalizer, instead_of=self._begun_with(obj)
+                    obj, self.in_progress_finalizer, instead_of=self._begun_with(obj), also=also
                 )
                 if marked is None or self.in_progress_finalizer not in marked.finalizers:
                     return None, None
@@ -458,7 +473,7 @@ class FinalizerLifecycle:
             if _is_unfinished(outcome):
                 return None, outcome
         with self._retry_write_only(obj, _CREATE, "add"):
-            done = self._put(present, self.finalizer, instead_of=self._own.in_progress)
+            done = self._put(present, self.finalizer, instead_of=self._own.in_progress, also=also)
         with self._lock:
             # An object that is being deleted by now keeps the in-progress finalizer, which also
             # holds it until the delete callback has succeeded.
@@ -475,7 +490,14 @@ class FinalizerLifecycle:
                 return found
         return ()
 
-    def _put(self, obj: Object, name: str, *, instead_of: Sequence[str]) -> Object | None:
+    def _put(
+        self,
+        obj: Object,
+        name: str,
+        *,
+        instead_of: Sequence[str],
+        also: Callable[[Object], list[dict[str, Any]]] | None = None,
+    ) -> Object | None:
         """Write a finalizer.
 
         Raises:
@@ -489,6 +511,7 @@ class FinalizerLifecycle:
             name,
             instead_of=instead_of,
             on_reread=functools.partial(self._note_shared, obj) if is_first else None,
+            also=also,
         )
         if made is not None and not made.is_deleting and name not in made.finalizers:
             raise FinalizerError(
@@ -583,9 +606,9 @@ class FinalizerLifecycle:
                 self._write_pending.pop(new.uid, None)
 
     def is_own_write(self, old: Object, new: Object) -> bool:
-        """Whether only our own finalizers changed."""
+        """Whether only our own finalizers and records changed."""
         before, after = set(old.finalizers), set(new.finalizers)
-        if self.names.isdisjoint(before ^ after):
+        if self.names.isdisjoint(before ^ after) and not has_other_records(old, new):
             return False
         return self._without_own_fields(old) == self._without_own_fields(new)
 
@@ -594,8 +617,9 @@ class FinalizerLifecycle:
         metadata = data.get("metadata", {})
         for field in ("managedFields", "resourceVersion"):
             metadata.pop(field, None)
-        if RETRY_ANNOTATION in obj.annotations:
-            metadata["annotations"].pop(RETRY_ANNOTATION)
+        if "annotations" in metadata:
+            metadata["annotations"] = without_records(metadata["annotations"] or {})
+            metadata["annotations"].pop(RETRY_ANNOTATION, None)
             if not metadata["annotations"]:
                 del metadata["annotations"]
         ours = self.all_names

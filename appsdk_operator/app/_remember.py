@@ -1,0 +1,223 @@
+"""Where the records of handled objects are: in an annotation, or in a place of the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, final, runtime_checkable
+
+from appsdk_operator.app._handled import Handled
+from appsdk_operator.client import ClientLike, NotFound, live_reader
+from appsdk_operator.controllers import guarded_patch, uid_guard
+from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import get_logger
+from appsdk_operator.watchers import RECORD_SUFFIX
+
+_log: Final = get_logger("appsdk_operator.app")
+
+
+@runtime_checkable
+class HandledStates(Protocol):
+    """A place for what an App has handled, for ``App(handled_states=…)``.
+
+    Texts of at most 16 KiB, one for each object, in a form of the App's own. The methods are called
+    by its workers, for different objects at the same time, and for one object one at a time. They
+    may wait. An error is one of the object's: what it was called for is repeated.
+    """
+
+    def load(self, obj: Object[Any, Any], /) -> str | None:
+        """The text that was stored last for the object, by its uid; None: there is none.
+
+        Called at the first sight of an object in each process.
+        """
+        ...
+
+    def store(self, obj: Object[Any, Any], state: str | None, /) -> None:
+        """Store the text, in place of an earlier one; None: the object is gone."""
+        ...
+
+
+class RecordError(Exception):
+    """What was handled of an object could not be recorded; ``__cause__`` has the reason."""
+
+
+class Records:
+    """The records of the objects of one kind, in a place of the program's. Thread-safe."""
+
+    def __init__(
+        self, kind: Kind[Any, Any], states: HandledStates | None, *, has_others: bool = False
+    ) -> None:
+        """Records of ``kind`` in ``states``.
+
+        Args:
+            kind: of the objects.
+            states: the place.
+            has_others: whether other replicas have written until shortly before, so that the cache
+                may not show that yet.
+        """
+        self._states = states
+        self._has_others = has_others
+        self._digests_only = (kind.group, kind.kind) == ("", "Secret")
+
+    def text_of(self, handled: Handled, obj: Object) -> str:
+        """What is stored of ``obj``."""
+        return handled.to_text(obj, digests_only=self._digests_only)
+
+    def handled(self, text: str | None, obj: Object) -> Handled | None:
+        """What the functions have handled of the object, by a text that was stored and by the
+        object itself; None: nobody knows."""
+        return None if text is None else Handled.from_text(text, obj)
+
+    def newest(self, obj: Object) -> Object | None:
+        """The object with what other replicas have recorded last; None where there are none."""
+        return obj if self._has_others else None
+
+    def stored(self, obj: Object) -> str | None:
+        """The text that was stored last, as far as the object shows it."""
+        assert self._states is not None
+        return self._states.load(obj)
+
+    def shown(self, obj: Object, loaded: str | None) -> str | None:
+        """The text that stands where this process writes, as far as the object shows it."""
+        del obj
+        return loaded
+
+    def store(self, obj: Object, text: str, check: Callable[[Object], None]) -> None:
+        """Store the text, unless ``check`` of the state that it is written to raises.
+
+        Raises:
+            Exception: what the program's ``store`` raised.
+        """
+        del check
+        assert self._states is not None
+        self._states.store(obj, text)
+
+    def gone(self, obj: Object) -> None:
+        """The object has left the server; an error is logged."""
+        if self._states is None:
+            return
+        try:
+            self._states.store(obj, None)
+        except Exception:
+            _log.exception("store(%r, None) of handled_states= failed: its state stays there", obj)
+
+    def is_missing(self, obj: Object) -> bool:
+        """Whether the object lacks what was stored on it."""
+        del obj
+        return False
+
+
+@final
+class AnnotationRecords(Records):
+    """Records in an annotation of their objects."""
+
+    def __init__(
+        self,
+        kind: Kind[Any, Any],
+        client: ClientLike,
+        name: str,
+        previous_names: Sequence[str],
+        *,
+        has_others: bool,
+    ) -> None:
+        """Records of the App ``name``, which had other names before.
+
+        Args:
+            kind: of the objects.
+            client: writes the annotations.
+            name: the App's.
+            previous_names: its former names, whose records are replaced.
+            has_others: as for :class:`Records`.
+        """
+        super().__init__(kind, None, has_others=has_others)
+        self._kind = kind
+        self._client = client
+        self._live = live_reader(client)
+        self.key: Final = f"{name}{RECORD_SUFFIX}"
+        self._previous = tuple(f"{each}{RECORD_SUFFIX}" for each in previous_names if each != name)
+
+    def stored(self, obj: Object) -> str | None:
+        """The text of the annotation."""
+        annotations = obj.annotations
+        for key in (self.key, *self._previous):
+            if key in annotations:
+                return annotations[key]
+        return None
+
+    def newest(self, obj: Object) -> Object | None:
+        """Read from the server, where there are other replicas.
+
+        Raises:
+            ApiError, TransportError: it could not be read.
+        """
+        if not self._has_others:
+            return None
+        try:
+            found = self._live.get(self._kind, obj.name, namespace=obj.namespace)
+        except NotFound:
+            return None
+        return found if found.uid == obj.uid else None
+
+    def shown(self, obj: Object, loaded: str | None) -> str | None:
+        """The annotation, unless it has an earlier name of the App."""
+        del loaded
+        return obj.annotations.get(self.key)
+
+    def store(self, obj: Object, text: str, check: Callable[[Object], None]) -> None:
+        """Write the annotation, unless it has this text.
+
+        Raises:
+            ApiError, TransportError: it could not be written.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            check(present)
+            return self._guarded(present, text)
+
+        guarded_patch(
+            obj,
+            change,
+            read=lambda: self._live.get(self._kind, obj.name, namespace=obj.namespace),
+            write=lambda patch: self._client.patch(
+                self._kind, obj.name, patch, namespace=obj.namespace
+            ),
+        )
+
+    def _guarded(self, present: Object, text: str) -> list[dict[str, Any]]:
+        if present.is_deleting:
+            return []  # its functions of updates are not called any more
+        operations = self.operations(present, text)
+        return [*uid_guard(present), *operations] if operations else []
+
+    def is_missing(self, obj: Object) -> bool:
+        """Whether the object has no record."""
+        return self.key not in obj.annotations
+
+    def operations(self, obj: Object, text: str) -> list[dict[str, Any]]:
+        """The JSON patch that writes the annotation; none if the object has it.
+
+        It tests what it replaces, so that a late one of an ended process fails.
+        """
+        annotations = obj.annotations
+        present = annotations.get(self.key)
+        if present == text:
+            return []
+        path = f"/metadata/annotations/{_escaped(self.key)}"
+        if present is not None:
+            return [
+                {"op": "test", "path": path, "value": present},
+                {"op": "replace", "path": path, "value": text},
+            ]
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj.resource_version}
+        if not annotations:
+            add = {"op": "add", "path": "/metadata/annotations", "value": {self.key: text}}
+            return [test, add]
+        removals = [
+            {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
+            for key in self._previous
+            if key in annotations
+        ]
+        return [test, *removals, {"op": "add", "path": path, "value": text}]
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,602 @@
+"""What functions have handled outlives the process: records, their costs, and who sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from appsdk_operator import annotation, kinds
+from appsdk_operator.app import App, functions_of, remembers
+from appsdk_operator.app._functions import KindFunctions
+from appsdk_operator.app._remember import AnnotationRecords
+from appsdk_operator.cache import ResourceAction
+from appsdk_operator.client import Client, ClientConfig, MergePatch
+from appsdk_operator.controllers import TerminalError
+from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
+from appsdk_operator.runtime import ManualClock
+from appsdk_operator.testing import APIServer, World, install_crds
+from appsdk_operator.watchers import JoinedFinalizer, ReconcileRequest
+from tests.simulations import no_client
+
+
+@attrs.frozen
+class ThingSpec:
+    a: int = 0
+    b: int = 0
+    text: str = ""
+
+
+THING = Kind(group="example.com", version="v1", kind="Thing", spec=ThingSpec)
+SECRET = kinds.core.v1.Secret
+CONFIG_MAP = kinds.core.v1.ConfigMap
+KEY = "thing-operator.appsdk-operator.io/handled"
+RED = {"metadata": {"labels": {"color": "red"}}}
+BLUE = {"metadata": {"labels": {"color": "blue"}}}
+is_red = labels("color=red")
+
+
+def nothing(*_: Any) -> None: ...
+
+
+def writes(world: World) -> int:
+    return len(world.journal.of("write"))
+
+
+def record(world: World) -> dict[str, Any]:
+    (obj,) = world.objects()
+    found: dict[str, Any] = json.loads(obj.annotations[KEY])
+    return found
+
+
+class Calls(list[Any]):
+    """What functions were called with."""
+
+    def update(self, name: str = "update") -> Callable[[Object, Object], None]:
+        def call(old: Object, new: Object) -> None:
+            self.append((name, (old.spec.a, old.spec.b), (new.spec.a, new.spec.b)))
+
+        call.__name__ = name
+        return call
+
+    def of(self, name: str) -> Callable[[Object], None]:
+        def call(obj: Object) -> None:
+            self.append((name, obj.spec.a))
+
+        call.__name__ = name
+        return call
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+def own(name: str = "thing-operator", **options: Any) -> App:
+    app = App(name, **options)
+    app.own(THING)
+    return app
+
+
+def test_a_change_while_the_operator_was_down_is_an_update_from_what_was_handled(
+    calls: Calls,
+) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        world.down(60)
+        world.replace("a", {"a": 2, "b": 1})
+        world.replace("a", {"a": 3, "b": 1})
+        world.settle()
+        world.restart()
+        world.settle()
+    assert calls == [("add", 1), ("update", (1, 1), (3, 1))]
+
+
+def test_each_function_begins_with_its_own_state_and_the_fields_that_it_names(
+    calls: Calls,
+) -> None:
+    app, failing = own(), [True]
+    app.on_update(THING, when=field("spec.a").changed)(calls.update("a"))
+
+    @app.on_update(THING, when=field("spec.b").changed)
+    def b(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append(("b", (old.spec.a, old.spec.b), (new.spec.a, new.spec.b)))
+        if failing:
+            raise TerminalError("not now")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        world.replace("a", {"a": 2, "b": 2})
+        world.settle()
+        assert record(world)["states"] == [{"at": {"/spec/a": 2}}, {"at": {"/spec/b": 1}}]
+        calls.clear()
+        failing.clear()
+        world.down(60)
+        world.replace("a", {"a": 3, "b": 3})
+        world.settle()
+    # What is not kept is as it is now.
+    assert calls == [("a", (2, 3), (3, 3)), ("b", (3, 1), (3, 3))]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_record_costs_one_patch_for_a_handled_change_however_many_functions_there_are(
+    count: int,
+) -> None:
+    app = own()
+    for _ in range(count):
+        app.on_add(THING)(nothing)
+        app.on_update(THING)(nothing)
+        app.on_update(THING, when=field("spec.a").changed)(nothing)
+        app.on_delete(THING)(nothing)
+        app.every(60, THING, name=f"timer-{_}")(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(600)
+        assert writes(world) == 2  # those of the finalizer
+        world.replace("a", {"a": 2})
+        world.run(600)
+        assert writes(world) == 3
+        world.patch("a", RED)
+        world.patch("a", {"status": {"x": 1}})
+        world.restart()
+        world.run(600)
+        assert writes(world) == 3
+        world.delete("a")
+        world.run(60)
+        assert writes(world) == 4
+        assert not world.objects()
+
+
+def test_without_finalizer_the_first_state_costs_one_patch_and_off_costs_none() -> None:
+    for remember, costs in ((None, [1, 2, 2]), (False, [0, 0, 0])):
+        app = own(remember=remember)
+        app.on_update(THING, when=field("spec.a").changed)(nothing)
+        with World(THING, app) as world:
+            world.create("a", {"a": 1})
+            world.run(60)
+            found = [writes(world)]
+            world.replace("a", {"a": 2})
+            world.run(60)
+            found.append(writes(world))
+            world.replace("a", {"a": 2, "b": 2})
+            world.run(60)
+            found.append(writes(world))
+            assert found == costs
+
+
+def test_the_record_is_no_news_to_any_function(calls: Calls) -> None:
+    app = own()
+    app.on_update(THING, when=lambda old, new: True)(calls.update("any"))
+    app.on_update(THING, when=field("metadata.annotations").changed)(calls.update("annotations"))
+    app.on_update(THING, when=field("spec").changed)(calls.update("spec"))
+    other = App("other", remember=True)
+    other.own(THING)
+    seen: list[str] = []
+    other.on_update(THING, when=lambda old, new: True)(lambda old, new: seen.append("any"))
+    other.on_add(THING)(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        assert not calls
+        world.replace("a", {"a": 2})
+        world.run(60)
+        assert [name for name, *_ in calls] == ["any", "spec"]
+        calls.clear()
+        world.patch("a", {"status": {"x": 1}}, subresource="status")
+        world.run(60)
+        assert [name for name, *_ in calls] in (["any"], [])
+        calls.clear()
+        world.patch("a", {"metadata": {"annotations": {"x": "y"}}})
+        world.run(60)
+        assert sorted(name for name, *_ in calls) == ["annotations", "any"]
+
+
+def test_a_record_does_not_end_the_rest_of_a_function_that_gave_up(calls: Calls) -> None:
+    app = own()
+
+    @app.on_update(THING, when=field("spec.b").changed)
+    def fails(old: Object, new: Object) -> None:
+        calls.append("fails")
+        raise TerminalError("never")
+
+    app.on_update(THING, when=field("spec.a").changed)(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.run(60)
+        world.replace("a", {"a": 2, "b": 2})
+        world.run(600)
+        assert calls == ["fails"]
+
+
+def test_what_one_function_has_done_is_recorded_although_another_one_fails_for_long() -> None:
+    app = own()
+    app.on_update(THING, when=field("spec.a").changed)(nothing)
+
+    @app.on_update(THING, when=field("spec.b").changed)
+    def fails(old: Object, new: Object) -> None:
+        raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.run(60)
+        world.replace("a", {"a": 2, "b": 2})
+        world.run(1)
+        assert record(world)["states"] == [{"at": {"/spec/b": 1}}, {"at": {"/spec/a": 2}}]
+        world.run(3600)
+        assert writes(world) == 2
+
+
+@pytest.mark.parametrize("has_add", [True, False], ids=["with a finalizer", "without one"])
+def test_a_write_of_a_record_is_repeated_at_its_times_and_no_call_with_it(
+    calls: Calls, caplog: pytest.LogCaptureFixture, has_add: bool
+) -> None:
+    app = own()
+    if has_add:
+        app.on_add(THING)(nothing)
+    app.on_update(THING)(calls.update())
+    app.on_update(THING, when=field("spec.b").changed)(calls.update("b"))
+
+    def handled(world: World) -> Any:
+        found = record(world)
+        return found["states"][found["of"]["update"]]["all"]["spec"]["a"]
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(70)  # between two resyncs
+        world.write_faults += ["500"] * 5
+        world.replace("a", {"a": 2})
+        world.run(3)
+        assert len(world.write_faults) == 4
+        assert handled(world) == 1
+        world.run(600)
+        assert handled(world) == 2
+    assert "could not be recorded: the call is not repeated" in caplog.text
+    assert calls == [("update", (1, 0), (2, 0))]
+
+
+def test_a_clean_up_is_remembered_of_an_object_that_left_its_filter(calls: Calls) -> None:
+    app = own()
+    app.on_add(THING)(nothing)
+    app.on_update(THING)(nothing)
+    app.on_delete(THING, where=is_red)(calls.of("red"))
+    app.on_delete(THING, where=labels("color=green"))(calls.of("green"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.patch("a", RED)
+        world.run(60)
+        assert writes(world) == 3
+        world.patch("a", BLUE)
+        world.run(60)
+        world.restart()
+        world.run(60)
+        world.down(60)
+        world.delete("a")
+        world.run(600)
+        assert not world.objects()
+    assert calls == [("red", 1)]
+
+
+def test_an_add_whose_label_came_while_the_operator_was_down_is_called(calls: Calls) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_add(THING, where=is_red)(calls.of("paint"))
+    app.on_update(THING)(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.down(60)
+        world.patch("a", RED)
+        world.run(600)
+        world.restart()
+        world.run(600)
+    assert calls == [("add", 1), ("paint", 1)]
+
+
+def test_sync_comes_first_and_says_whether_the_object_was_changed() -> None:
+    app, calls = own(), list[Any]()
+
+    @app.on_sync(THING)
+    def sync(thing: Object[ThingSpec]) -> None:
+        calls.append(("sync", thing.spec.a, app.changed_meanwhile(thing)))
+
+    app.on_update(THING)(lambda old, new: calls.append(("update", old.spec.a, new.spec.a)))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.restart()
+        world.run(60)
+        world.down(60)
+        world.replace("a", {"a": 2})
+        world.run(600)
+    assert calls == [("sync", 1, False), ("sync", 2, True), ("update", 1, 2)]
+
+
+@pytest.mark.parametrize("has_sync", [True, False])
+def test_what_is_too_large_is_a_digest_and_a_change_of_it_is_a_sync_or_else_an_update(
+    calls: Calls, has_sync: bool
+) -> None:
+    app, large = own(), "x" * 20_000
+    app.on_add(THING)(nothing)
+    if has_sync:
+        app.on_sync(THING)(calls.of("sync"))
+    app.on_update(THING)(calls.update())
+    app.on_update(THING, when=field("spec.b").changed)(calls.update("small"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "text": large})
+        world.run(60)
+        first = record(world)
+        assert len(json.dumps(first)) < 400
+        assert first["of"].keys() == {"update", "small"}
+        world.restart()
+        world.run(60)
+        assert [name for name, *_ in calls] == ["sync"] * has_sync
+        calls.clear()
+        world.down(60)
+        world.replace("a", {"a": 2, "b": 1, "text": large})
+        world.run(600)
+        small = ("small", (2, 0), (2, 1))
+        assert calls == ([("sync", 2)] if has_sync else [("update", (2, 1), (2, 1))]) + [small]
+        assert record(world)["states"] != first["states"]
+
+
+def test_of_secrets_no_value_is_kept() -> None:
+    app, calls = App("thing-operator", remember=[SECRET]), list[Any]()
+    app.on_add(SECRET)(nothing)
+    app.on_update(SECRET, when=field("data.token").changed)(
+        lambda old, new: calls.append(new["data"]["token"])
+    )
+    with World(SECRET, app) as world:
+        world.create("a", {"data": {"token": "c2VjcmV0"}})
+        world.create("b", {"data": {"token": "c2VjcmV0"}})
+        world.run(60)
+        texts = [obj.annotations[KEY] for obj in world.objects()]
+        assert not any("c2VjcmV0" in text for text in texts)
+        digests = {json.loads(text)["states"][0]["digest"] for text in texts}
+        assert len(digests) == 2  # nor shows it which are equal
+        world.down(60)
+        world.replace("a", {"data": {"token": "b3RoZXI="}})
+        world.run(600)
+    assert calls == ["b3RoZXI="]
+
+
+def test_a_copy_of_an_object_is_not_taken_for_it(calls: Calls) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        text = world.objects()[0].annotations[KEY]
+        world.down(600)
+        world.create("b", {"a": 5})
+        world.patch("b", {"metadata": {"annotations": {KEY: text}}})
+        world.run(1200)
+    assert calls == [("add", 1), ("add", 5)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"v":9}', '{"v":1,"uid":"u"}', "[" * 9999]
+)
+def test_a_record_that_somebody_has_spoilt_is_none(calls: Calls, text: str) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.down(60)
+        world.patch("a", {"metadata": {"annotations": {KEY: text}}})
+        world.run(600)
+        assert record(world)["v"] == 1
+        world.replace("a", {"a": 2})
+        world.run(60)
+    assert calls == [("add", 1), ("update", (1, 0), (2, 0))]
+
+
+def test_a_record_that_somebody_has_removed_is_written_again(calls: Calls) -> None:
+    app = own()
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        before = world.objects()[0].annotations[KEY]
+        world.patch("a", {"metadata": {"annotations": {KEY: None}}})
+        world.run(60)
+        assert world.objects()[0].annotations[KEY] == before
+    assert not calls
+
+
+def test_the_names_of_annotations_are_remembered(calls: Calls) -> None:
+    app = own()
+    app.on_update(THING, when=annotation("example.com/x.y").changed)(
+        lambda old, new: calls.append(
+            tuple(each.annotations.get("example.com/x.y") for each in (old, new))
+        )
+    )
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        for value in ("1", "2", None):
+            world.down(60)
+            world.patch("a", {"metadata": {"annotations": {"example.com/x.y": value}}})
+            world.run(600)
+    assert calls == [(None, "1"), ("1", "2"), ("2", None)]
+
+
+def test_an_earlier_name_of_the_app_has_written_records_too(calls: Calls) -> None:
+    def made(name: str, **options: Any) -> App:
+        app = own(name, **options)
+        app.on_add(THING)(calls.of("add"))
+        app.on_update(THING)(calls.update())
+        return app
+
+    apps = [made("old-operator"), made("thing-operator", previous_names=["old-operator"])]
+
+    def operator(replica: Any) -> Any:
+        options: Any = {"metrics_server": None, "health_server": None, "profile_server": None}
+        return apps[min(replica.process, 2) - 1].manager(
+            replica.config, clock=replica.clock, metrics=replica.metrics, **options
+        )
+
+    with World(THING, operator) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.down(60)
+        world.replace("a", {"a": 2})
+        world.run(600)
+        assert list(world.objects()[0].annotations) == [KEY]
+    assert calls == [("add", 1), ("update", (1, 0), (2, 0))]
+
+
+def test_a_state_that_the_cache_shows_too_late_is_read_from_the_server_first(
+    calls: Calls,
+) -> None:
+    app = own()
+    app.on_update(THING)(calls.update())
+
+    def process(client: Client) -> KindFunctions:
+        return KindFunctions(
+            THING,
+            client,
+            functions_of(app),
+            function_of=lambda declared: declared.function,
+            clock=ManualClock(),
+            finalizer=JoinedFinalizer(),
+            records=AnnotationRecords(THING, client, "thing-operator", (), has_others=True),
+        )
+
+    def look_at(functions: KindFunctions, obj: Object) -> None:
+        for _ in range(3):
+            functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=obj))
+
+    with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
+        install_crds(client, app.crds())
+        states = [client.create(MutableObject.new(THING, "a", namespace="default", spec={"a": 1}))]
+        leader = process(client)
+        look_at(leader, states[0])
+        states[0] = client.get(THING, "a", namespace="default")
+        for size in (2, 3):
+            change = MergePatch({"spec": {"a": size}})
+            states.append(client.patch(THING, "a", change, namespace="default"))
+            look_at(leader, states[-1])
+        assert [new for _, _, (new, _) in calls] == [2, 3]
+        follower = process(client)
+        for late in states:
+            look_at(follower, late)
+        assert len(calls) == 2
+        change = MergePatch({"spec": {"a": 4}})
+        look_at(follower, client.patch(THING, "a", change, namespace="default"))
+        assert calls[2:] == [("update", (3, 0), (4, 0))]
+
+
+class Table:
+    """Another place; its calls fail on demand."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.failures = 0
+
+    def load(self, obj: Object, /) -> str | None:
+        self._maybe_fail()
+        return self.texts.get(obj.uid)
+
+    def store(self, obj: Object, state: str | None, /) -> None:
+        self._maybe_fail()
+        if state is None:
+            self.texts.pop(obj.uid, None)
+        else:
+            self.texts[obj.uid] = state
+
+    def _maybe_fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the table is away")
+
+
+def test_another_place_may_have_the_states_and_may_be_away(calls: Calls) -> None:
+    table = Table()
+    app = own(handled_states=table)
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        table.failures = 2
+        world.create("a", {"a": 1})
+        world.run(600)
+        assert calls == [("add", 1)]
+        assert KEY not in world.objects()[0].annotations
+        assert len(table.texts) == 1
+        table.failures = 2
+        world.replace("a", {"a": 2})
+        world.run(600)
+        world.down(60)
+        table.failures = 3
+        world.replace("a", {"a": 3})
+        world.run(600)
+        assert calls == [("add", 1), ("update", (1, 0), (2, 0)), ("update", (2, 0), (3, 0))]
+        assert writes(world) == 2
+        world.delete("a")
+        world.run(60)
+        assert not world.objects()
+        assert not table.texts
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"remember": "yes"}, TypeError, "remember"),
+        ({"remember": 3}, TypeError, "True, False, or a list of kinds"),
+        ({"remember": THING}, TypeError, "a list of kinds"),
+        ({"remember": ["Thing"]}, TypeError, "remember"),
+        ({"handled_states": Table}, TypeError, "load"),
+        ({"handled_states": {}}, TypeError, "store"),
+        ({"handled_states": Table(), "remember": False}, ValueError, "would not be used"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_given(
+    options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        App("thing-operator", **options)
+
+
+def test_own_kinds_with_updates_are_remembered_and_others_where_asked_for() -> None:
+    v2 = Kind(group="example.com", version="v2", kind="Thing")
+
+    def made(**options: Any) -> App:
+        app = App("thing-operator", **options)
+        app.on_update(THING)(nothing)
+        app.on_add(CONFIG_MAP)(nothing)
+        app.every(60, SECRET)(nothing)
+        app.on_update(v2)(nothing)
+        return app
+
+    kinds_of = (THING, CONFIG_MAP, SECRET, v2)
+
+    def remembered(app: App) -> list[bool]:
+        return [remembers(app, kind) for kind in kinds_of]
+
+    app = made()
+    assert remembered(app) == [False, False, False, False]
+    app.own(THING)
+    assert remembered(app) == [True, False, False, False]
+    assert remembered(made(remember=True)) == [True, True, False, False]
+    assert remembered(made(remember=[CONFIG_MAP])) == [False, True, False, False]
+    off = made(remember=False)
+    off.own(THING)
+    assert remembered(off) == [False, False, False, False]
+
+
+def test_a_kind_without_functions_is_refused() -> None:
+    app = App("thing-operator", remember=[CONFIG_MAP])
+    app.on_update(THING)(nothing)
+    with pytest.raises(ValueError, match="remember names"):
+        app.manager(no_client())
