@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, final
 
-from appsdk_operator._generics import SpecT, StatusT, subscript
+from appsdk_operator._generics import SpecT_co, StatusT_co, subscript
 from appsdk_operator.app._background_state import Act, BackgroundState, Phase
 from appsdk_operator.app._returned import check_nothing, is_async
 from appsdk_operator.cache import Health, NotCachedError
@@ -41,19 +41,19 @@ _MOST_SHOWN: Final = 100
 
 
 @final
-class Live(Generic[SpecT, StatusT]):
+class Live(Generic[SpecT_co, StatusT_co]):
     """The object of a background function, which changes while that runs. Thread-safe."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
-    def __init__(self, client: ClientLike, obj: Object[SpecT, StatusT]) -> None:
+    def __init__(self, client: ClientLike, obj: Object[SpecT_co, StatusT_co]) -> None:
         """Made by the App."""
         self._client = client
         self._newest = obj
 
     @property
-    def object(self) -> Object[SpecT, StatusT]:
+    def object(self) -> Object[SpecT_co, StatusT_co]:
         """The newest state of the object; once it is gone, the last one that was read."""
         newest = self._newest
         try:

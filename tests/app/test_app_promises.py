@@ -413,10 +413,16 @@ def test_by_default_a_failing_function_is_called_until_it_succeeds(told: Told) -
     assert times[-1] > 6500
 
 
+@pytest.mark.parametrize(
+    # Right after other failures, too, of which an object has a line a second.
+    "policy",
+    [never_retry, ConstantBackoff(0.1, max_attempts=2)],
+    ids=["at once", "soon"],
+)
 def test_what_is_given_up_is_in_health_metrics_page_and_log(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, policy: Any
 ) -> None:
-    app, managers = App("thing-operator", retry_policy=never_retry), list[Manager]()
+    app, managers = App("thing-operator", retry_policy=policy), list[Manager]()
 
     @app.on_add(THING)
     def make(thing: Object) -> None:

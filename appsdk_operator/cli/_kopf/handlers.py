@@ -659,6 +659,8 @@ class _Written:
             self.todo("errors=IGNORED: catch the errors in the function")
         backoff = self.handlers.text(options["backoff"]) if "backoff" in options else "60"
         retries, timeout = options.get("retries"), options.get("timeout")
+        if (retries or timeout) and any(map(self._is_temporary_error, ast.walk(self.node))):
+            self.todo("RetryAfter: it counts for no limit of attempts or of time, as kopf's does")
         if timeout is not None:
             return self._tenacity(backoff, retries, timeout)
         if retries is not None:
@@ -672,6 +674,9 @@ class _Written:
         if "backoff" in options:
             return f"{self.word('ConstantBackoff')}({backoff})"
         return ""
+
+    def _is_temporary_error(self, node: ast.AST) -> bool:
+        return self.handlers.module.kopf_name(node) in ("TemporaryError", "HandlerRetryError")
 
     def _tenacity(self, backoff: str, retries: ast.expr | None, timeout: ast.expr) -> str:
         tenacity = self.word("tenacity", "")

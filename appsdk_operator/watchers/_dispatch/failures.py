@@ -220,7 +220,8 @@ class Failures:
             obj.key,
             error_text(sole_error(error)),
             _next_try(call, delay, is_final),
-            about=obj.uid or obj.key,
+            # The last line about a call, however soon it follows the one before.
+            about=None if delay is None else obj.uid or obj.key,
             level=logging.INFO if is_known else logging.ERROR,
             with_traceback=not is_known and not _is_self_explanatory(error),
             extra={

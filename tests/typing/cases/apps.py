@@ -118,6 +118,16 @@ def follow(live: op.Live[WidgetSpec, WidgetStatus], stop: op.StopSignal) -> None
     assert_type(live.object, Widget)
 
 
+HONEST: op.Kind[WidgetSpec, WidgetStatus | None] = op.Kind(
+    group="example.com", version="v1", kind="Honest", spec=WidgetSpec, status=WidgetStatus
+)
+
+
+@app.background(HONEST)
+def follow_honest(live: op.Live[WidgetSpec, WidgetStatus | None], stop: op.StopSignal) -> None:
+    """For an object of which the status may be missing."""
+
+
 @app.background(WIDGET, where=lambda widget: widget.spec.size > 1)
 async def follow_async(live: op.Live[WidgetSpec, WidgetStatus], stop: op.StopSignal) -> None:
     assert_type(await stop.wait_async(1.0), bool)
