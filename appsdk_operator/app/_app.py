@@ -1353,7 +1353,7 @@ class App:
             obj: the object that the function got.
 
         Returns:
-            None where nobody knows: nothing is remembered of its kind, or of the object.
+            Whether it was; None if nothing is remembered of its kind, or of the object.
 
         Raises:
             RuntimeError: as :attr:`client`.
