@@ -13,7 +13,7 @@ from appsdk_operator.app import App
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.controllers import Request, set_controller_reference
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions
-from appsdk_operator.resource import Kind, MutableObject, Object
+from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.testing import BrokenPromise, World, check_operator
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -82,6 +82,62 @@ def test_a_world_elects_a_leader_among_the_replicas_of_an_app_and_opens_no_port(
         world.create("b", {"size": 4})
         world.settle()
         assert sorted(storage.values()) == [3, 4]
+
+
+FINALIZERS = ["x.example.org/hold", "example.com/bucket-operator.v1.Bucket"]
+
+
+def failing_operator(failing: str) -> App:
+    app = App("bucket-operator")
+
+    def fail(name: str) -> None:
+        if name == failing:
+            raise ConnectionError("down")
+
+    @app.on_add(BUCKET)
+    def make(bucket: Object[BucketSpec]) -> None:
+        fail("make")
+
+    @app.on_update(BUCKET, where=labels("tier!=old"), when=field("spec.size").changed)
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        fail("resize")
+
+    @app.on_delete(BUCKET)
+    def remove(bucket: Object[BucketSpec]) -> None:
+        fail("remove")
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("failing", "then", "comes_to_rest"),
+    [
+        pytest.param("resize", "nothing", False, id="still-asked-for"),
+        pytest.param("resize", "leaves the filter", True, id="leaves-the-filter"),
+        pytest.param("resize", "is deleted", True, id="is-deleted"),
+        pytest.param("remove", "is deleted", False, id="clean-up-fails"),
+    ],
+)
+def test_a_world_is_at_rest_when_nothing_asks_any_more_for_the_call_that_failed(
+    failing: str, then: str, comes_to_rest: bool
+) -> None:
+    with World(failing_operator(failing)) as world:
+        world.create("a", {"size": 1})
+        assert world.settle()
+        world.patch("a", {"spec": {"size": 2}, "metadata": {"finalizers": FINALIZERS}})
+        world.run(1)
+        if then == "leaves the filter":
+            world.patch("a", {"metadata": {"labels": {"tier": "old"}}})
+        elif then == "is deleted":
+            world.delete("a")
+        assert world.settle(horizon=600) is comes_to_rest
+        assert [bucket.name for bucket in world.objects()] == ["a"]
+
+
+def test_an_object_whose_deletion_others_hold_up_after_a_failure_is_no_hot_loop() -> None:
+    replay = ["create b {}", "wait 0", "function fails", 'spec b {"size": 5}', "wait 1"]
+    app = failing_operator("nothing")
+    check_operator(app, replay=[*replay, "hold b", "delete b"])
 
 
 def test_the_promises_of_an_app_are_checked() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.app import App
+from appsdk_operator.app import App, Handler
 from appsdk_operator.controllers import TerminalError
-from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import add_note, environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
@@ -246,14 +246,14 @@ class World(SimulatedCluster):
 
     def _has_calls_to_come(self, end: float) -> bool:
         """Whether a call runs, will be repeated, or polls what was changed since it began."""
-        present = {obj.uid for obj in self.objects()}
+        present = {obj.uid: obj for obj in self.objects()}
         calls = [e for e in self.journal.of("call") if not e.is_of_timer]
         last: dict[Any, Entry] = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
         # A call of one function of an App does not say that those that failed are done.
         last |= {
             (e.who, e.process, id(e.declared), e.kind, e.uid): e
             for e in self.journal.of("function")
-            if e.uid in present
+            if e.uid in present and (not e.ended or _asks_for(present[e.uid], e.declared))
         }
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
@@ -470,3 +470,14 @@ class Replica(Process):
             self.ends_with(error)
         else:
             self.ends_with(None)
+
+
+def _asks_for(obj: Object, handler: Handler) -> bool:
+    """Whether an App repeats a failed call of this function for the object as it is now."""
+    if obj.is_deleting or handler.cause == "delete":
+        return obj.is_deleting and handler.cause == "delete"
+    where = handler.options.where
+    try:
+        return where is None or where(obj)
+    except Exception:
+        return True  # as the App takes it
