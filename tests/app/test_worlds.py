@@ -140,6 +140,25 @@ def test_an_object_whose_deletion_others_hold_up_after_a_failure_is_no_hot_loop(
     check_operator(app, replay=[*replay, "hold b", "delete b"])
 
 
+def test_a_function_that_is_called_again_after_a_restart_leads_to_two_writes() -> None:
+    app, calls = App("bucket-operator"), list[str]()
+    app.on_add(BUCKET)(lambda bucket: calls.append("make"))
+    app.on_add(BUCKET, where=labels("tier=new"))(lambda bucket: calls.append("audit"))
+    app.on_sync(BUCKET)(lambda bucket: calls.append("sync"))
+    with World(app) as world:
+        world.create("a", {"size": 1}, labels={"tier": "new"})
+        assert world.settle()
+        for _ in range(2):
+            calls.clear()
+            so_far = len(world.journal.of("write"))
+            world.restart()
+            assert world.settle()
+            assert calls == ["audit", "sync"]
+            writes = world.journal.of("write")[so_far:]
+            assert [write.status for write in writes] == [200, 200]
+            assert world.objects()[0].finalizers == ("example.com/bucket-operator.v1.Bucket",)
+
+
 def test_the_promises_of_an_app_are_checked() -> None:
     storage: dict[str, int] = {}  # by uid, which differ in all histories
     app = storage_operator(lambda: storage)

@@ -438,7 +438,9 @@ class FinalizerLifecycle:
         if not self._pop_write_pending(obj, _RESYNC):
             outcome = self._call(notify, _RESYNC, obj, None)
         marks, present = self._own.in_progress, obj.finalizers
-        if self.finalizer in present and any(mark in present for mark in marks):
+        is_marked = self.finalizer in present and any(mark in present for mark in marks)
+        # Our write of the finalizer has removed the mark.
+        if is_marked and not self._is_before_our_write(obj):
             with self._retry_write_only(obj, _RESYNC, "sync"):
                 self._finalizers.remove(obj, *marks)
         return outcome
