@@ -250,10 +250,15 @@ class World(SimulatedCluster):
         calls = [e for e in self.journal.of("call") if not e.is_of_timer]
         last: dict[Any, Entry] = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
         # A call of one function of an App does not say that those that failed are done.
-        last |= {
+        functions: dict[Any, Entry] = {
             (e.who, e.process, id(e.declared), e.kind, e.uid): e
             for e in self.journal.of("function")
-            if e.uid in present and (not e.ended or _asks_for(present[e.uid], e.declared))
+            if e.uid in present
+        }
+        last |= {
+            one: e
+            for one, e in functions.items()
+            if not e.ended or _asks_for(present[e.uid], e.declared)
         }
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
