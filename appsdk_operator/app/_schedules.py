@@ -49,7 +49,9 @@ class Schedule:
         # Timers are few, and their module is not needed before the first one is declared.
         from cronsim import CronSim
 
-        found = next(CronSim(self.cron, datetime.fromtimestamp(time, self.timezone)), None)
+        # In whole seconds: a datetime would round what is just before a time to it.
+        since = datetime.fromtimestamp(math.floor(time), self.timezone)
+        found = next(CronSim(self.cron, since), None)
         return math.inf if found is None else found.timestamp()
 
     def __str__(self) -> str:

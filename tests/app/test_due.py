@@ -347,6 +347,11 @@ TWO_BEGIN: tuple[list[Function], list[tuple[str, Any]]] = (
     [("outcomes", ["ok", 5.0]), ("size", 1), ("wait", 9.0), ("size", 2)],
 )
 """The second of two functions succeeds with a later state than the first."""
+JUST_BEFORE: tuple[list[Function], list[tuple[str, Any]]] = (
+    [function("every", always, SCHEDULES[2])],
+    [("wait", 89.99999999999999), ("outcomes", ["refused"]), ("wait", 89.99999999999999)],
+)
+"""A call ends less than a microsecond before the next minute."""
 BUSY: tuple[list[Function], list[tuple[str, Any]]] = (
     [function("every", always, SCHEDULES[1])],
     [
@@ -363,6 +368,7 @@ BUSY: tuple[list[Function], list[tuple[str, Any]]] = (
 )
 @example(*TWO_BEGIN, [])
 @example(*BUSY, [])
+@example(*JUST_BEFORE, [])
 def test_what_is_due_is_what_the_table_says(
     functions: list[Function],
     moves: list[tuple[str, Any]],
