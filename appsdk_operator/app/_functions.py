@@ -201,6 +201,7 @@ class KindFunctions:
             else ()
         )
         self._has_backgrounds = bool(backgrounds)
+        self._has_idle = any(each.schedule.idle for each in self._functions)
         self._protects = self._has_backgrounds or any(map(protects, self._functions))
         self._is_paused: Callable[[Object], bool] | None = None
         if paused is not None:
@@ -313,7 +314,8 @@ class KindFunctions:
         if known is None:
             return True
         state = known.state
-        state.note_time(new, self._clock.monotonic())
+        if self._has_idle:
+            state.note_time(new, self._clock.monotonic())
         if is_older_version(new.resource_version, old.resource_version):
             if known.recording is not None:
                 known.recording.written, state.has_news = None, True
@@ -370,7 +372,8 @@ class KindFunctions:
         return None
 
     def _look_at(self, known: _Known, obj: Object) -> None:
-        known.state.note_time(obj, self._clock.monotonic())
+        if self._has_idle:
+            known.state.note_time(obj, self._clock.monotonic())
         obj = known.state.see(obj)
         if self._has_backgrounds:
             self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
