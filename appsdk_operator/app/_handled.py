@@ -48,7 +48,7 @@ def kept_paths(when: ChangeFilter[Any, Any] | None, kind: Kind[Any, Any]) -> Pat
         index = next((n for n, step in enumerate(steps) if not isinstance(step, str)), len(steps))
         found.add(tuple(names[:index]))
     outer = {path for path in found if not any(path[:n] in found for n in range(1, len(path)))}
-    return tuple(sorted(map(_pointer, outer))) or None
+    return tuple(sorted(map(json_pointer, outer))) or None
 
 
 @final
@@ -263,7 +263,8 @@ def _set(data: dict[str, Any], steps: Sequence[str], value: Any) -> None:
         data[last] = value
 
 
-def _pointer(steps: Sequence[str]) -> str:
+def json_pointer(steps: Sequence[str]) -> str:
+    """The JSON pointer (RFC 6901) to a field."""
     return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, final, runtime_checkable
 
-from appsdk_operator.app._handled import Handled
+from appsdk_operator.app._handled import Handled, json_pointer
 from appsdk_operator.client import ClientLike, NotFound, live_reader
 from appsdk_operator.controllers import guarded_patch, uid_guard
 from appsdk_operator.resource import Kind, Object
@@ -201,7 +201,7 @@ class AnnotationRecords(Records):
         present = annotations.get(self.key)
         if present == text:
             return []
-        path = f"/metadata/annotations/{_escaped(self.key)}"
+        path = _path(self.key)
         if present is not None:
             return [
                 {"op": "test", "path": path, "value": present},
@@ -212,12 +212,10 @@ class AnnotationRecords(Records):
             add = {"op": "add", "path": "/metadata/annotations", "value": {self.key: text}}
             return [test, add]
         removals = [
-            {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
-            for key in self._previous
-            if key in annotations
+            {"op": "remove", "path": _path(key)} for key in self._previous if key in annotations
         ]
         return [test, *removals, {"op": "add", "path": path, "value": text}]
 
 
-def _escaped(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
+def _path(key: str) -> str:
+    return json_pointer(["metadata", "annotations", key])
