@@ -627,6 +627,7 @@ class KindFunctions:
                     function.function,
                     *((obj,) if step.old is None else (step.old, obj)),
                     seconds=self._limits[step.number],
+                    cause=_CAUSES[function.cause],
                 )
             path = self._results[step.number]
             if path is not None and returned is not None:
@@ -723,10 +724,16 @@ class KindFunctions:
             return CalledFunction(self.backgrounds.runners[0].function, "BACKGROUND")
         number = None if known is None else known.called
         if known is not None and number is None:
-            step = known.state.next(self._clock.monotonic())
+            step = self._foreseen(known, obj)
             number = None if step is None else step.number
         function = self._functions[number or 0]
         return CalledFunction(function.function, _CAUSES[function.cause])
+
+    def _foreseen(self, known: _Known, obj: Object) -> Step | None:
+        """The call that a look at a state of the object is to lead to."""
+        if known.foreseen is not None:
+            return known.foreseen[1]
+        return known.state.next(self._clock.monotonic(), obj.viewed_as(self.kind))
 
     def failing(self, obj: Object, /) -> FailedFunction:
         """The call that has just failed."""

@@ -198,7 +198,7 @@ class CallRecord:
         self.controller: str = controller
         """The controller's name."""
         self.callback: str = callback
-        """The name of the called function."""
+        """The name of the called function; ``""`` for a look at an object that led to no call."""
         self.role: str = role
         """``reconciler``, ``watcher`` or ``webhook``."""
         self.kind: str = kind
@@ -216,7 +216,8 @@ class CallRecord:
         self.started: float = started
         """The monotonic time of its start, by the controller's clock."""
         self.target: int = target
-        """Equal for all calls of one watcher of the controller, whichever callback they are of."""
+        """Equal for all calls of one watcher of the controller, whichever callback they are of; for
+        functions of an App, for those of one function."""
         self.headers: Mapping[str, str] | None = headers
         """The headers of the review, for webhooks; None for others."""
         self.seconds: float | None = None
@@ -396,6 +397,7 @@ class CallSlot:
     """What one worker thread does at present. Only that thread, and its call, write to it."""
 
     __slots__ = (
+        "called",
         "is_noted",
         "is_retry",
         "limited",
@@ -416,6 +418,9 @@ class CallSlot:
         """Who is called; for the log's ``describe``."""
         self.trigger: Any = None
         """What it is called for; None: no call runs."""
+        self.called: tuple[Callable[..., Any] | None, str] | None = None
+        """The function of ``target`` that is or was called, None for none at all, and the cause;
+        None: not known yet, or ``target`` is no more than one function."""
         self.is_retry: bool = False
         """Whether the call repeats an earlier one."""
         self.limited: LimitedCall | None = None
@@ -465,7 +470,11 @@ def current_stop() -> StopSignal:
 
 
 def call_limited(
-    function: Callable[..., Any], *args: Any, seconds: float | None, name: str = ""
+    function: Callable[..., Any],
+    *args: Any,
+    seconds: float | None,
+    name: str = "",
+    cause: str = "",
 ) -> Any:
     """Call a function within a call of a watcher or reconciler, with a time limit of its own.
 
@@ -478,6 +487,7 @@ def call_limited(
         args: its arguments.
         seconds: the limit; None: none.
         name: its name for errors and logs; default: its own.
+        cause: what it is called for, if it is to be named as what the call has called.
 
     Returns:
         What it has returned, awaited.
@@ -487,6 +497,8 @@ def call_limited(
         Exception: what it has raised.
     """
     slot = _slot.get()
+    if slot is not None and cause:
+        slot.called = function, cause
     if seconds is None or slot is None:
         return settle(function(*args))
     log = slot.log
@@ -572,10 +584,15 @@ class ActivityLog:
         slot.record = slot.requests = None
         slot.is_noted = False
         is_observed = record is not None
-        if record is None:
+        if record is None or slot.called is not None:
             slot.trigger = trigger
-            record = self.describe(slot)
+            described = self.describe(slot)
             slot.trigger = None
+            if record is None:
+                record = described
+            else:  # made before it was known which function would be called
+                record.callback, record.action = described.callback, described.action
+                record.target = described.target
         record.seconds = seconds
         record.outcome = outcome
         record.next_in = next_in

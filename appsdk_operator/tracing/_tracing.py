@@ -108,6 +108,10 @@ class Tracing:
         self._links.note_call(call, span.get_span_context())
         if span.is_recording():
             span.set_attribute("appsdk.outcome", call.outcome)
+            if call.role == "watcher" and call.callback:
+                # Which function of an App is called is known only now.
+                span.update_name(call.callback)
+                span.set_attributes(_function_of(call))
             if call.role == "webhook":
                 # Known since the review was read.
                 span.set_attributes(_object_of(call))
@@ -162,11 +166,14 @@ def _of_call(call: CallRecord) -> dict[str, Any]:
         **_object_of(call),
         "appsdk.controller": call.controller,
         "appsdk.role": call.role,
-        "appsdk.action": call.action,
         "appsdk.attempt": call.attempt,
         "appsdk.reasons": [safe_text(reason) for reason in call.reasons],
-        "code.function.name": call.callback,
+        **_function_of(call),
     }
+
+
+def _function_of(call: CallRecord) -> Mapping[str, str]:
+    return {"appsdk.action": call.action, "code.function.name": call.callback}
 
 
 def _object_of(call: CallRecord) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from appsdk_operator.client import Client, ClientConfig, ClientLike, MergePatch
 from appsdk_operator.controllers import ControllerOptions, Request
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import MutableObject, Object, field
-from appsdk_operator.runtime import Metrics, RealClock, StopSignal
+from appsdk_operator.runtime import Metrics, Narrator, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.watchers import SimpleWatcher
 from appsdk_operator.webhooks import WebhookServerOptions
@@ -417,6 +418,54 @@ def test_a_narrated_app_prints_each_call_with_its_writes(
     text = "\n".join(rows)
     assert re.search(r"make +CREATE +buckets \S+/a .* ok$", text, re.MULTILINE)
     assert "-> patch buckets.example.com" in text
+
+
+def test_the_narration_names_the_function_of_each_call_and_passes_over_looks_without_one(
+    config: ClientConfig, api: Client
+) -> None:
+    app, calls, narration = App("bucket-operator"), Calls(), io.StringIO()
+
+    @app.on_add(BUCKET)
+    def make(bucket: Object[BucketSpec]) -> None: ...
+
+    @app.on_add(BUCKET)
+    def announce(bucket: Object[BucketSpec]) -> None:
+        calls.add("add")
+
+    @app.on_update(BUCKET)
+    def note(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add("note")
+
+    @app.on_update(BUCKET, when=field("spec.size").changed)
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.add("resize")
+
+    @app.on_delete(BUCKET)
+    def remove(bucket: Object[BucketSpec]) -> None: ...
+
+    @app.every(3600.0, BUCKET)
+    def measure(bucket: Object[BucketSpec]) -> None:
+        calls.add("measure")
+
+    manager = made(app, config)
+    manager.observe_activity(Narrator(narration))
+    with running(manager):
+        api.create(bucket("a"))
+        calls.wait_for("measure")
+        api.patch(BUCKET, "a", MergePatch({"spec": {"size": 5}}), namespace="default")
+        calls.wait_for("resize")
+        api.delete(BUCKET, "a", namespace="default")
+        eventually(lambda: not list(api.list(BUCKET)))
+        eventually(lambda: "remove" in narration.getvalue())
+    rows = [row.split() for row in narration.getvalue().splitlines()[1:]]
+    assert [(row[1].rpartition(".")[2], row[2]) for row in rows if row[0] != "->"] == [
+        ("make", "CREATE"),
+        ("announce", "CREATE"),
+        ("measure", "TIMER"),
+        ("note", "UPDATE"),
+        ("resize", "UPDATE"),
+        ("remove", "DELETE"),
+    ]
 
 
 def lead_elsewhere(api: Client) -> None:

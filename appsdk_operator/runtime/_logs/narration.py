@@ -57,10 +57,12 @@ class Narrator:
         writes = [_request(each) for each in call.requests]
         if call.omitted_requests:
             writes.append(f"and {call.omitted_requests} more writes")
+        if not call.callback and not writes:
+            return
         self._print(
             (
                 _time(),
-                call.callback,
+                call.callback or "-",
                 _why(call, f"{kind} {about} "),
                 f"{kind} {about}".strip(),
                 "" if call.seconds is None else duration_text(call.seconds),

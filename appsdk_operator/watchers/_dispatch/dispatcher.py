@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     Clock,
     FailureCause,
     as_exception,
+    callback_name,
     get_logger,
 )
 from appsdk_operator.runtime.validation import no_awaitable
@@ -368,6 +369,7 @@ class Dispatcher:
         slot = self._slots.get(thread) or activity.slot(thread)
         slot.target = target
         slot.is_retry = is_retry
+        slot.called = None
         slot.trigger = trigger
         slot.started = started = monotonic()
         if activity.observers.present:
@@ -394,6 +396,8 @@ class Dispatcher:
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
         elif target.level_based is not None:
+            if slot.called is None:
+                slot.called = None, trigger.action.value
             if slot.is_noted or started >= activity.skip_until:
                 activity.end(slot, trigger, seconds)
             self._reflect(source, target, target.request_of(trigger))
@@ -414,18 +418,24 @@ class Dispatcher:
         target: RegisteredTarget = slot.target
         trigger: Event | ReconcileRequest = slot.trigger
         action, obj = trigger.action, trigger.object
+        function, cause = slot.called or (None, action.value)
+        callback = "" if slot.called else name_of(target.handler, action, obj)
+        if slot.called is None and target.level_based is not None:
+            function = target.level_based.called(obj).function  # as far as it is foreseen
+        if function is not None:
+            callback = callback_name(function)
         return CallRecord(
             controller=self._name,
-            callback=name_of(target.handler, action, obj),
+            callback=callback,
             role=target.role.value,
             kind=target.kind,
             namespace=obj.namespace,
             name=obj.name,
-            action=action.value,
+            action=cause,
             reasons=_reasons_of(trigger),
             attempt=trigger.attempt if isinstance(trigger, ReconcileRequest) else 0,
             started=slot.started,
-            target=id(target),
+            target=id(target if function is None else function),
         )
 
     def _failed(
@@ -446,6 +456,8 @@ class Dispatcher:
         attempt, policy, longest, level = request.attempt, None, None, target.level_based
         if level is not None:
             handler, attempt, policy, longest = level.failing(request.object)
+            if slot.called is None:  # a write around the call has failed
+                slot.called = handler.function, action.value
         call = WatcherCall(key.source.kind, handler, action, request.object, attempt)
         plan = self._failures.plan_after(
             error, call, target.role, longest, policy=policy, is_stopping=self._is_stopped
