@@ -16,6 +16,8 @@ from appsdk_operator.resource import (
     Object,
     encode_json,
     equal_numbers,
+    json_pointer,
+    pointer_steps,
 )
 from appsdk_operator.watchers import without_records
 
@@ -98,7 +100,7 @@ class HandledState:
             data.update(self.values)
         else:
             for path in self.paths:
-                _set(data, _steps(path), self.values.get(path))
+                _set(data, pointer_steps(path), self.values.get(path))
         metadata = data["metadata"]
         metadata.pop("resourceVersion", None)
         metadata.pop("generation", None)
@@ -239,7 +241,7 @@ def _values(obj: Object, paths: Paths) -> dict[str, Any]:
         metadata.pop(name, None)
     if "annotations" in metadata:
         metadata["annotations"] = without_records(metadata["annotations"] or {})
-    return {path: _at(data, _steps(path)) for path in paths}
+    return {path: _at(data, pointer_steps(path)) for path in paths}
 
 
 def _at(data: Any, steps: Sequence[str]) -> Any:
@@ -261,15 +263,6 @@ def _set(data: dict[str, Any], steps: Sequence[str], value: Any) -> None:
         data.pop(last, None)
     else:
         data[last] = value
-
-
-def json_pointer(steps: Sequence[str]) -> str:
-    """The JSON pointer (RFC 6901) to a field."""
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
-
-
-def _steps(pointer: str) -> list[str]:
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def _compact(value: Any) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, final, runtime_checkable
 
-from appsdk_operator.app._handled import Handled, json_pointer
+from appsdk_operator.app._handled import Handled
 from appsdk_operator.client import ClientLike, NotFound, live_reader
 from appsdk_operator.controllers import guarded_patch, uid_guard
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, json_pointer
 from appsdk_operator.runtime import get_logger
 from appsdk_operator.watchers import RECORD_SUFFIX
 

@@ -150,6 +150,10 @@ from appsdk_operator.resource._typed.go_text import (
 from appsdk_operator.resource._json.diff import (
     json_diff as json_diff,
 )
+from appsdk_operator.resource._json.pointers import (
+    json_pointer as json_pointer,
+    pointer_steps as pointer_steps,
+)
 from appsdk_operator.resource._json.parts import (
     MAX_LEVELS as MAX_LEVELS,
     TOO_DEEP as TOO_DEEP,

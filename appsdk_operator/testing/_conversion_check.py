@@ -20,6 +20,7 @@ from appsdk_operator.resource import (
     Versions,
     custom_resource_definition,
     lost_parts,
+    pointer_steps,
     with_defaults,
 )
 from appsdk_operator.runtime.validation import check_count, check_instance
@@ -377,8 +378,7 @@ def _differences(before: Any, after: Any) -> list[str]:
 
 
 def _at(value: Any, path: str) -> Any:
-    for step in path.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in pointer_steps(path):
         try:
             value = value[int(name)] if isinstance(value, list) else value[name]
         except (LookupError, ValueError, TypeError):  # an item that was moved meanwhile

@@ -22,6 +22,8 @@ from appsdk_operator.resource import (
     apply_json_patch,
     decode_json,
     encode_json,
+    json_pointer,
+    pointer_steps,
 )
 from appsdk_operator.resource._json.diff import _common_by_edits, _Values
 
@@ -440,3 +442,14 @@ def test_values_that_msgspec_decodes_are_patched_as_they_are() -> None:
     assert operations(decode_json(raw), {"a": [1, 2.5, "x", None]}) == [
         {"op": "remove", "path": "/a/4"}
     ]
+
+
+@given(st.lists(st.text("ab/~01é", max_size=5), max_size=5))
+def test_a_pointer_leads_back_to_its_steps(steps: list[str]) -> None:
+    assert pointer_steps(json_pointer(steps)) == steps
+
+
+def test_a_pointer_that_nothing_of_ours_has_made_is_read_as_written() -> None:
+    assert pointer_steps("") == []
+    assert pointer_steps("/") == [""]
+    assert pointer_steps("/~01/~2~/a~1b") == ["~1", "~2~", "a/b"]

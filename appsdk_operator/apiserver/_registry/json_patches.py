@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from appsdk_operator.apiserver._values.go_text import parse_integer
-from appsdk_operator.resource import PatchError, apply_json_patch
+from appsdk_operator.resource import PatchError, apply_json_patch, json_pointer, pointer_steps
 
 _KINDS: Final = ("add", "remove", "replace", "move", "copy", "test")
 # Bytes that the copies of one patch may add, as on the real server.
@@ -77,12 +77,12 @@ def _pointer(document: Any, operation: dict[str, Any], name: str, *, adds: bool 
     Raises:
         PatchError: it is that of the whole document.
     """
-    steps = str(operation.get(name, "")).split("/")[1:]
+    steps = pointer_steps(str(operation.get(name, "")))
     if not steps:
         raise PatchError("missing value")
     for at, step in enumerate(steps):
         if isinstance(document, dict):
-            document = document.get(_unescaped(step))
+            document = document.get(step)
         elif isinstance(document, list):
             index = parse_integer(step)
             if index is not None:
@@ -92,7 +92,7 @@ def _pointer(document: Any, operation: dict[str, Any], name: str, *, adds: bool 
                 document = document[index] if 0 <= index < len(document) else None
         else:
             break
-    return f"/{'/'.join(steps)}"
+    return json_pointer(steps)
 
 
 def _copy_of(document: Any, operation: dict[str, Any]) -> Any:
@@ -128,13 +128,13 @@ def _explained(document: Any, operation: dict[str, Any], error: PatchError) -> s
 
 def _key_is_missing(document: Any, path: str) -> bool:
     """Whether the parent of ``path`` is an object without the last key."""
-    container, key = _container(document, path), _steps(path)[-1:]
+    container, key = _container(document, path), pointer_steps(path)[-1:]
     return isinstance(container, dict) and bool(key) and key[0] not in container
 
 
 def _container(document: Any, path: str) -> Any:
     """The object or list that contains the last key of ``path``; None when there is none."""
-    for step in _steps(path)[:-1]:
+    for step in pointer_steps(path)[:-1]:
         if isinstance(document, dict):
             document = document.get(step)
         elif isinstance(document, list):
@@ -145,11 +145,3 @@ def _container(document: Any, path: str) -> Any:
         else:
             return None
     return document if isinstance(document, (dict, list)) else None
-
-
-def _steps(path: str) -> list[str]:
-    return [_unescaped(step) for step in path.split("/")[1:]]
-
-
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from appsdk_operator.resource._json.pointers import json_pointer
 from appsdk_operator.resource._json.values import NAME_FIELDS, same
 
 _MAX_OPERATIONS: Final = 10_000
@@ -57,7 +58,7 @@ class _Path(NamedTuple):
     """The number of steps."""
 
     def child(self, step: str) -> _Path:
-        step = "/" + step.replace("~", "~0").replace("/", "~1")
+        step = json_pointer([step])
         return _Path(self, step, self.size + len(_encode(step)) - 2, self.depth + 1)
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.resource._json import values as json_values
+from appsdk_operator.resource._json.pointers import pointer_steps
 
 
 class PatchError(ValueError):
@@ -124,11 +125,9 @@ def _pointer(text: Any) -> list[str]:
     """The steps of a JSON pointer (RFC 6901)."""
     if not isinstance(text, str):
         raise _ProblemError("a path is text")
-    if not text:
-        return []
-    if not text.startswith("/"):
+    if text and not text.startswith("/"):
         raise _ProblemError("a path starts with '/', or is '' for the whole document")
-    return [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
+    return pointer_steps(text)
 
 
 def _resolve(document: Any, path: list[str]) -> Any:

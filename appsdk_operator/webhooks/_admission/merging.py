@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from appsdk_operator.resource import PatchError, apply_json_patch, json_diff
+from appsdk_operator.resource import PatchError, apply_json_patch, json_diff, json_pointer
 
 _ABSENT: Final = object()
 _Operations = Sequence[Mapping[str, Any]]
@@ -63,7 +63,7 @@ def _merged(base: Any, one: Any, other: Any, path: str) -> Any:
         old = base if isinstance(base, dict) else {}
         merged = {}
         for key in {**old, **one, **other}:
-            step = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            step = path + json_pointer([key])
             each = old.get(key, _ABSENT), one.get(key, _ABSENT), other.get(key, _ABSENT)
             value = _merged(*each, step)
             if value is not _ABSENT:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from appsdk_operator.client import JsonPatch
-from appsdk_operator.resource import Kind, MutableObject, Object, kinds
+from appsdk_operator.resource import Kind, MutableObject, Object, json_pointer, kinds
 from appsdk_operator.webhooks._certificates.content import Certificate
 from appsdk_operator.webhooks._certificates.issuing import certified_name, read_authorities
 from appsdk_operator.webhooks._certificates.plan import Target
@@ -110,8 +110,8 @@ class CertificateTarget:
         operations: list[dict[str, Any]] = [_same_version(obj)]
         if not _dict(obj.to_dict().get("metadata")).get("annotations"):
             operations.append({"op": "add", "path": path, "value": {}})
-        key = ANNOTATION.replace("/", "~1")
-        operations.append({"op": "add", "path": f"{path}/{key}", "value": value})
+        key = json_pointer([ANNOTATION])
+        operations.append({"op": "add", "path": path + key, "value": value})
         return JsonPatch(operations)
 
     def _own(
