@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from appsdk_operator.runtime._queue.backoff import Backoff
-from appsdk_operator.runtime.validation import check_number
+from appsdk_operator.runtime.validation import check_count, check_number
 
 if TYPE_CHECKING:
     import tenacity
@@ -31,7 +31,8 @@ class RetryPolicy(Protocol):
 class ExponentialBackoff:
     """Retry with delays that double: ``initial``, ``2*initial``, ``4*initial``, …
 
-    Attempt numbers start at 0, as in grafana-app-sdk, so ``max_attempts=5`` allows six retries.
+    Attempt numbers start at 0, as in grafana-app-sdk, so ``max_attempts=5`` allows six retries, and
+    seven calls. ``max_calls`` counts calls instead.
 
     >>> policy = ExponentialBackoff(initial=5.0, max_attempts=5)
     >>> policy(ConnectionError("reset"), 2)  # seconds until the next try
@@ -45,6 +46,7 @@ class ExponentialBackoff:
         *,
         initial: float = 5.0,
         max_attempts: int | None = 5,
+        max_calls: int | None = None,
         maximum: float | None = None,
         jitter: float = 0.0,
         rng: random.Random | None = None,
@@ -54,6 +56,7 @@ class ExponentialBackoff:
         Args:
             initial: the first delay in seconds; default 5.
             max_attempts: the last attempt number that is retried; default 5. None: no limit.
+            max_calls: instead, how many calls are made at most, the first one included.
             maximum: the longest delay in seconds; default: none.
             jitter: the share of the delay by which it may be longer, at random, so that objects
                 that failed together do not come back together; default 0.
@@ -61,17 +64,14 @@ class ExponentialBackoff:
 
         Raises:
             TypeError: a value is no number.
-            ValueError: a value is out of bounds.
+            ValueError: a value is out of bounds, or both limits are given.
         """
         check_number("initial", initial, example=False)
         if maximum is not None:
             check_number("maximum", maximum, example=False)
-        _check_attempts(max_attempts)
-        if initial <= 0 or (max_attempts is not None and max_attempts < 0) or jitter < 0:
-            raise ValueError(
-                f"initial={initial}, max_attempts={max_attempts}, jitter={jitter}: use "
-                "initial > 0, max_attempts >= 0 and jitter >= 0"
-            )
+        last = _last_attempt(max_attempts, max_calls, 5)
+        if initial <= 0 or jitter < 0:
+            raise ValueError(f"initial={initial}, jitter={jitter}: use initial > 0 and jitter >= 0")
         if not math.isfinite(initial) or not math.isfinite(jitter):
             raise ValueError(f"initial={initial}, jitter={jitter}: use finite numbers")
         if maximum is not None and not maximum >= initial:
@@ -82,13 +82,13 @@ class ExponentialBackoff:
             jitter=jitter,
             caps_jitter=True,
         )
-        self._max_attempts = max_attempts
+        self._last_attempt = last
         self._random = rng or random.Random()
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
         """Seconds until the next try, None once ``attempt`` exceeds the last one."""
         del error
-        if self._max_attempts is not None and attempt > self._max_attempts:
+        if self._last_attempt is not None and attempt > self._last_attempt:
             return None
         return self._backoff.delay(attempt, self._random)
 
@@ -99,33 +99,35 @@ class ConstantBackoff:
 
     >>> ConstantBackoff(2.0)(ValueError(), 1000)
     2.0
+    >>> policy = ConstantBackoff(2.0, max_calls=3)
+    >>> [policy(ValueError(), attempt) for attempt in range(3)]
+    [2.0, 2.0, None]
     """
 
-    def __init__(self, delay: float, *, max_attempts: int | None = None) -> None:
+    def __init__(
+        self, delay: float, *, max_attempts: int | None = None, max_calls: int | None = None
+    ) -> None:
         """A policy.
 
         Args:
             delay: seconds.
             max_attempts: the last attempt number that is retried; default: no limit.
+            max_calls: instead, how many calls are made at most, the first one included.
 
         Raises:
             TypeError: a value is no number.
-            ValueError: a value is negative, or ``delay`` endless.
+            ValueError: a value is negative, ``delay`` endless, or both limits are given.
         """
         check_number("delay", delay, example=False)
-        _check_attempts(max_attempts)
-        if not 0 <= delay < math.inf or (max_attempts is not None and max_attempts < 0):
-            raise ValueError(
-                f"delay={delay}, max_attempts={max_attempts}: give seconds from 0 on, and no "
-                "negative number of attempts"
-            )
+        if not 0 <= delay < math.inf:
+            raise ValueError(f"delay={delay}: give seconds from 0 on")
         self._delay = delay
-        self._max_attempts = max_attempts
+        self._last_attempt = _last_attempt(max_attempts, max_calls, None)
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
         """Seconds until the next try."""
         del error
-        if self._max_attempts is not None and attempt > self._max_attempts:
+        if self._last_attempt is not None and attempt > self._last_attempt:
             return None
         return self._delay
 
@@ -211,11 +213,24 @@ def _looks_at_time_only(stop: Callable[[Any], bool], state: Callable[..., Any]) 
     return stop(state(error, attempt, 1e15)) and not stop(state(error, attempt, 0.0))
 
 
-def _check_attempts(max_attempts: object) -> None:
-    if max_attempts is not None and (
-        isinstance(max_attempts, bool) or not isinstance(max_attempts, int)
-    ):
-        raise TypeError(f"max_attempts={max_attempts!r}: give a whole number")
+def _last_attempt(
+    max_attempts: int | None, max_calls: int | None, default: int | None
+) -> int | None:
+    """The last attempt number that is retried; None: there is none.
+
+    Raises:
+        TypeError, ValueError: the text says what to give.
+    """
+    if max_attempts is not None:
+        check_count("max_attempts", max_attempts, 0)
+    if max_calls is None:
+        return max_attempts
+    check_count("max_calls", max_calls, 1)
+    if max_attempts != default:
+        raise ValueError(
+            f"max_attempts={max_attempts} and max_calls={max_calls} are one limit: give one of them"
+        )
+    return max_calls - 2  # attempt 0 is the first retry
 
 
 def never_retry(error: Exception, attempt: int, /) -> None:

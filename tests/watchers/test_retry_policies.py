@@ -81,6 +81,28 @@ def test_a_constant_delay_goes_on_for_ever_or_to_its_last_attempt():
     assert asked(ConstantBackoff(2), 3) == [2, 2, 2]
     assert ConstantBackoff(2)(ERROR, 10**9) == 2
     assert asked(ConstantBackoff(0, max_attempts=1), 3) == [0, 0, None]
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5])
+def test_a_limit_of_calls_counts_the_first_one(calls):
+    retries = [0.0] * (calls - 1)
+    assert asked(ConstantBackoff(0, max_calls=calls), calls) == [*retries, None]
+    delays = [2.0**n for n in range(calls - 1)]
+    assert asked(ExponentialBackoff(initial=1, max_calls=calls), calls) == [*delays, None]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: ConstantBackoff(1, max_calls=0), ValueError, "max_calls=0: use 1 or more"),
+        (lambda: ConstantBackoff(1, max_calls=2.0), TypeError, "max_calls=2.0"),
+        (lambda: ConstantBackoff(1, max_calls=3, max_attempts=1), ValueError, "are one limit"),
+        (lambda: ExponentialBackoff(max_calls=3, max_attempts=9), ValueError, "are one limit"),
+    ],
+)
+def test_a_limit_of_calls_is_one_or_more_and_the_only_one(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
     with pytest.raises(ValueError, match="no negative number of attempts"):
         ConstantBackoff(-1)
     with pytest.raises(ValueError, match="no negative number of attempts"):

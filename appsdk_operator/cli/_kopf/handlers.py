@@ -667,10 +667,8 @@ class _Written:
             number = retries.value if isinstance(retries, ast.Constant) else None
             if number == 1:
                 return self.word("never_retry", "appsdk_operator.watchers")
-            limit = (
-                str(number - 2) if isinstance(number, int) else f"{self.handlers.text(retries)} - 2"
-            )
-            return f"{self.word('ConstantBackoff')}({backoff}, max_attempts={limit})"
+            limit = self.handlers.text(retries)
+            return f"{self.word('ConstantBackoff')}({backoff}, max_calls={limit})"
         if "backoff" in options:
             return f"{self.word('ConstantBackoff')}({backoff})"
         return ""

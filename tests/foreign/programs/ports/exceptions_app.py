@@ -24,7 +24,7 @@ def in_the_end(widget: Object) -> None:
         raise RetryAfter(0.05, "not yet")
 
 
-@app.on_add(Widget, retry=ConstantBackoff(0.05, max_attempts=1))
+@app.on_add(Widget, retry=ConstantBackoff(0.05, max_calls=3))
 def three_times(widget: Object) -> None:
     log.info("three times")
     raise OSError("always")
