@@ -66,6 +66,9 @@ class Progress:
     tick: float = 0.0
     """For a timer with a crontab line: the time for which the next call is, in seconds since the
     epoch."""
+    retry_tick: float = 0.0
+    """The same where the last call has failed and its retry is the next call: somebody who asks for
+    another try before that has not asked for that call."""
     is_concerned: bool = False
     """For delete: whether the object was one of its objects at some time."""
     is_unsaved: bool = False
@@ -222,6 +225,7 @@ class ObjectState:
         for function, old, new in zip(self._functions, before.progress, self.progress, strict=True):
             if function.cause == "every":
                 new.next_time, new.tick = old.next_time, old.tick
+                new.retry_tick = old.retry_tick
                 new.failed_at, new.attempt = old.failed_at, old.attempt
             elif function.cause == "sync" and before._is_known:
                 new.is_done |= old.is_done
@@ -365,12 +369,17 @@ class ObjectState:
         """A call begins; after a change of the object its attempts are counted anew."""
         progress = self.progress[step.number]
         function, failed_at = self._functions[step.number], progress.failed_at
-        if failed_at is not None and function.cause != "every":
-            changed = function.when(failed_at, self.present) or is_asked_again(
-                failed_at, self.present
-            )
+        if failed_at is None:
+            return
+        is_asked = is_asked_again(failed_at, self.present)
+        if function.cause != "every":
+            changed = is_asked or function.when(failed_at, self.present)
             if progress.next_time is None or changed:
                 progress.attempt = 0
+        elif progress.retry_tick:
+            if not is_asked:
+                progress.tick = progress.retry_tick
+            progress.retry_tick = 0.0
 
     def succeeded(self, step: Step, obj: Object, now: float) -> None:
         """The call for ``obj`` has succeeded."""
@@ -413,7 +422,7 @@ class ObjectState:
         if function.schedule.cron and delay is not None:
             tick, pause = function.schedule.after(progress.tick, function.time())
             if delay >= pause:
-                progress.tick = tick  # the retry is the next call
+                progress.retry_tick = tick
 
     def longest_retry(self, number: int) -> float | None:
         """Seconds after which a failed call is repeated at the latest; None: as its policy says."""

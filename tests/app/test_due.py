@@ -352,6 +352,16 @@ JUST_BEFORE: tuple[list[Function], list[tuple[str, Any]]] = (
     [("wait", 89.99999999999999), ("outcomes", ["refused"]), ("wait", 89.99999999999999)],
 )
 """A call ends less than a microsecond before the next minute."""
+ASKED: tuple[list[Function], list[tuple[str, Any]]] = (
+    [function("every", always, SCHEDULES[2])],
+    [("wait", 48.0), ("outcomes", ["refused", "refused"]), ("wait", 24.5), ("ask", 0)],
+)
+"""Somebody asks for another try of a call that is to be made again at the next minute."""
+TAKEN_BACK: tuple[list[Function], list[tuple[str, Any]]] = (
+    [function("update", always)],
+    [("outcomes", [60.0]), ("size", 1), ("size", 0)],
+)
+"""A change whose call has failed is taken back before the retry."""
 BUSY: tuple[list[Function], list[tuple[str, Any]]] = (
     [function("every", always, SCHEDULES[1])],
     [
@@ -369,6 +379,8 @@ BUSY: tuple[list[Function], list[tuple[str, Any]]] = (
 @example(*TWO_BEGIN, [])
 @example(*BUSY, [])
 @example(*JUST_BEFORE, [])
+@example(*ASKED, [])
+@example(*TAKEN_BACK, [])
 def test_what_is_due_is_what_the_table_says(
     functions: list[Function],
     moves: list[tuple[str, Any]],
@@ -490,6 +502,7 @@ def test_a_defect_of_the_machine_is_found(
     @settings(max_examples=1000, database=None, derandomize=True, phases=PHASES)
     @given(FUNCTIONS, st.lists(MOVES, max_size=25))
     @example(*TWO_BEGIN)
+    @example(*TAKEN_BACK)
     @example(*BUSY)
     def check(functions: list[Function], moves: list[tuple[str, Any]]) -> None:
         run = Run(functions)
