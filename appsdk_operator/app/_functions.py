@@ -785,14 +785,18 @@ class KindFunctions:
             progress = state.progress[number]
             found.append(
                 Waiting(
-                    self._name(number), known.errors[number], progress.attempt, progress.next_time
+                    self._name(number),
+                    known.errors[number],
+                    progress.attempt,
+                    progress.next_time,
+                    self._cause(number),
                 )
             )
         step = state.next(now) if known.look_now else None
         due = now if step is not None else state.look_at()
         if due is not None and all(each.due is None or due < each.due for each in found):
             number = step.number if step is not None else state.earliest(due)
-            found.append(Waiting(self._name(number), None, 0, due))
+            found.append(Waiting(self._name(number), None, 0, due, self._cause(number)))
         elif known.look_now and known.recording is not None and (unsaved := state.unsaved()):
             # What one has done is recorded although another one has failed.
             found.append(Waiting(self._name(unsaved[0]), None, 0, now))
@@ -800,6 +804,9 @@ class KindFunctions:
 
     def _name(self, number: int) -> str:
         return CalledFunction(self._functions[number].function, "").name
+
+    def _cause(self, number: int) -> str:
+        return _CAUSES[self._functions[number].cause]
 
     def __repr__(self) -> str:
         functions = [

@@ -65,9 +65,11 @@ from appsdk_operator.runtime._queue.workqueue import (
 """For other rooms: not part of the public surface."""
 
 from appsdk_operator.runtime._activity import (
+    ACTION_WORDS as ACTION_WORDS,
     ActivityLog as ActivityLog,
     CallOutcome as CallOutcome,
     CallSlot as CallSlot,
+    FailingCalls as FailingCalls,
     ObservedParts as ObservedParts,
     Observers as Observers,
     call_limited as call_limited,

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._history import CallHistory
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_text
 from appsdk_operator.runtime._logs.tracebacks import (
@@ -44,6 +45,17 @@ _OBJECTS: Final = 500
 _CALLS_OF_OBJECT: Final = 10
 _REQUESTS_OF_CALL: Final = 20
 _LONGEST_TEXT: Final = 1000
+_FAILING: Final = 2000
+
+ACTION_WORDS: Final[Mapping[str, str]] = {
+    "CREATE": "creation",
+    "UPDATE": "change",
+    "DELETE": "clean-up",
+    "RESYNC": "resync",
+    "SYNC": "sync after a start",
+    "TIMER": "timer",
+}
+"""What a call is made for, in words."""
 
 CallOutcome: TypeAlias = Literal[
     "running", "done", "requeued", "retrying", "given up", "terminal", "fatal"
@@ -241,10 +253,17 @@ class CallRecord:
         """Kind, namespace and name of the object."""
         return self.kind, self.namespace, self.name
 
+    def _why(self) -> str:
+        if not self.action:
+            return "; ".join(_short(reason) for reason in self.reasons)
+        what = ACTION_WORDS.get(self.action, self.action)
+        return f"retry {self.attempt} of {what}" if self.attempt else what
+
     def to_json(self, now: float, time: float) -> dict[str, Any]:
         """JSON values, where ``now`` (monotonic) and ``time`` (since 1970) are the same moment."""
         cause = self.cause
         seconds = now - self.started if self.seconds is None else self.seconds
+        is_idle = not self.callback and self.outcome == "done" and not self.requests
         return {
             "controller": self.controller,
             "callback": self.callback,
@@ -254,11 +273,12 @@ class CallRecord:
             "name": self.name,
             "action": self.action,
             "reasons": [_short(reason) for reason in self.reasons],
+            "why": self._why(),
             "attempt": self.attempt,
             "started": time - (now - self.started),
             "seconds": seconds,
             "held_at": self.place if self.seconds is None else "",
-            "outcome": self.outcome,
+            "outcome": "nothing to do" if is_idle else self.outcome,
             "next_in": (
                 None if self.next_in is None else self.started + seconds + self.next_in - now
             ),
@@ -273,6 +293,21 @@ class CallRecord:
             "writes": [request.to_json() for request in list(self.requests)],
             "omitted_writes": self.omitted_requests,
         }
+
+
+@final
+class FailingCalls:
+    """The failures in a row of one callback for one object."""
+
+    __slots__ = ("count", "last", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since: float = since
+        """The monotonic time of the first one."""
+        self.count: int = 0
+        """How many there were."""
+        self.last: CallRecord
+        """The last one."""
 
 
 class ActivityObserver(Protocol):
@@ -531,6 +566,14 @@ class ActivityLog:
         self.observers: Observers = Observers()
         self.skip_until: float = -sys.float_info.max
         """Calls that began before this time and ended well are not recorded."""
+        self.read_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Returns the number of calls that have ended and of those that wait; set by the engine."""
+        self.last_trouble: float = -sys.float_info.max
+        """When a call failed last, or succeeded after failures."""
+        self._history = CallHistory()
+        self._failed = 0
+        # The one that failed last comes last.
+        self._failing: OrderedDict[tuple[str, str, str, str], FailingCalls] = OrderedDict()
         self._second = -sys.float_info.max
         self._recorded = 0
         self._lock = threading.Lock()
@@ -607,12 +650,20 @@ class ActivityLog:
 
     def _keep(self, record: CallRecord) -> None:
         started = record.started
+        if started >= self._history.next:
+            self._note_counts(started, ended_now=1)
         with self._lock:
+            if record.cause is not None:
+                self._note_failure(record)
+            elif self._failing:
+                self._note_success(record)
             if started >= self._second + 1.0:
                 self._second, self._recorded = started, 0
             self._recorded += 1
             if self._recorded >= RECORDED_PER_SECOND:
                 self.skip_until = self._second + 1.0
+            if not record.callback and record.action == "RESYNC" and not record.requests:
+                return  # a look at an object for which nothing was due
             self._calls.append(record)
             if record.cause is not None:
                 self._failures.append(record)
@@ -626,7 +677,49 @@ class ActivityLog:
                 self._by_object.move_to_end(key)
             calls.append(record)
 
+    def _note_counts(self, now: float, *, ended_now: int = 0) -> None:
+        calls, queued = self.read_counts()
+        with self._lock:
+            failures = self._failed
+            self._history.note(now, calls=calls - ended_now, failures=failures, queued=queued)
+
+    def _note_failure(self, record: CallRecord) -> None:
+        self._failed += 1
+        self.last_trouble = record.started + (record.seconds or 0.0)
+        key = (*record.key, record.callback)
+        failing = self._failing.pop(key, None)
+        # With so many calls, a success in between may not be recorded.
+        if failing is None or (not record.attempt and failing.last.started < self.skip_until):
+            failing = FailingCalls(record.started)
+        failing.count += 1
+        failing.last = record
+        self._failing[key] = failing
+        if len(self._failing) > _FAILING:
+            self._failing.popitem(last=False)
+
+    def _note_success(self, record: CallRecord) -> None:
+        if self._failing.pop((*record.key, record.callback), None) is not None:
+            self.last_trouble = record.started + (record.seconds or 0.0)
+
     # For those who look.
+
+    def failing(self) -> list[FailingCalls]:
+        """The callbacks whose last recorded call for an object failed, at most 2000.
+
+        Objects that are gone, and failures that a call of another function made up for, are among
+        them: what waits to be called again tells what still fails.
+        """
+        with self._lock:
+            return list(self._failing.values())
+
+    def history(self) -> dict[str, Any]:
+        """Calls, failures and queue length of the last ten minutes, as JSON values."""
+        now = self.clock.monotonic()
+        if now >= self._history.next:
+            self._note_counts(now)
+        calls, queued = self.read_counts()
+        with self._lock:
+            return self._history.series(now, calls=calls, failures=self._failed, queued=queued)
 
     def running(self) -> list[CallRecord]:
         """The calls that run, longest first."""
@@ -647,6 +740,9 @@ class ActivityLog:
     def running_calls(self) -> list[RunningCall]:
         """The threads of the calls that run, with the start and the object of each."""
         found = []
+        # The monitor looks now and then: the queue behind a call that does not end is seen to grow.
+        if (now := self.clock.monotonic()) >= self._history.next:
+            self._note_counts(now)
         for thread, slot in self.slots.copy().items():
             started = slot.started
             if slot.trigger is None:
@@ -673,6 +769,11 @@ class ActivityLog:
         """The objects with recorded calls, as kind, namespace, name, newest first; the last 500."""
         with self._lock:
             return list(reversed(self._by_object))
+
+    def latest(self) -> list[CallRecord]:
+        """The last recorded call of each of them, newest first."""
+        with self._lock:
+            return [calls[-1] for calls in reversed(self._by_object.values())]
 
     def timeline(self, namespace: str, name: str, *, kind: str | None = None) -> list[CallRecord]:
         """The recorded calls for an object, at most 10 for each kind, newest first."""

@@ -196,6 +196,7 @@ class InformerController:
             clock=clock,
             time_limit=time_limit,
         )
+        self.activity.read_counts = lambda: (self._metrics.calls(), self.pending_events)
         self._delivery = Delivery(
             name,
             self._dispatcher.handle,
@@ -541,6 +542,7 @@ class InformerController:
             "informers": self._bindings.snapshots(),
             "health": self.health().text,
             "queued": self.pending_events,
+            "oldest_wait": self._delivery.oldest_wait,
             "planned": [call for call in pending if call["due_in"] is not None],
             "given_up": [call for call in pending if call["due_in"] is None],
             "over_time_limit": self.activity.monitor.over_limit(),

@@ -48,6 +48,8 @@ class Waiting(NamedTuple):
     attempt: int
     due: float | None
     """The monotonic time; None: it is given up for the object's present state."""
+    cause: str = ""
+    """What it is called for, as ``CREATE`` or ``SYNC``; ``""``: it calls no function."""
 
 
 class LevelBased(Protocol):

@@ -70,6 +70,7 @@ def call(**changes: Any) -> dict[str, Any]:
     return {
         **dict.fromkeys(("controller", "callback", "kind", "namespace", "name", "action"), EVIL),
         "reasons": [EVIL],
+        "why": EVIL,
         "attempt": 1,
         "started": 1.0,
         "seconds": 2.0,
@@ -137,6 +138,14 @@ def state() -> dict[str, Any]:
                 "results": {},
                 "recent": [call()],
                 "is_limited": True,
+                "failing_total": 1,
+                "for_good_total": 1,
+                "oldest_wait": 3.0,
+                "p99": 0.5,
+                "history": {
+                    "seconds": 10.0,
+                    **{name: [0] * 59 + [7] for name in ("calls", "failures", "queued")},
+                },
             }
         ],
         "failures": [
@@ -152,7 +161,25 @@ def state() -> dict[str, Any]:
                 "objects": [{"kind": EVIL, "namespace": EVIL, "name": EVIL}],
             }
         ],
-        "objects": [{**call(), "time": 1.0}],
+        "failing_total": 1,
+        "for_good_total": 0,
+        "failing": [
+            {
+                **dict.fromkeys(("controller", "callback", "kind", "namespace", "name"), EVIL),
+                **dict.fromkeys(("why", "outcome", "type", "text", "function", "place"), EVIL),
+                "attempt": 1,
+                "due_in": 1.0,
+                "since": 1.0,
+                "failures": 2,
+            }
+        ],
+        "held_total": 1,
+        "held_since": 1.0,
+        "deleting": [
+            {"kind": EVIL, "namespace": EVIL, "name": EVIL, "since": 1.0, "finalizers": [EVIL]}
+        ],
+        "verdict": [{"text": EVIL, "level": "bad", "about": "failing", "controller": EVIL}],
+        "objects": [{**call(), "time": 1.0, "why": EVIL}],
         "shards": [{"shards": EVIL, "count": 2, "held": [1], "members": [EVIL]}],
         "servers": [{"name": EVIL, "address": EVIL}],
         "certificates": [{"server": EVIL, "expires": None, "text": EVIL}],

@@ -555,6 +555,11 @@ class Delivery:
         return self._pending.count + self._line.count
 
     @property
+    def oldest_wait(self) -> float | None:
+        """Seconds since the oldest pending event came; None when none is pending."""
+        return self._queue.oldest_wait
+
+    @property
     def merged(self) -> int:
         """How many events were merged into others, because too many were pending."""
         return self._pending.merged_count

@@ -80,6 +80,10 @@ class ControllerRun(Generic[R]):
             registry, self.runner.active_count, lambda: len(self.runner.given_up())
         )
         activity.monitor.publish(registry)
+        activity.read_counts = self._counts
+
+    def _counts(self) -> tuple[int, int]:
+        return sum(self.metrics.results().values()), len(self.queue)
 
     def given_up_note(self) -> str:
         """For health texts: the requests that are given up; "" without any."""
@@ -126,9 +130,11 @@ class ControllerRun(Generic[R]):
                 for context in self.runner.active()
             ],
             "queued": sum(not entry["due_in"] for entry in waiting),
+            "oldest_wait": self.queue.oldest_wait,
             "planned": planned,
             "failing": failing,
             "given_up": _given_up(self._activity, now, time),
+            "given_up_total": len(self.runner.given_up()),
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import math
 import os
 import platform
@@ -12,8 +13,16 @@ from typing import Any, Final, final
 from appsdk_operator import _version
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import health_of
+from appsdk_operator.manager._servers.verdict import HELD_AFTER, verdict_of
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import ActivityLog, CallRecord, Clock, error_text, is_interrupt
+from appsdk_operator.runtime import (
+    ActivityLog,
+    CallRecord,
+    Clock,
+    FailingCalls,
+    error_text,
+    is_interrupt,
+)
 
 STATE_VERSION: Final = 1
 """Grows when a field changes its meaning or goes; new fields do not change it."""
@@ -21,6 +30,7 @@ _MOST_ROWS: Final = 50
 _MOST_PARTS: Final = 200
 _MOST_FAILURES: Final = 200
 _MOST_EXAMPLES: Final = 5
+_MOST_OBJECTS: Final = 500
 _MOST_LABELS: Final = 100
 _LONGEST_TEXT: Final = 1000
 _ROW: Final = ("object", "callback", "why", "attempt", "due_in", "error", "since")
@@ -61,12 +71,15 @@ class DebugState:
         self._caches = caches
         self._servers = servers
         self._began = clock.time()
+        self._unwell = self._began
+        """When somebody who looked last saw something wrong."""
 
     def state(self) -> dict[str, Any]:
         """The whole state, as JSON values; see ``docs/observability.md`` for the fields."""
         now, time = self._clock.monotonic(), self._clock.time()
         parts = self._parts()
         controllers, informers, shards = [], [], []
+        failing: list[dict[str, Any]] = []
         for part in parts:
             details = _details(part)
             informers += details.get("informers", ())
@@ -75,10 +88,18 @@ class DebugState:
             if "controller" in details:
                 log = getattr(part, "activity", None)
                 found = log if isinstance(log, ActivityLog) else None
-                controllers.append(_controller(part, details, found, now, time))
+                one = _controller(part, details, found, now, time)
+                rows = _failing(details, one, found, now, time)
+                one |= _totals(rows, details.get("given_up_total", 0))
+                failing += rows
+                controllers.append(one)
         logs = _logs(parts)
         groups = self._groups.snapshot(details=False)
-        return {
+        deleting = self._deleting()
+        held = [row["since"] for row in deleting if time - row["since"] >= HELD_AFTER]
+        since = max((log.last_trouble for log in logs), default=-math.inf)
+        well_since = max(self._unwell, self._began, time - (now - since))
+        state = {
             "version": STATE_VERSION,
             "time": time,
             "operator": {
@@ -87,16 +108,40 @@ class DebugState:
                 "python": platform.python_version(),
                 "pid": os.getpid(),
                 "started": self._began,
+                "well_since": well_since,
                 **self._general(),
             },
             "informers": informers[:500],
             "controllers": controllers,
+            "failing_total": sum(one["failing_total"] for one in controllers),
+            "for_good_total": sum(one["for_good_total"] for one in controllers),
+            "failing": sorted(failing, key=_urgency)[:_MOST_OBJECTS],
+            "held_total": len(held),
+            "held_since": min(held, default=None),
+            "deleting": deleting[:_MOST_OBJECTS],
             "failures": _failures(logs, now, time),
             "objects": _objects(logs, now, time),
             "shards": shards,
             **self._server_state(time),
             "groups": groups,
         }
+        state["verdict"] = verdict = verdict_of(state)
+        if any(finding["level"] in ("bad", "warn") for finding in verdict):
+            self._unwell = time
+        return state
+
+    def _deleting(self) -> list[dict[str, Any]]:
+        """The cached objects that finalizers keep from being deleted, oldest first."""
+        found: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for cache in self._caches():
+            for kind in getattr(cache, "kinds", ()):
+                with contextlib.suppress(Exception):
+                    for informer in cache.informers(kind):
+                        for obj in informer.store:
+                            if obj.deletion_timestamp is not None and obj.finalizers:
+                                key = (str(obj.kind), obj.namespace, obj.name)
+                                found[key] = _deletion(obj)
+        return sorted(found.values(), key=lambda row: float(row["since"]))
 
     def timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
         """What is known of one object, as JSON values: its recorded calls, newest first.
@@ -210,6 +255,7 @@ def _controller(
         "ready": health is None or health.is_ready,
         "health": str(details.get("health", "")),
         "queued": details.get("queued", 0),
+        "oldest_wait": details.get("oldest_wait"),
         "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),
         "planned": planned[:_MOST_ROWS],
         "planned_total": len(planned),
@@ -220,6 +266,102 @@ def _controller(
         "paused_total": len(details.get("paused", ())),
         "recent": [] if log is None else _json(log.calls()[:20], now, time),
         "is_limited": log is not None and log.is_limited,
+        "p99": None if log is None else _p99(log.calls()),
+        "history": None if log is None else log.history(),
+    }
+
+
+def _p99(calls: Sequence[CallRecord]) -> float | None:
+    """Of the recorded calls that called something."""
+    took = sorted(call.seconds for call in calls if call.callback and call.seconds is not None)
+    return took[min(len(took) - 1, int(len(took) * 0.99))] if took else None
+
+
+def _failing(
+    details: dict[str, Any],
+    controller: dict[str, Any],
+    log: ActivityLog | None,
+    now: float,
+    time: float,
+) -> list[dict[str, Any]]:
+    """The calls that failed last and were not made up for: planned, given up, or made just now."""
+    known: dict[tuple[str, str], FailingCalls] = {}
+    for each in () if log is None else log.failing():
+        text = _text_of(each.last)
+        known[text, each.last.callback] = known[text, ""] = each
+    rows = [
+        (row["object"], row["callback"], row["attempt"], row["due_in"], row["error"])
+        for row in (*_rows(details, "planned"), *_rows(details, "given_up"))
+        if row["due_in"] is None or row["error"] or (row["attempt"] and not row["callback"])
+    ]
+    seen = {row[0] for row in rows}
+    for call in () if log is None else log.running():
+        if call.attempt and (text := _text_of(call)) not in seen:
+            rows.append((text, call.callback, call.attempt, 0.0, ""))
+            seen.add(text)
+    kinds = controller["kinds"]
+    found = []
+    for text, callback, attempt, due_in, error in rows:
+        before = known.get((text, callback)) or known.get((text, ""))
+        last = None if before is None else before.last
+        cause = None if last is None else last.cause
+        namespace, _, name = text.rpartition("/")
+        kind, _, said = str(error).partition(": ")
+        found.append(
+            {
+                "controller": controller["name"],
+                "callback": callback or ("" if last is None else last.callback),
+                "kind": last.kind if last is not None else kinds[0] if len(kinds) == 1 else "",
+                "namespace": namespace if last is None else last.namespace,
+                "name": name if last is None else last.name,
+                "why": "" if last is None else last.to_json(now, time)["why"],
+                "attempt": attempt,
+                "due_in": due_in,
+                "since": None if before is None else time - (now - before.since),
+                "failures": attempt if before is None else before.count,
+                "outcome": "retrying"
+                if due_in is not None
+                else "terminal"
+                if last is not None and last.outcome == "terminal"
+                else "given up",
+                "type": kind if cause is None else cause.type,
+                "text": said[:_LONGEST_TEXT] if cause is None else cause.text,
+                "function": "" if cause is None else cause.function,
+                "place": "" if cause is None else cause.place,
+            }
+        )
+    return found
+
+
+def _totals(rows: Sequence[dict[str, Any]], given_up: int) -> dict[str, int]:
+    """The numbers of failing objects, and of those that nothing calls again by itself."""
+    objects = {(row["namespace"], row["name"]) for row in rows}
+    for_good = {(row["namespace"], row["name"]) for row in rows if row["due_in"] is None}
+    missing = max(0, given_up - len(for_good))
+    return {
+        "failing_total": len(objects) + missing,
+        "for_good_total": len(for_good) + missing,
+    }
+
+
+def _urgency(row: dict[str, Any]) -> tuple[bool, float]:
+    return row["due_in"] is not None, row["since"] or 0.0
+
+
+def _text_of(call: CallRecord) -> str:
+    return f"{call.namespace}/{call.name}" if call.namespace else call.name
+
+
+def _deletion(obj: Object) -> dict[str, Any]:
+    since = 0.0
+    with contextlib.suppress(ValueError):
+        since = dt.datetime.fromisoformat(str(obj.deletion_timestamp)).timestamp()
+    return {
+        "kind": str(obj.kind),
+        "namespace": obj.namespace,
+        "name": obj.name,
+        "since": since,
+        "finalizers": list(obj.finalizers[:_MOST_LABELS]),
     }
 
 
@@ -285,18 +427,18 @@ def _objects(logs: Sequence[ActivityLog], now: float, time: float) -> list[dict[
     """The objects that were called for last."""
     calls: list[CallRecord] = []
     for log in logs:
-        for kind, namespace, name in log.objects()[:_MOST_ROWS]:
-            calls += log.timeline(namespace, name, kind=kind)[:1]
+        calls += log.latest()
     calls.sort(key=lambda call: call.started, reverse=True)
     return [
         {
             **_reference(call),
             "controller": call.controller,
-            "outcome": call.outcome,
+            "outcome": (shown := call.to_json(now, time))["outcome"],
+            "why": shown["why"],
             "time": time - (now - call.started),
             "seconds": call.seconds,
         }
-        for call in calls[:_MOST_ROWS]
+        for call in calls[:_MOST_OBJECTS]
     ]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-import math
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from appsdk_operator.manager._servers.texts import bytes_text, seconds_text
 
 OVERVIEW: Final = "overview"
 TIMELINE: Final = "timeline"
@@ -43,40 +44,6 @@ def _tag(name: str, content: object, **attributes: object) -> _Html:
 
 def _join(parts: Iterable[object], between: str = "") -> _Html:
     return _Html(between.join(_e(part) for part in parts))
-
-
-def seconds_text(seconds: float | None) -> str:
-    """A duration in few characters; ``""`` for None.
-
-    >>> [seconds_text(each) for each in (0.0004, 0.0042, 3.21, 75, 7300, 200000)]
-    ['< 1 ms', '4 ms', '3.2 s', '1 min 15 s', '2 h 1 min', '2 d 7 h']
-    """
-    if seconds is None or not math.isfinite(seconds):
-        return ""
-    seconds = max(0.0, seconds)
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "< 1 ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    for size, name, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
-        if whole >= size:
-            return f"{whole // size} {name} {whole % size // smaller} {small}"
-    return f"{whole // 60} min {whole % 60} s"
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes in few characters.
-
-    >>> [bytes_text(each) for each in (0, 1500, 2_500_000)]
-    ['0 B', '1.5 KB', '2.5 MB']
-    """
-    for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
-        if count >= size:
-            return f"{count / size:.1f} {name}"
-    return f"{count:.0f} B"
 
 
 def _number(value: object) -> str:
@@ -150,6 +117,39 @@ def _outcome(call: Mapping[str, Any]) -> _Html:
 
 
 # -- the overview ------------------------------------------------------------------------------
+
+
+_ANCHORS: Final = {"failing": "failures", "deleting": "deleting", "kinds": "kinds"}
+
+
+def _verdict(state: Mapping[str, Any]) -> _Html:
+    items = []
+    for finding in state["verdict"]:
+        anchor = _ANCHORS.get(finding["about"], finding["about"])
+        link = _tag("a", finding["text"], href=f"#{anchor}")
+        items.append(_tag("li", link, class_=f"state {finding['level']}"))
+    return _tag("ul", _join(items), class_="verdict")
+
+
+def _deleting(state: Mapping[str, Any]) -> _Html:
+    failing = {(row["namespace"], row["name"]): row for row in state["failing"]}
+    rows = []
+    for one in state["deleting"]:
+        why = failing.get((one["namespace"], one["name"]))
+        cause = "" if why is None else f"{why['type']}: {why['text']}"
+        rows.append(
+            [
+                _link(one["namespace"], one["name"]),
+                _tag("span", _ago(state, one["since"]), class_="time"),
+                _tags(one["finalizers"]),
+                _tag("span", cause, class_="small"),
+            ]
+        )
+    if not rows:
+        return _panel("In deletion", "", _empty("No object waits for its finalizers."))
+    columns = ("Object", "Deleted", "Finalizers", "Cause")
+    table = _table("Objects that finalizers keep, the oldest first.", columns, rows)
+    return _panel("In deletion", f"{len(rows)}", table)
 
 
 def _summary(state: Mapping[str, Any]) -> _Html:
@@ -464,7 +464,7 @@ def _objects(state: Mapping[str, Any]) -> _Html:
             seconds_text(one["seconds"]),
             _outcome(one),
         ]
-        for one in state["objects"]
+        for one in state["objects"][:50]
     ]
     if not rows:
         return _panel("Objects", "", _empty("No call was made yet."))
@@ -538,13 +538,15 @@ def _timeline_calls(timeline: Mapping[str, Any]) -> _Html:
 
 _PANELS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Mapping[str, Any]], _Html]]]]] = {
     OVERVIEW: {
-        "process": ("Process", _summary),
+        "verdict": ("Verdict", _verdict),
         "failures": ("Failures", _failures),
         "controllers": ("Controllers", _controllers),
         "kinds": ("Kinds", _informers),
+        "deleting": ("In deletion", _deleting),
         "objects": ("Objects", _objects),
         "webhooks": ("Webhooks", _webhooks),
         "parts": ("Parts", _runnables),
+        "process": ("Process", _summary),
     },
     TIMELINE: {
         "timeline": ("Timeline", _timeline_calls),

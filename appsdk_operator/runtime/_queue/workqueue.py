@@ -349,6 +349,19 @@ class WorkQueue(Generic[K]):
             return self._state.waiting_count
 
     @property
+    def oldest_wait(self) -> float | None:
+        """Seconds since the oldest ready key, or what is counted with them, became ready."""
+        oldest_other = self._oldest_other()  # without the lock, as in _samples
+        with self._lock:
+            now = self._clock.monotonic()
+            oldest = self._oldest(now, oldest_other)
+        return None if oldest is None else max(0.0, now - oldest)
+
+    def _oldest(self, now: float, oldest_other: float | None) -> float | None:
+        ready_since = (self._state.oldest_ready(now), oldest_other)
+        return min((since for since in ready_since if since is not None), default=None)
+
+    @property
     def next_due(self) -> float | None:
         """The monotonic time at which the next waiting key is due; None when no key waits."""
         with self._lock:
@@ -463,8 +476,7 @@ class WorkQueue(Generic[K]):
             for priority in self._state.depth:
                 if priority not in self._priorities and len(self._priorities) < _MAX_PRIORITIES:
                     self._priorities[priority] = str(priority)
-            ready_since = (self._state.oldest_ready(now), oldest_other)
-            oldest = min((since for since in ready_since if since is not None), default=now)
+            oldest = self._oldest(now, oldest_other)
             depth = dict.fromkeys(self._priorities.values(), 0)
             depth["0"] += self._others()
             for priority, count in self._state.depth.items():
@@ -478,7 +490,7 @@ class WorkQueue(Generic[K]):
                 Sample(_WORK_TIME, labels, self._work_time.copy()),
                 Sample(_UNFINISHED, labels, sum(running)),
                 Sample(_LONGEST, labels, max(running, default=0.0)),
-                Sample(_OLDEST, labels, max(0.0, now - oldest)),
+                Sample(_OLDEST, labels, 0.0 if oldest is None else max(0.0, now - oldest)),
             ]
 
 

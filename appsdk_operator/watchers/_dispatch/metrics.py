@@ -220,6 +220,17 @@ class ControllerMetrics:
             series.executed += 1
             series.waited.observe(late)
 
+    def calls(self) -> int:
+        """The number of calls that have ended."""
+        with self.lock:
+            return sum(
+                sum(histogram.counts)
+                for by_action in self._series.values()
+                for series in by_action.values()
+                for calls in (series.of_watchers, series.of_reconcilers)
+                for histogram in (calls.sole_duration, calls.duration)
+            )
+
     def _samples(self) -> list[Sample]:
         samples = [Sample(_PENDING, (), self._pending())]
         given_up = self.given_up_calls()

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
-from appsdk_operator.runtime import safe_repr
+from appsdk_operator.runtime import ACTION_WORDS, error_text
 from appsdk_operator.watchers._dispatch.delivered_versions import goes_back
 from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
@@ -64,6 +64,8 @@ class PendingCall:
     """A reconciler's ``request.state``."""
     name: str = ""
     """The name of the function; ``""`` if only the target knows it."""
+    cause: str = ""
+    """What it is called for; ``""``: the action."""
     store: Lister | None = None
     """For the first call of a late target: the store that the object was found in."""
 
@@ -288,6 +290,7 @@ class PendingCalls:
                 attempt=each.attempt,
                 is_terminal=each.due is None,
                 name=each.name,
+                cause=each.cause,
             )
             for each in waiting
         ]
@@ -314,10 +317,10 @@ class PendingCalls:
             {
                 "object": str(call.latest.key),
                 "callback": call.name or name_of(self.target.handler, call.action, call.latest),
-                "why": f"{call.reason.value} of {call.action.value}",
+                "why": f"{call.reason.value} of {_what(call)}",
                 "attempt": call.attempt,
                 "due_in": None if call.due is None else call.due - now,
-                "error": "" if call.error is None else safe_repr(call.error),
+                "error": "" if call.error is None else error_text(call.error),
             }
             for call in self.calls
         ]
@@ -434,3 +437,8 @@ class PendingCalls:
             and lifecycle.finalizer in call.latest.finalizers
             and not lifecycle.is_handled(call.seen)
         )
+
+
+def _what(call: PendingCall) -> str:
+    cause = call.cause or call.action.value
+    return ACTION_WORDS.get(cause, cause)

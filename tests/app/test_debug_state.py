@@ -1,0 +1,113 @@
+"""What the debug page knows of an App: what fails since when, and nothing that did not happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appsdk_operator.app import App
+from appsdk_operator.client import MergePatch
+from appsdk_operator.controllers import TerminalError
+from appsdk_operator.manager import Manager
+from appsdk_operator.resource import Kind, MutableObject, Object, custom_resource_definition
+from appsdk_operator.runtime import Metrics
+from appsdk_operator.testing import MemoryServer, running
+from tests.manager.manager_parts import eventually
+
+SHOP = Kind(group="shops.example.com", version="v1", kind="Shop")
+
+
+def shop(name: str) -> MutableObject:
+    return MutableObject.new(SHOP, name, namespace="default")
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with MemoryServer() as server, server.client() as client:
+        client.create(custom_resource_definition(SHOP))
+        eventually(lambda: client.list(SHOP) is not None)
+        yield client
+
+
+def app(*, resync: float = 0.0) -> App:
+    made = App("shops", metrics=Metrics(), resync=resync)
+    made.own(SHOP)
+
+    @made.on_add(SHOP)
+    def open_shop(shop: Object) -> None:
+        if shop.name.startswith("bad"):
+            raise ConnectionError("no answer")
+        if shop.name.startswith("hopeless"):
+            raise TerminalError("no such city")
+
+    @made.on_delete(SHOP)
+    def close_shop(shop: Object) -> None:
+        if shop.name.startswith("stuck"):
+            raise PermissionError("retention")
+
+    return made
+
+
+def calls(manager: Manager, name: str) -> list[tuple[str, str, str]]:
+    found = manager.debug_timeline("default", name)["calls"]
+    return [(one["callback"].rpartition(".")[2], one["why"], one["outcome"]) for one in found]
+
+
+def test_the_state_says_what_fails_since_when_and_who_is_held_in_deletion(client: Any) -> None:
+    manager = app().manager(client)
+    with running(manager):
+        for name in ("good", "bad-1", "bad-2", "hopeless", "stuck"):
+            client.create(shop(name))
+        eventually(lambda: calls(manager, "stuck") != [])
+        client.delete(SHOP, "stuck", namespace="default")
+        eventually(lambda: manager.debug_state()["failing_total"] == 4)
+        state = manager.debug_state()
+        rows = {row["name"]: row for row in state["failing"]}
+        assert state["for_good_total"] == 1
+        assert state["failing"][0]["name"] == "hopeless", "for good comes first"
+        assert (rows["hopeless"]["outcome"], rows["hopeless"]["due_in"]) == ("terminal", None)
+        assert (rows["bad-1"]["type"], rows["bad-1"]["text"]) == ("ConnectionError", "no answer")
+        assert rows["bad-1"]["outcome"] == "retrying"
+        assert rows["bad-1"]["failures"] == 1
+        assert state["operator"]["started"] <= rows["bad-1"]["since"] <= state["time"]
+        assert rows["stuck"]["why"] == "clean-up"
+        assert rows["stuck"]["callback"].endswith("close_shop")
+        (held,) = state["deleting"]
+        assert held["name"] == "stuck"
+        assert abs(held["since"] - state["time"]) < 60.0
+        assert [one["text"] for one in state["verdict"]] == ["4 objects failing (1 for good)"]
+        assert sum(state["controllers"][0]["history"]["failures"]) == 4
+        # What is made up for is not failing any more, and well since then.
+        for name in ("bad-1", "bad-2", "hopeless"):
+            client.patch(
+                SHOP, name, MergePatch({"metadata": {"finalizers": []}}), namespace="default"
+            )
+            client.delete(SHOP, name, namespace="default")
+        eventually(lambda: manager.debug_state()["failing_total"] == 1)
+
+
+def test_a_start_without_on_sync_has_nothing_to_do(client: Any) -> None:
+    manager = app().manager(client)
+    with running(manager):
+        client.create(shop("good"))
+        eventually(lambda: calls(manager, "good") != [])
+        assert calls(manager, "good")[-1] == ("open_shop", "creation", "done")
+    manager = app(resync=0.05).manager(client)
+    with running(manager):
+        client.create(shop("other"))
+        eventually(lambda: ("open_shop", "creation", "done") in calls(manager, "other"))
+        assert set(calls(manager, "good")) == {("", "creation", "nothing to do")}
+        first = looks(manager)
+        eventually(lambda: looks(manager) > first + 4)
+        assert set(calls(manager, "good")) == {("", "creation", "nothing to do")}
+        client.delete(SHOP, "good", namespace="default")
+        eventually(lambda: calls(manager, "good")[0][0] == "close_shop")
+        assert calls(manager, "good")[0] == ("close_shop", "clean-up", "done")
+
+
+def looks(manager: Manager) -> int:
+    """How often an object was looked at so far."""
+    (controller,) = manager.debug_state()["controllers"]
+    return sum(controller["history"]["calls"])
