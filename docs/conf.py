@@ -25,15 +25,52 @@ author = "the authors of appsdk_operator"
 version = release = __version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
 exclude_patterns = ["conf.py"]
 nitpicky = True
 
 # Pages.
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "substitution"]
 # As forges make them, for all depths: tests/docs checks the same links without Sphinx.
 myst_heading_anchors = 6
 highlight_language = "text"
+# Commands are copied without their prompts and output.
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+
+
+def _measured() -> dict[str, str]:
+    """What the first page says in numbers, from the pages that measurements have made."""
+    docs = Path(__file__).parent
+
+    def found(page: str, pattern: str) -> str:
+        text = (docs / page).read_text(encoding="utf-8")
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
+            raise SystemExit(f"docs/conf.py: {page} has no {pattern!r} any more")
+        return match[1]
+
+    goal = r"^\| {} \|[^|]*\| {} × of `{}"
+    events = "watch events to a callback, store updated"
+    number = r"([\d,.]+)"
+    rate = r"^\| (?:\*\*)?`{}`(?:\*\*)? \| ([\d,]+) \("
+    page = "performance.md"
+    client_go = float(found(page, goal.format(events, number, "client-go")))
+    kopf = float(found(page, goal.format(events, number, "kopf")))
+    memory = float(found(page, goal.format("memory per cached object", number, "client-go")))
+    return {
+        "watch_events_client_go": f"{client_go:.0f} ×",
+        "watch_events_kopf": f"{kopf:.0f} ×",
+        "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+ ×) \|"),
+        "memory_client_go": f"{memory:.1f} ×",
+        "rate_ours": found(page, rate.format("appsdk watcher-untouched")),
+        "rate_kopf": found(page, rate.format("kopf event")),
+        "rate_controller_runtime": found(page, rate.format("controller-runtime typed")),
+        "cases": found("fidelity.md", r"^\| all \| [\d,]+ \| ([\d,]+) \|"),
+    }
+
+
+myst_substitutions = _measured() | {"version": version}
 
 # The reference.
 autodoc_member_order = "bysource"
@@ -58,6 +95,7 @@ nitpick_ignore_regex = [
 
 # How it looks.
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"appsdk_operator {release}"
 html_static_path = ["_static"]
 templates_path = ["_templates"]

@@ -35,7 +35,7 @@ NEIGHBOURS = {
 SOURCES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
 """Files that are shown as a page of their own where a page links to them, and their language."""
 
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -58,7 +58,7 @@ class Stage:
     def fill(self) -> None:
         """Write all pages, and take away what an earlier build left."""
         for page, name in self.pages.items():
-            self.write(name, self.with_links(page, name))
+            self.write(name, self.with_links(page, name) + self.menu_below(name))
         for source, name in self.sources.items():
             self.write(name, source_page(source))
         from hack import reference
@@ -76,6 +76,15 @@ class Stage:
                 left.unlink()
                 name = left.relative_to(self.folder).with_suffix(".html")
                 (self.built / name).unlink(missing_ok=True)
+
+    def menu_below(self, name: str) -> str:
+        """The pages that the menu folds under this one: those of the tutorial under its first."""
+        folder, _, file = name.rpartition("/")
+        if file != "01-begin.md":
+            return ""
+        others = sorted(page for page in self.pages.values() if page.startswith(f"{folder}/"))
+        names = "\n".join(f"/{page.removesuffix('.md')}" for page in others if page != name)
+        return f"\n:::{{toctree}}\n:hidden:\n\n{names}\n:::\n"
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file if it is another one: Sphinx reads again what is newer."""
@@ -95,7 +104,7 @@ class Stage:
 
     def link(self, found: re.Match[str], page: Path, name: str) -> str:
         """A link of a page, as the site has it."""
-        text, target = found[1], found[2]
+        sign, text, target = found[1], found[2], found[3]
         if re.match(r"[a-z]+:|#", target):
             return found[0]
         path, hash_sign, anchor = target.partition("#")
@@ -105,10 +114,11 @@ class Stage:
         staged = self.pages.get(file)
         if staged is None and file.suffix in SOURCES and file.is_file():
             staged = self.sources.setdefault(file, f"{file.relative_to(ROOT).with_suffix('')}.md")
-        if staged is None:
-            # A picture, or what is no part of the site, such as a folder of tests.
-            return found[0] if (ROOT / "docs") in file.parents else text
-        return f"[{text}]({os.path.relpath(staged, Path(name).parent)}{hash_sign}{anchor})"
+        if staged is None and (ROOT / "docs") in file.parents:  # a picture
+            staged = file.relative_to(ROOT / "docs").as_posix()
+        if staged is None:  # no part of the site, such as a folder of tests
+            return text
+        return f"{sign}[{text}]({os.path.relpath(staged, Path(name).parent)}{hash_sign}{anchor})"
 
 
 def source_page(source: Path) -> str:

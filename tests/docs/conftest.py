@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,29 @@ def taken_apart(page: Path) -> list[Block]:
         file, edit = saved[1] if saved else "", edits[0] if edits else None
         blocks.append(Block(page, found[1], found[2], line, file, edit))
     return blocks
+
+
+def edited(text: str, edit: Edit, new: str) -> str:
+    """The text of a file after an edit."""
+    lines = text.splitlines(keepends=True)
+    if edit.where == "end":
+        return f"{text}\n\n{new}"
+    statements = ast.parse(text).body
+    if edit.where == "imports":
+        imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
+        after = imports[-1].end_lineno
+        return "".join([*lines[:after], new, *lines[after:]])
+    (old,) = [each for each in statements if edit.name in names_of(each)]
+    decorators = getattr(old, "decorator_list", [])
+    first = min([old.lineno, *(each.lineno for each in decorators)])
+    return "".join([*lines[: first - 1], new, *lines[old.end_lineno :]])
+
+
+def names_of(statement: ast.stmt) -> set[str]:
+    """The names that a statement gives something."""
+    if isinstance(statement, ast.Assign):
+        return {each.id for each in statement.targets if isinstance(each, ast.Name)}
+    return {getattr(statement, "name", "")}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

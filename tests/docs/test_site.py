@@ -32,6 +32,10 @@ def test_each_page_has_its_place_on_the_site() -> None:
             found = [page.relative_to(DOCS) for page in DOCS.glob(f"{name}.md")]
             assert found or name in MADE or "*" in name, name
             listed |= {page.with_suffix("").as_posix() for page in found}
+    assert "tutorial/01-begin" in listed  # has the others below it
+    listed |= {
+        page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.glob("tutorial/*")
+    }
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
     assert sorted(pages - listed - {"index"}) == []
 

@@ -7,7 +7,6 @@ process, except those that stay: these are programs in terminals of their own.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import itertools
 import os
@@ -24,7 +23,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator import cli
-from tests.docs.conftest import Block, Edit, taken_apart
+from tests.docs.conftest import Block, edited, taken_apart
 from tests.docs.test_walkthroughs import Terminal, settled
 
 pytestmark = [pytest.mark.programs, pytest.mark.long, pytest.mark.timeout(600)]
@@ -159,29 +158,6 @@ def run_tests(arguments: list[str]) -> int:
     without = [word for name in others for word in ("-p", f"no:{name}")]
     with modules_of_its_own():
         return int(pytest.main(["-q", "--basetemp=../of-tests", *without, *arguments]))
-
-
-def edited(text: str, edit: Edit, new: str) -> str:
-    """The text of a file after an edit."""
-    lines = text.splitlines(keepends=True)
-    if edit.where == "end":
-        return f"{text}\n\n{new}"
-    statements = ast.parse(text).body
-    if edit.where == "imports":
-        imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
-        after = imports[-1].end_lineno
-        return "".join([*lines[:after], new, *lines[after:]])
-    (old,) = [each for each in statements if edit.name in names_of(each)]
-    decorators = getattr(old, "decorator_list", [])
-    first = min([old.lineno, *(each.lineno for each in decorators)])
-    return "".join([*lines[: first - 1], new, *lines[old.end_lineno :]])
-
-
-def names_of(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives something."""
-    if isinstance(statement, ast.Assign):
-        return {each.id for each in statement.targets if isinstance(each, ast.Name)}
-    return {getattr(statement, "name", "")}
 
 
 def compare(command: str, shown: list[str], printed: str, status: int) -> None:

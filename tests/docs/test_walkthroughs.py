@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.docs.conftest import edited
+
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +142,9 @@ def follow(
         for block in blocks_of(page):
             if block.language == "python" and block.saved_as:
                 (tmp_path / block.saved_as).write_text(block.text, encoding="utf-8")
+            elif block.edit:
+                path = tmp_path / block.edit.file
+                path.write_text(edited(path.read_text(), block.edit, block.text), encoding="utf-8")
             elif block.language == "text" and running:
                 for line in block.text.splitlines():
                     running[-1].expect(line)
@@ -169,8 +174,11 @@ def test_the_first_steps_can_be_followed_literally(follow: Callable[[Path], None
     follow(ROOT / "docs/getting-started.md")
 
 
-def test_the_readme_keeps_its_word_of_ten_lines(
-    blocks_of: Callable[[Path], list[Any]],
-) -> None:
-    program = next(block for block in blocks_of(ROOT / "README.md") if block.saved_as)
-    assert len(program.text.splitlines()) == 10
+def test_the_parts_can_be_followed_literally(follow: Callable[[Path], None]) -> None:
+    follow(ROOT / "docs/without-an-app.md")
+
+
+def test_the_first_pages_have_one_hello(blocks_of: Callable[[Path], list[Any]]) -> None:
+    pages = ("README.md", "docs/index.md", "docs/getting-started.md")
+    hellos = [next(b.text for b in blocks_of(ROOT / page) if b.saved_as) for page in pages]
+    assert hellos == [hellos[0]] * len(pages)
