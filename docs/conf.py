@@ -50,7 +50,7 @@ def _measured() -> dict[str, str]:
             raise SystemExit(f"docs/conf.py: {page} has no {pattern!r} any more")
         return match[1]
 
-    goal = r"^\| {} \|[^|]*\| {} × of `{}"
+    goal = r"^\| {} \|[^|]*\| {} . of `{}"
     events = "watch events to a callback, store updated"
     number = r"([\d,.]+)"
     rate = r"^\| (?:\*\*)?`{}`(?:\*\*)? \| ([\d,]+) \("
@@ -59,10 +59,10 @@ def _measured() -> dict[str, str]:
     kopf = float(found(page, goal.format(events, number, "kopf")))
     memory = float(found(page, goal.format("memory per cached object", number, "client-go")))
     return {
-        "watch_events_client_go": f"{client_go:.0f} ×",
-        "watch_events_kopf": f"{kopf:.0f} ×",
-        "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+ ×) \|"),
-        "memory_client_go": f"{memory:.1f} ×",
+        "watch_events_client_go": f"{client_go:.0f} times",
+        "watch_events_kopf": f"{kopf:.0f} times",
+        "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"),
+        "memory_client_go": f"{memory:.1f} times",
         "rate_ours": found(page, rate.format("appsdk watcher-untouched")),
         "rate_kopf": found(page, rate.format("kopf event")),
         "rate_controller_runtime": found(page, rate.format("controller-runtime typed")),
