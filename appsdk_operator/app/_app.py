@@ -6,7 +6,17 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, final, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    final,
+    overload,
+)
 
 import attrs
 
@@ -58,6 +68,7 @@ from appsdk_operator.app._fields import (
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
+from appsdk_operator.app._mistakes import check_function, explains_options, missing_attribute
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
 from appsdk_operator.app._remember import HandledStates
@@ -285,6 +296,13 @@ class App:
     def __repr__(self) -> str:
         return f"<App {self._name}>"
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property has failed so
+                return object.__getattribute__(self, name)
+            raise missing_attribute(self, name)
+
     # What it is.
 
     @property
@@ -450,6 +468,7 @@ class App:
 
     # Watchers.
 
+    @explains_options
     def on_add(
         self,
         kind: Kind[SpecT, StatusT],
@@ -486,6 +505,7 @@ class App:
         )
         return found
 
+    @explains_options
     def on_sync(
         self,
         kind: Kind[SpecT, StatusT],
@@ -506,6 +526,7 @@ class App:
         )
         return found
 
+    @explains_options
     def on_update(
         self,
         kind: Kind[SpecT, StatusT],
@@ -554,6 +575,7 @@ class App:
         )
         return found
 
+    @explains_options
     def on_delete(
         self,
         kind: Kind[SpecT, StatusT],
@@ -727,6 +749,7 @@ class App:
         name: str = ...,
         every_replica: bool = ...,
     ) -> ObjectDecorator[SpecT, StatusT]: ...
+    @explains_options
     def every(
         self,
         interval: float | None = None,
@@ -801,7 +824,7 @@ class App:
 
         def declare(function: Callable[..., Any]) -> Any:
             arguments = () if kind is None else ("obj",)
-            validation.check_callable("timer", function, *arguments, required=True, is_awaited=True)
+            check_function("every", function, *arguments)
             declared = Timer(
                 schedule=schedule,
                 kind=kind,
@@ -816,6 +839,7 @@ class App:
 
         return declare
 
+    @explains_options
     def background(
         self,
         kind: Kind[SpecT, StatusT],
@@ -865,9 +889,7 @@ class App:
         validation.check_text("name", name)
 
         def declare(function: Callable[..., Any]) -> Any:
-            validation.check_callable(
-                "background", function, "live", "stop", required=True, is_awaited=True
-            )
+            check_function("background", function, "live", "stop")
             declared = Background(
                 kind=kind,
                 function=function,
@@ -1436,9 +1458,7 @@ class App:
         check_filters(checked, kind, self._declared.owned)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            validation.check_callable(
-                f"on_{cause}", function, *CAUSES[cause], required=True, is_awaited=True
-            )
+            check_function(f"on_{cause}", function, *CAUSES[cause])
             declared = Handler(
                 kind=kind,
                 cause=cause,

@@ -23,6 +23,7 @@ from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
+from appsdk_operator.app._mistakes import check_retry
 from appsdk_operator.app._remember import AnnotationRecords, HandledStates, Records
 from appsdk_operator.app._selection import common_selectors, with_selectors
 from appsdk_operator.app._timers import AppTimer
@@ -107,6 +108,7 @@ class WatcherOptions:
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
+        check_retry(self.retry_policy, "retry_policy")
         check_calls(self.workers, self.retry_policy, None, self.error_handler)
         validation.checked_limit("time_limit", self.time_limit)
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from appsdk_operator.app._mistakes import check_retry
 from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.resource import (
@@ -50,7 +51,7 @@ class FunctionOptions:
     """The seconds that a call may take; None: as the App says."""
 
     def __attrs_post_init__(self) -> None:
-        validation.check_callable("retry", self.retry, "error", "attempt")
+        check_retry(self.retry)
         validation.checked_limit("time_limit", self.time_limit)
 
 

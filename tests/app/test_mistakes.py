@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -291,3 +292,156 @@ def test_a_kind_with_two_plurals_or_scopes_is_refused_when_it_is_declared(
             first(app, one)
             with pytest.raises(ValueError, match=rf"Bucket.example.com is declared with {name}="):
                 second(app, two)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("on", r"on.create is app.on_add\(KIND\), on.resume is app.on_sync"),
+        ("on_create", r"app.on_add\(KIND\)"),
+        ("on_resume", r"app.on_sync\(KIND\)"),
+        ("on_field", r"app.on_update\(KIND, when=field"),
+        ("on_event", r"app.watch\(KIND, SimpleWatcher"),
+        ("on_mutate", "app.default"),
+        ("on_startup", "app.lifespan"),
+        ("timer", r"app.every\(60, KIND\)"),
+        ("daemon", r"app.background\(KIND\)"),
+        ("adopt", "set_controller_reference"),
+    ],
+)
+def test_the_decorators_of_kopf_are_missing_with_the_word_for_them(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=f"an App has no '{name}': .*{remedy}"):
+        getattr(App("bucket-operator"), name)
+
+
+def test_any_other_missing_attribute_is_an_error_with_its_name() -> None:
+    app = App("bucket-operator")
+    assert not hasattr(app, "on_ad")
+    with pytest.raises(AttributeError, match=r"^an App has no 'on_ad'$") as raised:
+        getattr(app, "on_ad")  # noqa: B009 - not known to type checkers
+    assert (raised.value.name, raised.value.obj) == ("on_ad", app)
+    with pytest.raises(AttributeError, match="'_name'"):
+        str(App.__new__(App).name)
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ({"labels": {"app": "web"}}, 'use where=labels("app=web")'),
+        ({"annotations": {"a": "b"}}, "use where=annotation("),
+        ({"field": "spec.size"}, 'use when=field("spec.size").changed, of on_update'),
+        ({"value": 3}, 'use where=field("spec.size") == 1'),
+        ({"retries": 3}, "use retry=ConstantBackoff(60, max_calls=3)"),
+        ({"backoff": 10}, "use retry=ConstantBackoff(60)"),
+        ({"timeout": 600}, "use time_limit="),
+        ({"errors": None}, "use retry="),
+        ({"id": "make"}, "use the name of the function"),
+        ({"param": 5}, "use functools.partial"),
+        ({"interval": 5.0}, "use app.every(60, KIND)"),
+        ({"wehre": None}, "has no option wehre=: it has kind, where, retry, result, time_limit"),
+    ],
+)
+def test_the_options_of_kopf_are_refused_with_the_word_for_them(
+    option: dict[str, Any], remedy: str
+) -> None:
+    app = App("bucket-operator")
+    with pytest.raises(TypeError, match=f"on_add has no option {re.escape(*option)}=") as raised:
+        app.on_add(BUCKET, **option)
+    assert remedy in str(raised.value)
+    if option.keys() <= {"labels", "annotations", "retries", "backoff", "timeout", "id"}:
+        decorators: list[Callable[..., Any]] = [
+            app.on_sync,
+            app.on_update,
+            app.on_delete,
+            functools.partial(app.every, 60),
+            app.background,
+        ]
+        for decorator in decorators:
+            with pytest.raises(TypeError, match=re.escape(remedy)):
+                decorator(BUCKET, **option)
+
+
+def test_a_background_function_says_why_it_has_no_time_limit() -> None:
+    decorator: Any = App("bucket-operator").background
+    with pytest.raises(TypeError, match=r"time_limit=: use .* runs as long as its object"):
+        decorator(BUCKET, time_limit=5.0)
+
+
+def test_an_interval_is_given_before_the_kind() -> None:
+    every: Any = App("bucket-operator").every
+    with pytest.raises(TypeError, match=r"the interval comes first, as in app.every\(60, KIND"):
+        every(BUCKET, 60)
+    with pytest.raises(TypeError, match=r"the interval comes first, as in app.every\(60, KIND"):
+        every(BUCKET, interval=60)
+
+
+def kopf_spec(spec: Any, **_: Any) -> None: ...
+
+
+def kopf_many(body: Any, meta: Any, name: Any, **kwargs: Any) -> None: ...
+
+
+def kopf_keywords(*, spec: Any, patch: Any, **_: Any) -> None: ...
+
+
+def kopf_without_rest(body: Any, meta: Any, logger: Any) -> None: ...
+
+
+def kopf_update(old: Any, new: Any, diff: Any, **_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (kopf_spec, "spec is its .spec"),
+        (kopf_many, "body is the object; meta is its .metadata; name is its .name"),
+        (kopf_keywords, "spec is its .spec; patch is app.edit(obj)"),
+        (kopf_without_rest, "meta is its .metadata; logger is logging.getLogger(__name__)"),
+    ],
+)
+def test_functions_with_the_arguments_of_kopf_are_told_theirs(
+    function: Callable[..., Any], arguments: str
+) -> None:
+    app = App("bucket-operator")
+    decorators: list[tuple[str, Any, str]] = [
+        ("on_add", app.on_add(BUCKET), "(obj)"),
+        ("on_update", app.on_update(BUCKET), "(old, new)"),
+        ("on_delete", app.on_delete(BUCKET), "(obj)"),
+        ("every", app.every(60, BUCKET), "(obj)"),
+        ("background", app.background(BUCKET), "(live, stop)"),
+    ]
+    for word, declare, ours in decorators:
+        with pytest.raises(TypeError) as raised:
+            declare(function)
+        assert f"{word} calls {function.__name__} with {ours}: " in str(raised.value)
+        assert arguments in str(raised.value)
+
+
+def test_old_and_new_of_kopf_are_no_objects() -> None:
+    declare: Any = App("bucket-operator").on_update(BUCKET)
+    with pytest.raises(TypeError, match=r"old is old of on_update, an object; .* diff is old and"):
+        declare(kopf_update)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda spec: None,
+        lambda *args, **kwargs: None,
+        lambda obj, **_: None,
+        lambda name, *rest: None,
+        functools.partial(lambda body, name: None, name="a"),
+    ],
+)
+def test_functions_that_can_be_called_with_an_object_are_taken(function: Any) -> None:
+    App("bucket-operator").on_add(BUCKET)(function)
+
+
+@pytest.mark.parametrize("calls", [3, 0])
+def test_a_number_is_no_retry_policy(calls: int) -> None:
+    number: Any = calls
+    text = f"={calls} is not a function.*such as ConstantBackoff.10, max_calls={calls or 1}.$"
+    with pytest.raises(TypeError, match=f"^retry{text}"):
+        App("bucket-operator").on_add(BUCKET, retry=number)
+    with pytest.raises(TypeError, match=f"^retry_policy{text}"):
+        App("bucket-operator", retry_policy=number)
