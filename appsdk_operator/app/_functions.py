@@ -19,7 +19,7 @@ from appsdk_operator.app._remember import AnnotationRecords, RecordError, Record
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ClientLike
-from appsdk_operator.controllers import Outcome, PatchAbandonedError, Result
+from appsdk_operator.controllers import FinalizerError, Outcome, PatchAbandonedError, Result
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import Clock, call_limited, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
@@ -379,13 +379,20 @@ class KindFunctions:
             self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
         if known.is_marked and self._is_steady(obj) and known.state.is_complete:
             self._call_next(known)
+        elif self._lacks_finalizer(known) and self._clock.monotonic() < known.write.next_time:
+            self._call_next(known)
+            return  # the record is written along with the finalizer
         elif self._needs_lifecycle(known, obj):
-            self._lifecycle.on_present(
-                obj,
-                lambda *call: self._notify(known, *call),
-                is_new=not known.state.is_complete,
-                also=self._addition(known),
-            )
+            try:
+                self._lifecycle.on_present(
+                    obj,
+                    lambda *call: self._notify(known, *call),
+                    is_new=not known.state.is_complete,
+                    also=self._addition(known),
+                )
+            except FinalizerError:
+                known.look_now = True  # for functions that do not wait for it
+                raise
             if not known.is_marked and known.state.is_begun:
                 known.is_marked = known.look_now = True
         elif not obj.is_deleting:
@@ -538,6 +545,20 @@ class KindFunctions:
         return self._protects and (
             not self._lifecycle.all_names.isdisjoint(obj.finalizers)
             or known.state.is_protected_by(obj)
+        )
+
+    def _lacks_finalizer(self, known: _Known) -> bool:
+        """Whether the finalizer of a handled object could not be put back.
+
+        Then no function waits for it: it protects the clean-up alone.
+        """
+        obj = known.state.present
+        return (
+            isinstance(known.write.error, FinalizerError)
+            and known.is_marked
+            and known.state.is_complete
+            and not (obj.is_deleting or known.has_left)
+            and self._lifecycle.finalizer not in obj.finalizers
         )
 
     def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
@@ -756,7 +777,9 @@ class KindFunctions:
         if step is None:
             known.write = _Write(error, attempt, now + (delay or 0.0))
             return
-        known.write, known.errors[step.number] = _WRITTEN, error
+        if not self._lacks_finalizer(known):
+            known.write = _WRITTEN
+        known.errors[step.number] = error
         known.state.failed(step, known.state.present, delay, attempt, now)
         known.running, known.look_now = None, True
         if self._is_over(known):
@@ -774,7 +797,9 @@ class KindFunctions:
         if known.write.error is not None:
             write = known.write
             name = self.called(obj).name
-            return (Waiting(name, write.error, write.attempt, write.next_time),)
+            found.append(Waiting(name, write.error, write.attempt, write.next_time))
+            if not self._lacks_finalizer(known):
+                return found
         if known.pause:
             running = self.backgrounds.running_for(obj)
             # It may have ended since the last look.

@@ -520,6 +520,11 @@ class InformerController:
             notes.append(f"{given_up} calls given up until a resync shows their objects")
         if terminal := self._dispatcher.terminal():
             notes.append(f"{terminal} calls failed for good, until their objects are changed")
+        if failures := self._dispatcher.finalizer_failures():
+            notes.append(
+                f"{len(failures)} objects whose finalizer cannot be written, such as: "
+                f"{safe_text(failures[0])}"
+            )
         if over := self.activity.monitor.note():
             notes.append(over)
         note = f"{self.name}: {'; '.join(notes)}" if notes else ""

@@ -316,6 +316,120 @@ def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> Non
     assert calls == [(1, 2), (2, 1), (1, 3)]
 
 
+def test_a_finalizer_that_cannot_be_put_back_keeps_no_function_of_a_handled_object() -> None:
+    app, calls, looks = App("thing-operator"), list[Any](), list[float]()
+    world: World
+    app.on_add(THING)(lambda thing: calls.append("add"))
+    app.every(10, THING)(lambda thing: looks.append(world.clock.monotonic()))
+
+    @app.on_update(THING)
+    def update(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append((old.spec.a, new.spec.a))
+        if calls.count((1, 2)) == 1:
+            raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.write_faults += ["500"] * 100
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.run(60)
+        assert calls == ["add"]
+        world.replace("a", {"a": 2})
+        world.run(60)
+        assert calls == ["add", (1, 2), (1, 2)]
+        strip_and_change = {"metadata": {"finalizers": []}, "spec": {"a": 3}}
+        world.patch("a", {"metadata": {"finalizers": [OURS]}})
+        world.run(300)
+        world.patch("a", strip_and_change)
+        world.run(1)
+        assert calls == ["add", (1, 2), (1, 2), (2, 3)]
+        left = len(world.write_faults)
+        world.run(3600)
+        # After 5, 10, 20, … and then every 300 seconds, although other calls succeed.
+        assert 15 <= left - len(world.write_faults) <= 20
+        assert not world.objects()[0].finalizers
+        world.write_faults.clear()
+        assert world.settle()
+        assert world.objects()[0].finalizers == (OURS,)
+        world.run(60)
+        assert {round(after - before) for before, after in itertools.pairwise(looks)} == {10}
+        assert calls == ["add", (1, 2), (1, 2), (2, 3)]
+        world.delete("a")
+        world.run(60)
+        assert not world.objects()
+
+
+def test_the_write_of_a_finalizer_that_fails_is_in_health_and_page_until_it_succeeds() -> None:
+    app, managers = App("thing-operator"), list[Manager]()
+    app.on_add(THING)(nothing)
+    app.every(10, THING)(nothing)
+
+    def operator(replica: Replica) -> Manager:
+        options: Any = {"metrics_server": None, "health_server": None, "profile_server": None}
+        managers.append(
+            app.manager(replica.config, clock=replica.clock, metrics=replica.metrics, **options)
+        )
+        return managers[-1]
+
+    def retries(found: Manager) -> list[Any]:
+        (controller,) = found.debug_state()["controllers"]
+        return [one["object"] for one in controller["planned"] if "FinalizerError" in one["error"]]
+
+    with World(THING, operator, crds=[crd.to_dict() for crd in app.crds()]) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        (manager,) = managers
+        world.write_faults += ["500"] * 4
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.run(35)
+        assert (
+            "1 objects whose finalizer cannot be written, such as: could" in manager.health().text
+        )
+        assert manager.health().is_ready
+        assert retries(manager) == ["default/a"]
+        world.run(300)
+        assert "cannot be written" not in manager.health().text
+        assert not retries(manager)
+
+
+def test_no_new_function_is_called_before_the_finalizer_that_cannot_be_put_back() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING)(lambda thing: calls.append("add"))
+    app.on_add(THING, where=is_red)(lambda thing: calls.append("red"))
+    app.every(10, THING, first_after=10)(lambda thing: calls.append("look"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.write_faults += ["500"] * 100
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.run(20)
+        world.patch("a", RED)
+        world.run(60)
+        assert calls == ["add", "look", "look"]
+        world.write_faults.clear()
+        world.run(300)
+        assert calls[:4] == ["add", "look", "look", "red"]
+
+
+def test_what_became_of_an_object_is_asked_with_delays_and_no_timer_runs_meanwhile() -> None:
+    app, calls = App("thing-operator", retry_policy=ConstantBackoff(20)), list[str]()
+    app.on_add(THING)(nothing)
+    app.every(10, THING)(lambda thing: calls.append("look"))
+    app.on_delete(THING)(lambda thing: calls.append("delete"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.failures["read"] += ["500"] * 50
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.delete("a")
+        world.run(100)
+        assert len(world.failures["read"]) > 20
+        world.failures["read"].clear()
+        world.run(100)
+    assert calls == ["look", "delete"]
+
+
 def test_an_object_that_a_restore_brings_back_before_its_clean_up_lives_on() -> None:
     app, calls = App("thing-operator"), list[str]()
 

@@ -148,6 +148,7 @@ MOVES = st.lists(
         st.tuples(st.just("color"), st.sampled_from(["red", None])),
         st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 60.0])),
         st.tuples(st.just("strip"), st.just(0)),
+        st.tuples(st.just("refuse"), st.sampled_from(["write", "read"])),
         st.tuples(st.just("hold"), st.just(0)),
         st.tuples(st.just("delete"), st.just(0)),
         st.tuples(st.just("recreate"), st.just(0)),
@@ -163,6 +164,10 @@ def move(world: World, calls: Calls, what: str, value: Any) -> None:
             calls.outcomes[:] = value
         case "wait":
             world.run(value)
+        case "refuse" if value == "write":
+            world.write_faults += ["500"] * 3
+        case "refuse":
+            world.failures["read"] += ["500"] * 3
         case "recreate" if present is None:
             world.create("a", {"a": 1})
         case _ if present is None:
@@ -194,6 +199,8 @@ def test_each_deletion_is_shown_and_the_next_object_of_the_name_is_handled(
             move(world, calls, "delete", 0)
             world.run(60)
             strip(world)
+        world.write_faults.clear()
+        world.failures["read"].clear()
         world.run(600)
         assert not world.objects()
         for uid in {uid for _, uid in calls.made}:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, final
 
 from appsdk_operator.app import App, Handler
-from appsdk_operator.controllers import TerminalError
+from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import add_note, environment, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
@@ -28,6 +28,8 @@ _LEASE: Final = kinds.coordination.v1.Lease
 _HOT_LOOP_WINDOW: Final = 600.0
 _MOST_PROCESSES: Final = 50
 _END_WITHIN: Final = 900.0
+_FINALIZER_WITHIN: Final = 330.0
+"""The seconds within which an App repeats the write of a finalizer that has failed."""
 
 
 @final
@@ -263,7 +265,18 @@ class World(SimulatedCluster):
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
-        return any(
+        now = self.clock.monotonic()
+        # The functions of an object go on while its finalizer cannot be put back.
+        lacking = any(
+            isinstance(e.error, FinalizerError)
+            and now - e.at <= _FINALIZER_WITHIN
+            and (e.who, e.process) in alive
+            and (obj := present.get(e.uid)) is not None
+            and not obj.is_deleting
+            and obj.finalizers == e.object.finalizers
+            for e in calls
+        )
+        return lacking or any(
             (e.error and not isinstance(e.error, TerminalError))
             or not e.ended
             or (e.began < changed and e.at + e.again < end)

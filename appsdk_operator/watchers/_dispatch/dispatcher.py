@@ -10,7 +10,13 @@ from threading import get_ident
 from typing import Any, TypeAlias, final
 
 from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
-from appsdk_operator.controllers import Outcome, TerminalError, compact_reason, sole_error
+from appsdk_operator.controllers import (
+    FinalizerError,
+    Outcome,
+    TerminalError,
+    compact_reason,
+    sole_error,
+)
 from appsdk_operator.runtime import (
     ActivityLog,
     CallOutcome,
@@ -198,6 +204,11 @@ class Dispatcher:
     def terminal(self) -> int:
         """The number of failed calls that wait for a change of their object."""
         return sum(call.is_terminal for call in self.pending_calls())
+
+    def finalizer_failures(self) -> list[Exception]:
+        """Why finalizers could not be written, for each object where that is tried again."""
+        errors = (call.error for call in self.pending_calls())
+        return [error for error in errors if isinstance(error, FinalizerError)]
 
     def pending_calls(self) -> list[PendingCall]:
         """All pending calls: those with a due time and those that wait for a resync or a change."""
