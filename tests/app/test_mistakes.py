@@ -445,3 +445,17 @@ def test_a_number_is_no_retry_policy(calls: int) -> None:
         App("bucket-operator").on_add(BUCKET, retry=number)
     with pytest.raises(TypeError, match=f"^retry_policy{text}"):
         App("bucket-operator", retry_policy=number)
+
+
+def test_a_read_of_a_kind_that_is_not_cached_names_the_client_that_reads_it(
+    config: ClientConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("bucket-operator")
+
+    @app.on_add(BUCKET)
+    def read(obj: Object[Any, Any]) -> None:
+        app.client.get(CONFIG_MAP, "a", namespace="default")
+
+    with running(made(app, config)), Client(config) as client:
+        client.create(bucket("a"))
+        eventually(lambda: "Or read it from the server: with app.live_client" in caplog.text)

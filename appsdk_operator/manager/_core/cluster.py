@@ -143,7 +143,10 @@ _REMEDIES = Remedies(
     ),
     to_sync="read it in what the manager runs, which starts when the caches have synced",
     to_follow="add it to cache=CacheSetup(namespaces=…), or with manager.cache.set_namespaces",
-    to_read_live=("with manager.live_client, or always, with client=ClientSetup(uncached=[kind])"),
+    to_read_live=(
+        "with app.live_client or manager.live_client, or always, with "
+        "client=ClientSetup(uncached=[kind])"
+    ),
 )
 
 
