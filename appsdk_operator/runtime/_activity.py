@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import os
 import sys
 import threading
@@ -744,16 +745,20 @@ class ActivityLog:
         if (now := self.clock.monotonic()) >= self._history.next:
             self._note_counts(now)
         for thread, slot in self.slots.copy().items():
-            started = slot.started
-            if slot.trigger is None:
-                continue
-            # The worker may end its call meanwhile.
-            with contextlib.suppress(AttributeError):
-                call = slot.record or self.describe(slot)
-                place = f"{call.namespace}/{call.name}" if call.namespace else call.name
-                about = f"{call.kind.partition('.')[0]} {place}".strip()
-                found.append(RunningCall(thread, started, about, slot.limited))
+            started, limited = slot.started, slot.limited
+            if slot.trigger is not None:
+                about = functools.partial(self._about, slot, started)
+                found.append(RunningCall(thread, started, about, limited))
         return found
+
+    def _about(self, slot: CallSlot, started: float) -> str:
+        # The worker may end its call meanwhile, and begin another one.
+        with contextlib.suppress(AttributeError):
+            call = slot.record or self.describe(slot)
+            if slot.started == started:
+                place = f"{call.namespace}/{call.name}" if call.namespace else call.name
+                return f"{call.kind.partition('.')[0]} {place}".strip()
+        return "an object"
 
     def calls(self) -> list[CallRecord]:
         """The newest recorded calls, at most 200, newest first."""

@@ -31,8 +31,8 @@ def test_a_scrape_that_began_before_a_look_forgets_no_call_that_the_look_has_fou
         LimitedCall(started, 5.0, parent=StopSignal(), clock=clock) for started in (0.0, 1.0)
     )
     snapshots = [
-        [RunningCall(1, 0.0, "widgets a", first)],
-        [RunningCall(1, 1.0, "widgets b", second)],
+        [RunningCall(1, 0.0, lambda: "widgets a", first)],
+        [RunningCall(1, 1.0, lambda: "widgets b", second)],
     ]
 
     def calls() -> list[RunningCall]:
@@ -163,7 +163,7 @@ def test_a_callback_that_holds_the_only_worker_for_half_a_minute_is_named_once(
     thread.start()
     assert thread.ident is not None
     eventually(releasing.is_held)
-    calls = [RunningCall(thread.ident, 100.0, "Bucket default/a")]
+    calls = [RunningCall(thread.ident, 100.0, lambda: "Bucket default/a")]
     held = held_by("appsdk_operator.test", 1, calls)
     held.look(129.0)
     assert not caplog.records
@@ -201,7 +201,7 @@ def test_an_async_callback_is_named_with_the_line_at_which_it_awaits(
     thread.start()
     assert thread.ident is not None
     assert latch.is_entered.wait(PATIENCE)
-    calls = [RunningCall(thread.ident, 100.0, "Bucket default/a")]
+    calls = [RunningCall(thread.ident, 100.0, lambda: "Bucket default/a")]
     place = callback_place(thread.ident)
     held_by("appsdk_operator.test", 8, calls).look(131.0)
     assert loop._loop is not None
@@ -215,7 +215,7 @@ def test_an_async_callback_is_named_with_the_line_at_which_it_awaits(
 
 
 def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptureFixture) -> None:
-    calls = [RunningCall(-1, 0.0, "Bucket default/a")]
+    calls = [RunningCall(-1, 0.0, lambda: "Bucket default/a")]
     held = held_by("appsdk_operator.test", 2, calls)
     held.look(29.0)
     assert not caplog.records
@@ -224,7 +224,7 @@ def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptur
     assert "no other event of that object is handled meanwhile" in caplog.text
     assert "more workers" not in caplog.text
     caplog.clear()
-    calls.append(RunningCall(-2, 950.0, "Bucket default/b"))
+    calls.append(RunningCall(-2, 950.0, lambda: "Bucket default/b"))
     held.look(970.0)
     assert not caplog.records
     held.look(980.0)
@@ -237,9 +237,9 @@ def test_the_next_look_is_when_a_call_has_run_for_half_a_minute() -> None:
     calls: list[RunningCall] = []
     held = held_by("appsdk_operator.test", 8, calls)
     assert held.look(100.0) == 30.0
-    calls += [RunningCall(-1, 99.0, "b"), RunningCall(-2, 80.0, "a")]
+    calls += [RunningCall(-1, 99.0, lambda: "b"), RunningCall(-2, 80.0, lambda: "a")]
     assert held.look(100.0) == 10.0
     assert held.look(110.0) == 19.0
     assert held.look(129.0) == 30.0
-    calls.append(RunningCall(-3, 99.01, "c"))
+    calls.append(RunningCall(-3, 99.01, lambda: "c"))
     assert held.look(129.0) == 0.1

@@ -45,8 +45,8 @@ class RunningCall(NamedTuple):
     """The ident of its thread."""
     started: float
     """The monotonic time of its start."""
-    about: str
-    """What it is called for, for people."""
+    about: Callable[[], str]
+    """What it is called for, for people; only log lines and pages need it."""
     limited: LimitedCall | None = None
     """The call, or the part of it that runs now, if that may have a time limit."""
 
@@ -203,7 +203,10 @@ class CallMonitor:
         return max(_SHORTEST_WAIT, wait)
 
     def _alarm(self) -> float | None:
-        return self._look(self._clock.monotonic())
+        now = self._clock.monotonic()
+        # Each step of the time asks, and most find nothing to do.
+        due = min((due for call in self._calls() for due in self._dues(call)), default=None)
+        return due if not self._late and (due is None or due > now) else self._look(now)
 
     def _look(self, now: float) -> float | None:
         """Look; returns the time of the next look that the running calls need."""
@@ -296,7 +299,7 @@ class CallMonitor:
             "time-out, or wait on current_stop()",
             callback_place(call.thread) or "a callback",
             duration_text(now - late.call.started),
-            call.about,
+            call.about(),
             ignored,
             spare,
             self._controller,
@@ -307,7 +310,7 @@ class CallMonitor:
         """A text for each call that runs beyond its time limit: where, since when, and for what."""
         now = self._clock.monotonic()
         return [
-            f"{callback_place(call.thread) or 'a callback'}, for {call.about}, begun "
+            f"{callback_place(call.thread) or 'a callback'}, for {call.about()}, begun "
             f"{duration_text(now - (call.limited or call).started)} ago"
             for call in self._hanging(self._calls())
         ]
@@ -347,7 +350,7 @@ class CallMonitor:
             holds,
             self._controller,
             duration_text(now - call.started),
-            call.about,
+            call.about(),
             meanwhile,
             more,
             extra={"controller": self._controller, "callback": place},
