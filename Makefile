@@ -47,7 +47,8 @@ check-mypy: $(READY)
 	$(BIN)/mypy
 check-pyright: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
-check-user-types: $(READY)
+# After the check of the kit, of which it reads the cache.
+check-user-types: $(READY) check-mypy
 	$(BIN)/python hack/user_types.py
 check-format: $(READY)
 	$(BIN)/ruff format --check .
