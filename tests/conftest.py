@@ -17,7 +17,7 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
-from tests import hypothesis_profiles, planes, reports
+from tests import hypothesis_profiles, one_case, planes, reports
 from tests.ids import check_ids
 from tests.ports import reserved_port
 from tests.shared_plane import SharedPlane
@@ -36,12 +36,13 @@ os.environ.setdefault("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "100s")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where a control plane is provided, its tests must not be skipped."""
+    """Where a control plane is provided, its tests must not be skipped; see also one_case."""
     parser.addoption(
         "--require-real",
         action="store_true",
         help="fail where a test on the real control plane is skipped",
     )
+    one_case.add_option(parser)
 
 
 def _has_control_plane() -> bool:
@@ -66,6 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ones of other workers take no processor time from the rest.
     """
     check_ids(items)
+    one_case.leave_out_others(config, items)
     real = [item for item in items if item.get_closest_marker("real")]
     others = [item for item in items if not item.get_closest_marker("real")]
     if _has_control_plane():
