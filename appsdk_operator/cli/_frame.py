@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import os
 import pkgutil
@@ -35,7 +36,23 @@ _EXTRAS: Final = {
 }
 """The extra that brings a module."""
 
+GROUPS: Final = {
+    "Start": ("init", "run", "add"),
+    "Develop": ("crds", "models", "check", "apiserver", "assets", "migrate", "update"),
+    "Ship": ("manifests", "rbac", "release"),
+    "Operate": ("top", "retry", "pause", "resume"),
+    "More": ("completion", "version"),
+}
+"""The commands by what one does with them, in the order of the help."""
+
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
+
+
+_EXAMPLES: Final = (
+    f"{PROGRAM} run --dev hello.py",
+    f"{PROGRAM} init my-operator --group example.com --kind Widget",
+    f"{PROGRAM} COMMAND --help",
+)
 
 
 class Command(click.Command):
@@ -105,11 +122,12 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command as click does; the error names the commands that there are."""
+        """Find a command as click does; the error names the nearest command, or all."""
         known = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0][:1] != "-" and args[0] not in known:
-            commands = ", ".join(known)
-            ctx.fail(f"no such command {args[0]!r}; there are: {commands}")
+            near = difflib.get_close_matches(args[0], known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+            ctx.fail(f"no such command {args[0]!r}; {remedy}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -122,10 +140,21 @@ class Commands(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        rows = [(name, first_line(name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """List the commands by group, without importing them."""
+        del ctx
+        widest = max(map(len, (name for group in GROUPS.values() for name in group)))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                # The same column in each group.
+                rows = [(name.ljust(widest), first_line(name)) for name in names]
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write how to begin."""
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Examples"):
+            for example in _EXAMPLES:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
 def first_line(name: str) -> str:

@@ -75,10 +75,26 @@ def test_the_list_of_commands_says_what_each_is_for(
     with pytest.raises(SystemExit) as exit_:
         cli.main(["--help"])
     assert exit_.value.code == 0
-    listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    lines = dict(line.split(maxsplit=1) for line in listed if line[:3].strip())
+    shown = capsys.readouterr().out
+    listed = shown.partition("Start:")[2].partition("Examples:")[0].splitlines()
+    lines = dict(line.split(maxsplit=1) for line in listed if line[:2] == "  " and line[2] != " ")
     assert set(lines) == set(commands)
     assert all(text[0].isupper() for text in lines.values())
+    grouped = [name for names in _frame.GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(commands), "each command is in one group"
+    assert "appsdk-operator run --dev hello.py" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "remedy"), [("rnu", "did you mean run?"), ("xyzzy", "there are: add, apiserver, ")]
+)
+def test_a_command_that_there_is_not_leads_to_those_that_there_are(
+    typed: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main([typed])
+    assert exit_.value.code == 2
+    assert f"no such command '{typed}'; {remedy}" in capsys.readouterr().err
 
 
 def test_each_command_explains_itself_and_its_options(
