@@ -1334,13 +1334,14 @@ class App:
                 url = storage.make(bucket.name)
                 with app.edit(bucket) as draft:
                     draft.labels["storage"] = "ready"
-                    draft["status"] = {"url": url}
+                    draft["status"]["url"] = url
 
         In ``async def`` functions write ``async with``. The draft is a
         :class:`~appsdk_operator.resource.MutableObject` of the newest state that the cache has, own
-        writes included. The object gets one merge patch of the changed fields, and one of its
-        status if that changed; without a difference there is no request, and neither when the block
-        raises. A field that is set to None is removed; conditions get their times as with
+        writes included. Where the kind has no class for its status, a missing one is an empty dict.
+        The object gets one merge patch of the changed fields, and one of its status if that
+        changed; without a difference there is no request, and neither when the block raises. A
+        field that is set to None is removed; conditions get their times as with
         :meth:`Client.modify`.
 
         What others have changed meanwhile stays: after a concurrent write the block's changes are

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,13 @@ from tests.quick_clock import QuickClock
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
+
+
+@attrs.frozen
+class Progress:
+    phase: str
+
+
 OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -414,6 +422,43 @@ def test_an_edit_without_a_difference_or_with_an_error_writes_nothing(
     with pytest.raises(ZeroDivisionError), Edit(writes.client, made) as draft:
         half_done(draft)
     assert (writes.sent, writes.reads) == ([], 0)
+
+
+@pytest.mark.parametrize("status", [{}, {"status": None}])
+def test_a_field_of_a_status_that_is_not_there_yet_is_set_by_its_key(
+    client: Client, writes: Writes, status: dict[str, None]
+) -> None:
+    made = make(client, spec={"size": 1})
+    given = Object.from_dict(WIDGET, {**made.to_dict(), **status})
+    with Edit(writes.client, given) as draft:
+        assert (draft["status"], draft.status) == ({}, {})
+    modify(writes.client, lambda draft: draft["status"].pop("a", None))
+    assert writes.sent == []
+    with Edit(writes.client, given) as draft:
+        draft["status"]["a"] = 1
+    assert writes.sent == [("status", {"status": {"a": 1}})]
+    modify(writes.client, lambda draft: draft["status"].update(b=2))
+    assert writes.sent[1:] == [("status", {"status": {"b": 2}})]
+    assert present(client)["status"] == {"a": 1, "b": 2}
+
+
+def test_what_others_wrote_meanwhile_into_a_missing_status_stays(
+    client: Client, writes: Writes
+) -> None:
+    made = make(client, spec={"size": 1})
+    foreign_status(client, theirs=1)
+    with Edit(writes.client, made) as draft:
+        draft["status"]["ours"] = 2
+    assert present(client)["status"] == {"theirs": 1, "ours": 2}
+
+
+def test_a_status_of_a_class_is_missing_until_it_is_set(client: Client) -> None:
+    typed = Kind(group="example.com", version="v1", kind="Widget", status=Progress)
+    made = make(client, spec={"size": 1})
+    with Edit(client, made.viewed_as(typed)) as draft:
+        assert draft.get("status") is None
+        draft.status = Progress(phase="Ready")
+    assert present(client)["status"] == {"phase": "Ready"}
 
 
 def test_an_edit_of_an_older_state_keeps_what_others_changed(

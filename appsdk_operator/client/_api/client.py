@@ -645,7 +645,8 @@ class Client:
         a concurrent write the object is read again, and ``change`` called again, up to 10 times
         with growing pauses; what was written by then is not written again. A field that is set to
         None is removed. A condition without ``lastTransitionTime`` gets the time of the one before
-        it if its status is the same, else the present time.
+        it if its status is the same, else the present time. Where ``kind`` has no class for its
+        status, a missing one is an empty dict in the draft.
 
         Args:
             kind: its kind.

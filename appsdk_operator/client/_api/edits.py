@@ -161,7 +161,8 @@ def modify_steps(
             present = yield from writing.read()
         made = None
         if present is not None:
-            draft = MutableObject(kind, present.to_dict())
+            is_made = by_update or absent is not None
+            draft = MutableObject(kind, present.to_dict()) if is_made else _draft_of(present, kind)
         elif absent is not None:
             draft = _new_draft(absent)
         else:
@@ -247,7 +248,7 @@ class Edit(Generic[SpecT, StatusT]):
         if newest is None or newest.uid != given.uid or _is_older(newest, given):
             newest = given
         self._base = newest
-        self._draft = MutableObject(given.kind, newest.to_dict())
+        self._draft = _draft_of(newest, given.kind)
         return self._draft
 
     def _end(self) -> Steps[None]:
@@ -422,6 +423,14 @@ class _Writing:
             longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
             pause = longest * random_of(present_clock()).uniform(0.5, 1.0)
             yield lambda by: by.pause(pause)
+
+
+def _draft_of(present: Object, kind: Kind[Any, Any]) -> MutableObject[Any, Any]:
+    """A draft whose status, without a class, can be changed by key although there is none yet."""
+    draft = MutableObject(kind, present.to_dict())
+    if kind.status is None and draft.get("status") is None:
+        draft["status"] = {}  # as long as it is empty nothing is written
+    return draft
 
 
 def _new_draft(absent: AnyObject) -> MutableObject:

@@ -18,12 +18,12 @@ def call_number(live: Live, function: str) -> int:
 def accompany(live: Live, stop: StopSignal) -> None:
     if (call := call_number(live, "accompany")) <= 3:
         with app.edit(live.object) as draft:
-            draft.setdefault("status", {})["message"] = f"has failed {call} times"
+            draft["status"]["message"] = f"has failed {call} times"
         raise OSError("not yet")
     log.info("accompanies %s", live.object.name)
     stop.wait(0.2)
     with app.edit(live.object) as draft:
-        draft.setdefault("status", {})["message"] = "is on its own now"
+        draft["status"]["message"] = "is on its own now"
 
 
 @app.background(Widget, where=annotation("note") == "new")
