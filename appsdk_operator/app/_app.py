@@ -1269,6 +1269,8 @@ class App:
     def manager(
         self,
         server: ClientConfig | ClientLike,
+        *,
+        namespaces: NamespaceSelection | None = None,
         **options: Unpack[ManagerOptionsDict],
     ) -> Manager:
         """A Manager that runs the app; for tests, and as a part of a larger program.
@@ -1277,12 +1279,16 @@ class App:
 
         Args:
             server: the API server: a config or a client, see :class:`Manager`.
+            namespaces: the namespaces, as for the App, whose ones they replace; ``["*"]``: all.
             options: options that override those of the App.
 
         Raises:
             TypeError, ValueError, OSError: as :class:`Manager`; or the declarations do not fit
                 together.
         """
+        if namespaces is not None:
+            cache = options.get("cache", self._options.cache)
+            options["cache"] = _with_namespaces(cache, namespaces, options.get("cache"))
         return self._assembled(server, options)
 
     def run(self, options: RunOptions | None = None) -> None:
@@ -1587,13 +1593,7 @@ def _manager_options(
         election = LeaderElection(id=name) if election else None
     cache = options.get("cache")
     if namespaces is not None:
-        if isinstance(namespaces, Sequence) and not namespaces:
-            raise ValueError(
-                "namespaces is empty: name some, or leave it out for all; ['*'] is all, too"
-            )
-        if cache is not None and cache.namespaces:
-            raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give the one")
-        cache = attrs.evolve(cache or CacheSetup(), namespaces=namespaces)
+        cache = _with_namespaces(cache, namespaces, cache)
     client = options.get("client") or ClientSetup()
     if client.field_owner is None:
         client = attrs.evolve(client, field_owner=name)
@@ -1609,6 +1609,23 @@ def _manager_options(
     return ManagerOptions(
         name=name, previous_names=previous_names, leader_election=election, **given
     )
+
+
+def _with_namespaces(
+    setup: CacheSetup | None, namespaces: NamespaceSelection, given: CacheSetup | None
+) -> CacheSetup:
+    """``setup`` with ``namespaces``; ``given`` is one that the same call has.
+
+    Raises:
+        ValueError: there are none, or ``given`` has some.
+    """
+    if isinstance(namespaces, Sequence) and not namespaces:
+        raise ValueError(
+            "namespaces is empty: name some, or leave it out for all; ['*'] is all, too"
+        )
+    if given is not None and given.namespaces:
+        raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give the one")
+    return attrs.evolve(setup or CacheSetup(), namespaces=namespaces)
 
 
 def _checked_remember(given: Any) -> bool | tuple[Kind[Any, Any], ...] | None:

@@ -17,6 +17,7 @@ from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
 from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Kind, Object, Scope, field
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, install_crds
 from tests.app.test_app import BUCKET, CONFIG_MAP, nothing
 from tests.app.test_managers import Calls, bucket, eventually, made, running
@@ -108,6 +109,33 @@ def test_patterns_of_an_app_are_no_names() -> None:
     assert RunOptions(namespaces="infra,team-*").namespaces == ("infra", "team-*")
     with pytest.raises(ValueError, match="give the one"):
         App("bucket-operator", namespaces=["a"], cache=CacheSetup(namespaces=["team-*"]))
+
+
+def test_the_namespaces_of_a_manager_are_given_as_those_of_its_app() -> None:
+    app = App("bucket-operator", namespaces=["infra"], cache=CacheSetup(lazy=True))
+    server = ClientConfig(server="http://localhost")
+
+    def setup(**options: Any) -> CacheSetup:
+        manager = app.manager(server, metrics=Metrics(), **options)
+        try:
+            assert manager.options.cache is not None
+            return manager.options.cache
+        finally:
+            manager.close()
+
+    assert setup().namespace_names == ("infra",)
+    other = setup(namespaces=["red", "green"])
+    assert (other.namespace_names, other.lazy) == (("red", "green"), True)
+    everywhere = setup(namespaces=["*"])
+    assert (everywhere.namespace_names, everywhere.namespace_selector) == ((), None)
+    assert str(setup(namespaces=["team-*"]).namespace_selector) == "team-*"
+    assert not setup(namespaces=["red"], cache=CacheSetup()).lazy
+    with pytest.raises(ValueError, match="namespaces is empty"):
+        setup(namespaces=[])
+    with pytest.raises(ValueError, match="give the one"):
+        setup(namespaces=["red"], cache=CacheSetup(namespaces=["green"]))
+    with pytest.raises(ValueError, match="lower-case letters"):
+        setup(namespaces=["Red"])
 
 
 def test_namespaces_that_a_selector_chooses_are_not_set_by_hand() -> None:
