@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 import click
 
 from appsdk_operator.project import FileChange, FileOutcome, GeneratedFiles
+
+YAML_START = "---\n"
+"""How a file of YAML begins, so that several can be put after one another."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -83,7 +87,9 @@ def printed(texts: Mapping[str, str]) -> str:
     """Files as one text; those of YAML are documents of one stream."""
     if len(texts) == 1:
         return next(iter(texts.values()))
-    return "".join(f"---\n# {path}\n{text}" for path, text in sorted(texts.items()))
+    return "".join(
+        f"---\n# {path}\n{text.removeprefix(YAML_START)}" for path, text in sorted(texts.items())
+    )
 
 
 def report(changes: Iterable[FileChange], folder: str, *, check: bool = False) -> int:
@@ -91,7 +97,8 @@ def report(changes: Iterable[FileChange], folder: str, *, check: bool = False) -
     changes = list(changes)
     for change in changes:
         if change.outcome is not FileOutcome.UNCHANGED:
-            click.echo(f"{change.outcome:9} {change.path}")
+            # From here, so that it can be opened as it is shown.
+            click.echo(f"{change.outcome:9} {Path(folder) / change.path}")
         if change.hint and change.outcome is not FileOutcome.DELETED:
             click.echo(f"{'':9} {change.hint}", err=True)
     stale = [change for change in changes if not change.is_current]

@@ -93,7 +93,7 @@ def test_generated_files_that_are_not_current_are_found(
     assert cli.main(["check", "checked_four:app"]) == 1
     said = capsys.readouterr().out
     assert "FAILED   deploy\n         run 'appsdk-operator manifests checked_four:app'" in said
-    assert "updated   base/crds.yaml" in said
+    assert "updated   deploy/base/crds.yaml" in said
     assert "FAILED   crds" in said
 
 

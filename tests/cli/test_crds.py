@@ -50,6 +50,7 @@ def test_crds_are_written_printed_and_checked(crds: Run) -> None:
     assert crds("--check")[0] == 1
     assert crds()[0] == 0
     text = Path("deploy/crds/widgets.crds.example.com.yaml").read_text()
+    assert text.startswith("---\n"), "several files can be put after one another"
     assert "maxSize:" in text
     assert crds("-o", "-") == (0, text)
     assert crds("--check")[0] == 0

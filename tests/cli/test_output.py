@@ -34,7 +34,7 @@ def test_files_are_written_and_listed(
     deliver: click.Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(deliver) == 0
-    assert capsys.readouterr().out == "created   a.yaml\ncreated   b.yaml\n"
+    assert capsys.readouterr().out == "created   made/a.yaml\ncreated   made/b.yaml\n"
     assert Path("made/a.yaml").read_text() == "a: 1\n"
     assert call(deliver) == 0
     assert capsys.readouterr().out == "2 files in made are current\n"
@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_would_be_written(
     deliver: click.Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(deliver, "--dry-run") == 0
-    assert "created   a.yaml" in capsys.readouterr().out
+    assert "created   made/a.yaml" in capsys.readouterr().out
     assert not Path("made").exists()
 
 

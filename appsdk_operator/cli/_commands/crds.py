@@ -10,7 +10,7 @@ import click
 
 from appsdk_operator.cli._frame import command as make_command
 from appsdk_operator.cli._load import target_argument
-from appsdk_operator.cli._output import Output
+from appsdk_operator.cli._output import YAML_START, Output
 
 if TYPE_CHECKING:
     from appsdk_operator.app import App
@@ -59,7 +59,7 @@ def command(app: App, output: str, check: str | None, dry_run: bool) -> int:
         raise click.ClickException(str(error)) from error
     if check is not None and check != _CURRENT:
         return _compare(_read(Path(check)), crds)
-    texts = {f"{crd.name}.yaml": crd.to_yaml() for crd in crds}
+    texts = {f"{crd.name}.yaml": f"{YAML_START}{crd.to_yaml()}" for crd in crds}
     return Output(output, check is not None, dry_run).deliver(texts, "crds")
 
 
