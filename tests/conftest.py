@@ -24,8 +24,6 @@ from tests.shared_plane import SharedPlane
 
 # Also where a run is not one of hack/lane.py.
 pytest_report_to_serializable = reports.pytest_report_to_serializable
-pytest_fixture_setup = planes.pytest_fixture_setup
-pytest_runtest_teardown = planes.pytest_runtest_teardown
 
 PACKAGE = Path(__file__).parents[1] / "appsdk_operator"
 
@@ -95,8 +93,9 @@ def pytest_runtest_makereport(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the hook see the files of the package, too: those of a conftest see its own folder."""
+    """Register hooks that see files of the package and fixtures of the session, too."""
     config.pluginmanager.register(_DocstringExamples())
+    config.pluginmanager.register(planes)
 
 
 class _DocstringExamples:

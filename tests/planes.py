@@ -13,7 +13,8 @@ import pytest
 
 FIXTURES = frozenset({"real", "real_server", "shared_plane"})
 """The names of session fixtures whose server is a control plane."""
-_RUNNING = pytest.StashKey[list[tuple[pytest.FixtureDef[Any], Any]]]()
+RUNNING = pytest.StashKey[list[tuple[pytest.FixtureDef[Any], Any]]]()
+"""Those that run, with the requests that started them."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,7 +24,7 @@ def pytest_fixture_setup(
     """Note a control plane that has started."""
     value = yield
     if fixturedef.argname in FIXTURES and fixturedef.scope == "session":
-        running = request.session.stash.setdefault(_RUNNING, [])
+        running = request.session.stash.setdefault(RUNNING, [])
         running.append((fixturedef, request))
     return value
 
@@ -34,7 +35,7 @@ def pytest_runtest_teardown(
 ) -> Generator[None, None, None]:
     """End those that the next test cannot use; a later test that can starts another one."""
     yield
-    running = item.session.stash.get(_RUNNING, [])
+    running = item.session.stash.get(RUNNING, [])
     for entry in [*running]:
         fixturedef, request = entry
         if nextitem is None or not _may_use(nextitem, fixturedef):

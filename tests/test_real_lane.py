@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import planes
+
 pytestmark = pytest.mark.programs
 
 FILE = "tests/apiserver/test_server_conversion.py"
@@ -106,3 +108,15 @@ def test_a_shared_control_plane_ends_when_the_next_test_needs_none(tmp_path: Pat
         *("starts", "made", "real 1", "real 2", "removed", "ends"),
         *("other", "starts", "late", "ends", "elsewhere"),
     ]
+
+
+@pytest.fixture(scope="session")
+def shared_plane() -> str:
+    return "a control plane"
+
+
+def test_those_of_this_run_are_noted_when_they_start(
+    shared_plane: str, request: pytest.FixtureRequest
+) -> None:
+    (noted, _), *_ = request.session.stash[planes.RUNNING]
+    assert noted.argname == "shared_plane"
