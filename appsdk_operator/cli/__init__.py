@@ -44,4 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    except KeyboardInterrupt:  # in the first moments, which are imports
+        return 130
     return _frame.run(sys.argv[1:] if argv is None else argv)

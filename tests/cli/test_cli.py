@@ -299,3 +299,20 @@ def test_the_completion_script_is_one_that_its_shell_can_read(
     assert f"{_frame.COMPLETION_VARIABLE}={shell}_complete" in script
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_ctrl_c_while_the_command_line_is_imported_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "click":
+                raise KeyboardInterrupt
+
+    for name in [each for each in sys.modules if each.split(".")[0] == "click"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "appsdk_operator.cli._frame")
+    monkeypatch.delattr(cli, "_frame")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert cli.main(["version"]) == 130
+    assert capsys.readouterr().err == ""
