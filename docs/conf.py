@@ -6,6 +6,7 @@ import builtins
 import functools
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.domains.python import ObjectEntry
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.search.en import SearchEnglish
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
@@ -101,6 +103,7 @@ html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["site.css"]
 html_js_files = ["versions.js"]
+html_search_scorer = str(Path(__file__).with_name("_search") / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_sidebars = {
@@ -278,10 +281,52 @@ def _names_in_pages(env: BuildEnvironment) -> dict[str, ObjectEntry]:
     return {path: entry for path, entry in found.items() if entry is not None} | facade
 
 
+_GUIDES = re.compile(r"[\w-]+|tutorial/.*")
+_NO_GUIDES = {
+    "architecture",
+    "changelog",
+    "contributing",
+    "differences",
+    "fidelity",
+    "go-names",
+    "index",
+    "performance",
+    "overview",
+    "security",
+}
+
+
+def count_words(app: Sphinx, error: Exception | None) -> None:
+    """Write how often each guide has its words, by which a search ranks what it has found."""
+    if error is not None or app.builder.name != "html":
+        return
+    english = SearchEnglish({})
+    counted: dict[str, dict[str, int]] = {}
+    for page in sorted(app.env.found_docs):
+        if _GUIDES.fullmatch(page) and page not in _NO_GUIDES:
+            words = english.split(app.env.get_doctree(page).astext())
+            parts = [part for word in words if "_" in word for part in word.split("_")]
+            counts = Counter(english.stem(word) for word in [*words, *parts])
+            counted[page] = {
+                word: count for word, count in sorted(counts.items()) if count > 1 and len(word) > 2
+            }
+    written = json.dumps(counted, ensure_ascii=False, separators=(",", ":"))
+    path = Path(app.outdir, "_static/words.js")
+    path.write_text(f"const wordsOfGuides = {written};\n", encoding="utf-8")
+
+
+def load_words(app: Sphinx, page: str, *_: object) -> None:
+    """Let the page with the search's results load that."""
+    if page == "search":
+        app.add_js_file("words.js")
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("env-updated", register_aliases)
     app.connect("doctree-read", mark_types)
     app.connect("missing-reference", find_elsewhere)
+    app.connect("html-page-context", load_words)
+    app.connect("build-finished", count_words)
     app.add_post_transform(LinkNames)
