@@ -14,8 +14,9 @@ from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import LabelSelector, MutableObject, Object
 from appsdk_operator.runtime import Metrics, StopSignal
-from appsdk_operator.testing import APIServer, ControlPlane
+from appsdk_operator.testing import APIServer
 from tests.app.test_managers import Calls, running
+from tests.shared_plane import SharedPlane
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 NAMESPACE = kinds.core.v1.Namespace
@@ -169,8 +170,10 @@ def test_a_namespace_that_is_being_deleted_is_watched_by_the_next_process_too(
 
 
 @pytest.mark.real
-def test_on_a_real_server_namespaces_come_and_go_and_labels_change() -> None:
-    with ControlPlane() as plane, Client(plane.client_config()) as api:
+def test_on_a_real_server_namespaces_come_and_go_and_labels_change(
+    shared_plane: SharedPlane,
+) -> None:
+    with shared_plane.lent() as plane, Client(plane.client_config()) as api:
         make_namespace(api, "team-a", watched="yes")
         make_map(api, "team-a", "one")
         calls = Calls()

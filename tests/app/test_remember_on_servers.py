@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,23 +12,23 @@ from appsdk_operator.app import App
 from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.runtime import Metrics
-from appsdk_operator.testing import APIServer, ControlPlane, install_crds
+from appsdk_operator.testing import APIServer, install_crds
 from tests.app.test_managers import Calls, eventually, running
+from tests.shared_plane import SharedPlane
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
 SECRET = kinds.core.v1.Secret
 KEY = "thing-operator.appsdk-operator.io/handled"
 
 
-@contextmanager
-def embedded() -> Iterator[ClientConfig]:
-    with APIServer() as server:
-        yield ClientConfig(server=server.url)
-
-
-@contextmanager
-def real() -> Iterator[ClientConfig]:
-    with ControlPlane() as plane:
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def config(request: pytest.FixtureRequest) -> Iterator[ClientConfig]:
+    if request.param == "embedded":
+        with APIServer() as server:
+            yield ClientConfig(server=server.url)
+        return
+    shared: SharedPlane = request.getfixturevalue("shared_plane")
+    with shared.lent() as plane:
         yield plane.client_config()
 
 
@@ -65,12 +64,9 @@ def change(api: Client, name: str, **content: Any) -> None:
     api.patch(THING, name, MergePatch(content), namespace="default")
 
 
-@pytest.mark.parametrize(
-    "server", [embedded, pytest.param(real, marks=pytest.mark.real)], ids=["embedded", "real"]
-)
-def test_what_changed_while_the_operator_was_down_is_an_update(server: Any) -> None:
+def test_what_changed_while_the_operator_was_down_is_an_update(config: ClientConfig) -> None:
     calls = Calls()
-    with server() as config, Client(config) as api:
+    with Client(config) as api:
         app = made(calls)
         install_crds(api, app.crds())
         with running(app.manager(config, metrics=Metrics())):

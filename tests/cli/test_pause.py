@@ -12,7 +12,8 @@ import pytest
 from appsdk_operator import cli, kinds
 from appsdk_operator.client import Client
 from appsdk_operator.resource import MutableObject
-from appsdk_operator.testing import APIServer, ControlPlane
+from appsdk_operator.testing import APIServer
+from tests.shared_plane import SharedPlane
 
 LEASE = kinds.coordination.v1.Lease
 NAME = "bucket-operator"
@@ -96,8 +97,10 @@ def test_a_pause_has_a_reason_and_a_sensible_length(
 
 
 @pytest.mark.real
-def test_a_real_server_keeps_the_pause_while_the_leader_renews_its_lease(tmp_path: Path) -> None:
-    with ControlPlane() as plane, Client(plane.client_config()) as client:
+def test_a_real_server_keeps_the_pause_while_the_leader_renews_its_lease(
+    tmp_path: Path, shared_plane: SharedPlane
+) -> None:
+    with shared_plane.lent() as plane, Client(plane.client_config()) as client:
         plane.write_kubeconfig(tmp_path / "kubeconfig")
         client.create(MutableObject.new(LEASE, NAME, namespace="default"))
         where = ["-n", "default", "--kubeconfig", str(tmp_path / "kubeconfig")]
