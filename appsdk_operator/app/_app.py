@@ -594,6 +594,7 @@ class App:
         )
         return found
 
+    @explains_options
     def watch(
         self,
         kind: Kind[SpecT, StatusT],

@@ -51,6 +51,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "initial_delay": "first_after=, of every",
     "sharp": "cron=, of every: an interval begins at the end of a call",
     "interval": "app.every(60, KIND)",
+    "where": "an if with the filter in the watcher, which sees all events",
+    "predicates": "where=",
     "time_limit": "limits for the waits within the function, which runs as long as its object",
 }
 _ARGUMENTS: Final[Mapping[str, str]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator import annotation
+from appsdk_operator import annotation, labels
 from appsdk_operator.app import App, RunOptions
 from appsdk_operator.cache import Cache, CacheOptions, Informer, NamespaceOptions
 from appsdk_operator.client import Client, ClientConfig
@@ -393,6 +393,12 @@ def test_a_background_function_says_why_it_has_no_time_limit() -> None:
     decorator: Any = App("bucket-operator").background
     with pytest.raises(TypeError, match=r"time_limit=: use .* runs as long as its object"):
         decorator(BUCKET, time_limit=5.0)
+
+
+def test_a_watcher_filters_by_itself() -> None:
+    watch: Any = App("bucket-operator").watch
+    with pytest.raises(TypeError, match="watch has no option where=: use an if with the filter"):
+        watch(BUCKET, nothing, where=labels("app=web"))
 
 
 def test_an_interval_is_given_before_the_kind() -> None:
