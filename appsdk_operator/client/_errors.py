@@ -210,7 +210,8 @@ class NotFound(ApiError):
                 # name.
                 self.remedy = (
                     f"the server knows no {self.request.resource} under {self.request.path}: check "
-                    "that its CRD is installed, and the kind's plural, version and scope"
+                    "that its CRD is installed (for an App: appsdk-operator crds MODULE:APP -o - | "
+                    "kubectl apply -f -), and the kind's plural, version and scope"
                 ) + (f"; or {none}" if subresource else "")
             elif subresource in ("status", "scale") and "." in resource.partition(".")[2]:
                 # Servers answer so for a custom resource that has none.

@@ -71,7 +71,7 @@ from appsdk_operator.runtime.validation import (
     checked_seconds,
 )
 
-_LOG_PERIOD = 30.0
+_LOG_PERIOD = 60.0
 """Seconds for which an unchanged problem is not logged again."""
 
 
@@ -243,7 +243,7 @@ class Informer(Generic[SpecT, StatusT]):
             silence_limit: seconds without a byte after which a watch counts as dead and is
                 replaced; default: the client's own, 90. Bookmarks come about once a minute.
             on_error: called with every problem, in the informer's thread; default: log a warning,
-                and repeat an unchanged one every 30 seconds.
+                and repeat an unchanged one every minute.
             clock: the clock of all waits; default: the environment's.
             metrics: where to publish; default: in those of its Manager, else in
                 :func:`~appsdk_operator.runtime.default_metrics`.

@@ -39,7 +39,8 @@ _log = get_logger("appsdk_operator.manager")
 
 STOP_ENGAGED = "can't accept new runnable as stop procedure is already engaged"
 
-_REPORT_EVERY = 10.0
+_REPORT_AFTER = 10.0
+_REPORT_EVERY = 60.0
 _RECHECK_AFTER = 0.1
 
 OnFailure = Callable[[str, Exception], None]
@@ -338,7 +339,7 @@ class Group:
 
     def _wait_until_ready(self, halt: StopSignal) -> bool:
         began = self._clock.monotonic()
-        report_at = began + _REPORT_EVERY
+        report_at = began + _REPORT_AFTER
         while True:
             with self._changed:
                 if halt.is_set() or self._state is _GroupState.STOPPED or self._stop.is_set():
@@ -351,7 +352,7 @@ class Group:
                     self._clock.wait(self._changed, report_at - now)
                     continue
             names = ", ".join(_unready(member) for member in waiting)
-            report_at += _REPORT_EVERY
+            report_at = now + _REPORT_EVERY
             _log.warning(
                 "still waiting for %s (group %s) to be ready after %.0f s",
                 names,
