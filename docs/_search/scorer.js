@@ -21,7 +21,8 @@ var Scorer = {
     }
     const counts = wordsOfGuides[page];
     if (!counts) return score / 4;
-    const rank = page.startsWith("tutorial/") ? 5 : 20;
+    // Pages about everything come after those about one thing.
+    const rank = /^(tutorial\/|cookbook|faq|glossary)/.test(page) ? 5 : 20;
     if (kind !== "text") return rank + 3.3 * score;
     const stemmer = new Stemmer();
     const stems = (text) => splitQuery(text.toLowerCase()).map((word) => stemmer.stemWord(word));

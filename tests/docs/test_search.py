@@ -23,6 +23,8 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 QUERIES = {
     "retry": "retries.html",
     "requeue": "watchers.html",
+    "GIL": "faq.html",
+    "tombstone": "glossary.html",
     "time limit": "retries.html",
     "finalizer": "watchers.html",
     "predicate": "controllers.html",
