@@ -41,6 +41,9 @@ from appsdk_operator.app._permission import (
     Permission as Permission,
     merged as merged,
 )
+from appsdk_operator.app._remember import (
+    RecordError as RecordError,
+)
 from appsdk_operator.app._run import (
     run_program as run_program,
     start_logging as start_logging,

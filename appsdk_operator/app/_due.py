@@ -104,6 +104,7 @@ class ObjectState:
         "is_gone",
         "present",
         "progress",
+        "saves_at",
     )
 
     def __init__(
@@ -148,6 +149,9 @@ class ObjectState:
         knows."""
         self.has_news = True
         """Whether :meth:`record` may differ from what was recorded last."""
+        self.saves_at = 0.0
+        """When a record that could not be written may be tried again, in monotonic seconds. An
+        update that it has to show waits until then."""
         # A finalizer does not say for which of several kinds of objects it was put.
         wheres = [*(f.where for f in functions if protects(f)), *others]
         is_one_where = len(set(map(id, wheres))) == 1
@@ -240,7 +244,7 @@ class ObjectState:
 
     def saved(self) -> None:
         """The present record was written."""
-        self.has_news = False
+        self.has_news, self.saves_at = False, 0.0
         for progress in self.progress:
             progress.is_unsaved = False
 
@@ -462,6 +466,8 @@ class ObjectState:
         """Whether a call that the state asks for has to wait for a time or a change."""
         progress = self.progress[number]
         due, failed_at = progress.next_time, progress.failed_at
+        if progress.is_unsaved and now < self.saves_at:
+            return True
         if failed_at is not None and is_asked_again(failed_at, obj):
             return False
         if function.cause == "every":

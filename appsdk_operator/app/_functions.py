@@ -54,7 +54,7 @@ _CAUSES: Final = {
 
 @attrs.frozen(eq=False)
 class _Write:
-    """The attempts to write an object's finalizer."""
+    """The attempts to write an object's finalizer, or its record."""
 
     error: Exception | None = None
     attempt: int = 0
@@ -93,6 +93,10 @@ class _Recording:
     """The one that was written last; None: what the object shows."""
     was_seen: bool = False
     """Whether the object was seen with it."""
+    write: _Write = _WRITTEN
+    """The attempts to write it."""
+    has_failed: bool = False
+    """Whether the pass ends because it could not be written."""
 
 
 @final
@@ -374,14 +378,14 @@ class KindFunctions:
     def _look_at(self, known: _Known, obj: Object) -> None:
         if self._has_idle:
             known.state.note_time(obj, self._clock.monotonic())
-        obj = known.state.see(obj)
+        obj, write = known.state.see(obj), _WRITTEN
         if self._has_backgrounds:
             self.backgrounds.see(obj, may_run=self._may_run(obj), may_begin=known.state.is_complete)
         if known.is_marked and self._is_steady(obj) and known.state.is_complete:
             self._call_next(known)
         elif self._lacks_finalizer(known) and self._clock.monotonic() < known.write.next_time:
             self._call_next(known)
-            return  # the record is written along with the finalizer
+            write = known.write
         elif self._needs_lifecycle(known, obj):
             try:
                 self._lifecycle.on_present(
@@ -397,9 +401,9 @@ class KindFunctions:
                 known.is_marked = known.look_now = True
         elif not obj.is_deleting:
             self._call_next(known)
+        known.write = write
         if known.recording is not None:
             self._record(known, known.recording)
-        known.write = _WRITTEN
 
     # What the next process has to know.
 
@@ -477,10 +481,11 @@ class KindFunctions:
             recording.was_seen = True
         elif recording.was_seen:  # somebody has removed it
             recording.written, recording.was_seen, state.has_news = None, False, True
-        if state.has_news and not state.present.is_deleting:
+        now = self._clock.monotonic()
+        if state.has_news and not state.present.is_deleting and now >= recording.write.next_time:
             record = state.record()
             is_worth_it = state.is_begun or record.held
-            if is_worth_it and state.next(self._clock.monotonic()) is None:
+            if is_worth_it and state.next(now) is None:
                 self._save(known, recording, record)
 
     def _save(self, known: _Known, recording: _Recording, record: Handled) -> None:
@@ -500,12 +505,13 @@ class KindFunctions:
             except PatchAbandonedError:
                 raise
             except Exception as error:
+                recording.has_failed = True
                 raise RecordError(
                     f"what was handled of {obj!r} could not be recorded: the call is not repeated, "
                     f"and this is: {safe_text(error)}"
                 ) from error
             recording.is_sure = True
-        recording.written = text
+        recording.written, recording.write = text, _WRITTEN
         known.state.saved()
 
     def _is_steady(self, obj: Object) -> bool:
@@ -762,7 +768,10 @@ class KindFunctions:
         called = self.called(obj)
         step = known.running
         if step is None:
-            return FailedFunction(called, known.write.attempt, None, _LONGEST_WRITE_RETRY)
+            recording = known.recording
+            is_record = recording is not None and recording.has_failed
+            write = recording.write if recording is not None and is_record else known.write
+            return FailedFunction(called, write.attempt, None, _LONGEST_WRITE_RETRY)
         return FailedFunction(
             called,
             known.state.progress[step.number].attempt,
@@ -775,7 +784,13 @@ class KindFunctions:
         known, now = self._known_of(obj), self._clock.monotonic()
         step = known.running
         if step is None:
-            known.write = _Write(error, attempt, now + (delay or 0.0))
+            write = _Write(error, attempt, now + (delay or 0.0))
+            recording = known.recording
+            if recording is not None and recording.has_failed:
+                recording.write, recording.has_failed = write, False
+                known.state.saves_at = write.next_time
+            else:
+                known.write = write
             return
         if not self._lacks_finalizer(known):
             known.write = _WRITTEN
@@ -806,6 +821,10 @@ class KindFunctions:
             next_look = now if running is None else now + known.pause
             shown = CalledFunction((running or self.backgrounds.runners[0]).function, "")
             return (Waiting(shown.name, None, 0, next_look),)
+        recording = known.recording
+        if recording is not None and (write := recording.write).error is not None:
+            name = self._name((state.unsaved() or [0])[0])
+            found.append(Waiting(name, write.error, write.attempt, write.next_time))
         for number in state.failing():
             progress = state.progress[number]
             found.append(
@@ -822,7 +841,7 @@ class KindFunctions:
         if due is not None and all(each.due is None or due < each.due for each in found):
             number = step.number if step is not None else state.earliest(due)
             found.append(Waiting(self._name(number), None, 0, due, self._cause(number)))
-        elif known.look_now and known.recording is not None and (unsaved := state.unsaved()):
+        elif known.look_now and recording is not None and (unsaved := state.unsaved()):
             # What one has done is recorded although another one has failed.
             found.append(Waiting(self._name(unsaved[0]), None, 0, now))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -260,6 +261,39 @@ def test_a_write_of_a_record_is_repeated_at_its_times_and_no_call_with_it(
         assert handled(world) == 2
     assert "could not be recorded: the call is not repeated" in caplog.text
     assert calls == [("update", (1, 0), (2, 0))]
+
+
+@pytest.mark.parametrize("is_stripped", [False, True])
+def test_a_record_that_cannot_be_written_keeps_nothing_from_its_call_but_its_next_update(
+    calls: Calls, is_stripped: bool
+) -> None:
+    app, looks = own(), list[float]()
+    world: World
+    app.on_add(THING)(nothing)
+    app.on_update(THING, when=field("spec.a").changed)(calls.update("a"))
+    app.on_update(THING, when=field("spec.b").changed)(calls.update("b"))
+    app.every(10, THING)(lambda thing: looks.append(world.clock.monotonic()))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.run(1)
+        world.write_faults += ["500"] * 100
+        if is_stripped:
+            world.patch("a", {"metadata": {"finalizers": []}})
+        world.replace("a", {"a": 2, "b": 1})
+        world.run(1)
+        world.replace("a", {"a": 3, "b": 2})
+        world.run(1)
+        assert calls == [("a", (1, 1), (2, 1)), ("b", (1, 1), (3, 2))]
+        left = len(world.write_faults)
+        world.run(3600)
+        # Each write at most every 300 seconds in the end, whatever else is called.
+        assert 10 <= left - len(world.write_faults) <= 20 * (1 + is_stripped)
+        world.write_faults.clear()
+        assert world.settle()
+        assert record(world)["states"] == [{"at": {"/spec/a": 3}}, {"at": {"/spec/b": 2}}]
+        assert calls[2:] == [("a", (2, 1), (3, 2))]
+        assert {round(after - before) for before, after in itertools.pairwise(looks)} == {10}
+        assert len(world.objects()[0].finalizers) == 1
 
 
 def test_a_clean_up_is_remembered_of_an_object_that_left_its_filter(calls: Calls) -> None:

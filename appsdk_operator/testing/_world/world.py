@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.app import App, Handler
+from appsdk_operator.app import App, Handler, RecordError
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import add_note, environment, settle
@@ -28,8 +28,8 @@ _LEASE: Final = kinds.coordination.v1.Lease
 _HOT_LOOP_WINDOW: Final = 600.0
 _MOST_PROCESSES: Final = 50
 _END_WITHIN: Final = 900.0
-_FINALIZER_WITHIN: Final = 330.0
-"""The seconds within which an App repeats the write of a finalizer that has failed."""
+_WRITTEN_WITHIN: Final = 330.0
+"""The seconds within which an App repeats the write of a finalizer or record that has failed."""
 
 
 @final
@@ -266,14 +266,14 @@ class World(SimulatedCluster):
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
         now = self.clock.monotonic()
-        # The functions of an object go on while its finalizer cannot be put back.
+        # The functions of an object go on while its finalizer or record cannot be written.
         lacking = any(
-            isinstance(e.error, FinalizerError)
-            and now - e.at <= _FINALIZER_WITHIN
+            isinstance(e.error, (FinalizerError, RecordError))
+            and now - e.at <= _WRITTEN_WITHIN
             and (e.who, e.process) in alive
             and (obj := present.get(e.uid)) is not None
             and not obj.is_deleting
-            and obj.finalizers == e.object.finalizers
+            and (obj.finalizers, obj.annotations) == (e.object.finalizers, e.object.annotations)
             for e in calls
         )
         return lacking or any(
