@@ -663,8 +663,9 @@ class ActivityLog:
             self._recorded += 1
             if self._recorded >= RECORDED_PER_SECOND:
                 self.skip_until = self._second + 1.0
-            if not record.callback and record.action == "RESYNC" and not record.requests:
-                return  # a look at an object for which nothing was due
+            is_look = not record.callback and not record.requests and record.cause is None
+            if is_look and record.action != "CREATE":
+                return  # nothing was due, which only a start has to say
             self._calls.append(record)
             if record.cause is not None:
                 self._failures.append(record)

@@ -6,6 +6,7 @@ import html.parser
 import json
 import socket
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,7 +48,14 @@ from tests.manager.manager_parts import Run, eventually
 LOCAL = "127.0.0.1:0"
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
 CONFIG_MAP, SECRET = kinds.core.v1.ConfigMap, kinds.core.v1.Secret
-PATHS = ("/debug/", "/debug/object?name=a", "/debug/state.json", "/debug/object.json?name=a")
+PATHS = (
+    "/debug/",
+    "/debug/object?name=a",
+    "/debug/controller",
+    "/debug/cause",
+    "/debug/state.json",
+    "/debug/object.json?name=a",
+)
 
 
 class Elements(html.parser.HTMLParser):
@@ -192,13 +200,15 @@ def timeline(namespace: str, name: str, kind: str | None) -> dict[str, Any]:
     copy = {"kind": EVIL, "uid": EVIL, "resource_version": EVIL, "generation": 1}
     copy |= {"deletion_timestamp": EVIL, "labels": {EVIL: EVIL}, "finalizers": [EVIL]}
     planned = {"object": EVIL, "callback": EVIL, "why": EVIL, "attempt": 1, "error": EVIL}
+    reference = dict.fromkeys(("kind", "namespace", "name"), EVIL)
     return {
         "version": 1,
         "time": 100.0,
         "namespace": namespace,
         "name": name,
         "kind": kind,
-        "copies": [{**copy, "owners": [EVIL]}],
+        "operator": EVIL,
+        "copies": [{**copy, "owners": [EVIL], "owned_by": [reference], "owns": [reference]}],
         "calls": [call()],
         "planned": [{**planned, "due_in": 1.0}],
     }
@@ -212,15 +222,24 @@ def make(**options: Any) -> ProfileServer:
 
 
 @pytest.mark.parametrize(
-    "path", ["/debug/", '/debug/object?name=%3Cscript%3Ealert(1)&x="onfocus="alert(3)']
+    "path",
+    [
+        '/debug/?rows=all&q="onfocus="alert(3)',
+        '/debug/object?name=%3Cscript%3Ealert(1)&x="onfocus="alert(3)',
+        f"/debug/controller?{urllib.parse.urlencode({'name': EVIL})}",
+        "/debug/cause?"
+        + urllib.parse.urlencode(
+            dict.fromkeys(("controller", "callback", "type", "function", "place"), EVIL)
+        ),
+    ],
 )
 def test_text_of_objects_makes_no_element_and_no_attribute(serve: Any, path: str) -> None:
     page = serve(make()).get(path)
     assert page.status == 200
     found = Elements(page.text)
-    assert not found.names & {"img", "iframe", "svg", "object", "style"}
+    assert not found.names & {"img", "iframe", "object", "style", "image", "foreignobject", "use"}
     assert page.text.count("<script") == 1, "the page's own"
-    assert not {name for name in found.attributes if name.startswith("on")}
+    assert not {name for name in found.attributes if name.startswith("on") or name == "style"}
     assert "&lt;script&gt;alert(1)" in page.text
 
 
@@ -272,7 +291,8 @@ def test_pages_are_read_only_and_allow_nothing_from_elsewhere(serve: Any) -> Non
             assert served.get(path, method=method).status == 405
         assert "http" + "://" not in page.text.replace("http" + "://127", "")
     assert served.get("/debug/object").status == 400
-    assert served.get("/debug", accept="text/html").headers["location"] == "/debug/"
+    for path in ("/", "/debug"):
+        assert served.get(path, accept="text/html").headers["location"] == "/debug/"
     assert "/debug/state.json" in served.get("/debug").text
 
 
@@ -487,9 +507,33 @@ def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -
         served = serve(page)
         shown = served.get("/debug/").text
         assert run.end() == []
-    assert "10,000 planned" in shown
-    assert shown.count("/debug/object?") == 50
+    assert '<td class="num wide" data-label="Planned">10,000</td>' in shown
+    assert shown.count("/debug/object?") == 10
     assert len(shown) < 40_000
+
+
+def test_an_object_is_found_by_each_name_of_its_kind_and_its_relatives_are_links(
+    operator: Any,
+) -> None:
+    manager, client = operator
+    create(client, "good")
+    owner = client.get(SECRET, "good", namespace="default")
+    child = MutableObject.new(SECRET, "child", namespace="default")
+    child["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Secret", "name": "good", "uid": owner.uid}
+    ]
+    client.create(child)
+    eventually(lambda: manager.debug_timeline("default", "child")["copies"] != [])
+    eventually(lambda: manager.debug_timeline("default", "good")["calls"] != [])
+    for kind in ("secrets.v1", "secrets", "Secret", "secret"):
+        known = manager.debug_timeline("default", "good", kind)
+        assert known["calls"] != [], kind
+        (copy,) = known["copies"]
+        assert copy["owns"] == [{"kind": "secrets.v1", "namespace": "default", "name": "child"}]
+    assert manager.debug_timeline("default", "good", "configmaps")["calls"] == []
+    assert manager.debug_timeline("default", "good", "configmaps")["copies"] == []
+    (copy,) = manager.debug_timeline("default", "child")["copies"]
+    assert copy["owned_by"] == [{"kind": "secrets.v1", "namespace": "default", "name": "good"}]
 
 
 def _planned_of(manager: Manager) -> int:
@@ -537,7 +581,7 @@ def test_no_key_delay_or_health_takes_the_page_down(key: object, after: float) -
             eventually(lambda: controller.next_due is not None)
         live = LivePage(mgr.debug_state, mgr.debug_timeline, clock=mgr.clock)
         for path, page in live.pages().items():
-            if path != "/debug/events":
+            if path not in ("/", "/debug/events"):
                 answer = page(HTTPRequest(method="GET", path=path, query_string="name=a"))
                 assert answer.status == 200, path
                 if path.endswith(".json"):

@@ -21,7 +21,7 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import LeaderElection, Manager, ProfileServerOptions, Shards
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import APIServer, MemoryServer
 from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
@@ -106,7 +106,7 @@ def page(browser: Any) -> Iterator[Any]:
     found = context.new_page()
     found.on("console", lambda message: problems.append(message.text))
     found.on("pageerror", lambda error: problems.append(str(error)))
-    found.set_default_timeout(60_000)
+    found.set_default_timeout(20_000)
     yield found
     context.close()
     assert problems == []
@@ -120,26 +120,30 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     page.wait_for_function("document.getElementById('status').textContent === 'Live'")
     assert "default/slow" not in page.inner_text("#controllers")
     create(client, "slow")
+    page.locator("#controllers summary", has_text="page-sites").click()
     page.wait_for_selector("#controllers >> text=default/slow")
-    page.wait_for_selector("#controllers >> text=1 running")
-    assert "10,000 planned" in page.inner_text("#controllers")
-    assert "configmaps" in page.inner_text("#kinds")
+    page.wait_for_selector("#controllers >> text=1 call running")
+    assert "10,000" in page.inner_text("#controllers")
+    assert "1 of 1 synced" in page.inner_text("#kinds")
     assert EVIL in page.inner_text("#failures")
     assert page.title() == "sites"
     assert page.locator("main img").count() == page.locator("main script").count() == 0
     assert len(page.content()) < 100_000
     # With the keyboard alone, and open details stay open while panels change.
-    page.locator("#controllers summary").first.focus()
+    page.locator("#controllers summary", has_text="page-later").focus()
     page.keyboard.press("Enter")
     create(client, "bad-2")
-    page.wait_for_selector("#failures >> text=default/bad-2")
-    assert page.locator("#controllers details[open]").count() == 1
+    page.wait_for_selector("#objects >> text=default/bad-2")
+    assert page.locator("#controllers details[open]").count() == 2
     assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
     page.get_by_role("button", name="Pause").click()
     assert page.inner_text("#status") == "Paused"
-    page.locator("#failures a", has_text="default/bad-2").first.focus()
+    page.locator("#objects a", has_text="default/bad-2").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#timeline >> text=ValueError")
+    assert page.title() == "configmaps default/bad-2 · sites"
+    assert "kind=configmaps.v1" in page.url
+    assert "kubectl get -n default configmaps.v1 bad-2" in page.inner_text("#object")
     assert "team=front" in page.inner_text("#object")
     assert page.locator("main img").count() == 0
 
@@ -147,7 +151,7 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
 def test_names_stay_text_too(page: Any, operator: tuple[str, Any]) -> None:
     # No server takes such a name; what else a source makes requests of may have one.
     page.goto(operator[0])
-    page.locator("#failures a", has_text="<img src=x").first.click()
+    page.locator("#objects tbody th a", has_text="<img src=x").first.click()
     page.wait_for_selector("#timeline >> text=TerminalError")
     assert f"default/{EVIL}" in page.title()
     assert page.locator("main img").count() == page.locator("main script").count() == 0
@@ -174,11 +178,13 @@ def test_each_panel_shows_the_parts_of_an_operator(page: Any) -> None:
         page.wait_for_selector("#objects >> text=default/seen")
         assert "this one" in page.inner_text("#process")
         assert "Certificate of webhooks\nexpires in 364 d" in page.inner_text("#process")
-        assert "/validate--v1-configmap" in page.inner_text("#webhooks")
+        page.click("#webhooks summary")
+        page.wait_for_selector("#webhooks >> text=/validate--v1-configmap")
         assert "whole-maps" in page.inner_text("#controllers")
-        assert "configmaps" in page.inner_text("#kinds")
+        page.click("#kinds summary")
+        page.wait_for_selector("#kinds >> text=configmaps")
         page.click("#objects a >> text=default/seen")
-        page.wait_for_selector("#timeline >> text=done")
+        page.wait_for_selector("#timeline .state >> text=done")
         assert run.end() == []
 
 
@@ -189,14 +195,230 @@ def test_it_is_whole_without_javascript_and_in_the_dark(
     context = browser.new_context(java_script_enabled=False, color_scheme="dark")
     found = context.new_page()
     found.goto(url)
-    for panel in ("process", "failures", "controllers", "kinds", "objects", "parts"):
+    for panel in ("failures", "controllers", "deleting", "objects", "kinds", "parts"):
         assert found.inner_text(f"#{panel} h2")
+    assert "Running for" in found.inner_text("footer")
     assert not found.is_visible("#pause")
     found.fill("input[name=namespace]", "default")
-    found.fill("input[name=name]", "bad-1")
-    found.get_by_role("button", name="Find object").click()
+    found.fill("input[name=q]", "bad-1")
+    found.select_option("select[name=state]", "failing")
+    found.get_by_role("button", name="Filter").click()
+    assert found.locator("#objects tbody tr").count() == 1
+    assert found.input_value("input[name=q]") == "bad-1"
+    found.locator("#objects tbody th a").click()
     assert "ValueError" in found.inner_text("#timeline")
     found.screenshot()
     dark = found.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
     context.close()
     assert max(map(int, dark.removeprefix("rgb(").removesuffix(")").split(","))) < 60
+
+
+# -- a bad day -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bad_day() -> Iterator[str]:
+    """The URL of an operator of 3 kinds and 301 objects: 34 fail, 17 of them for good, 3 are held
+    in deletion, and 24 wait for the one worker of ``tenant``."""
+    release = threading.Event()
+
+    def open_shop(request: Request) -> None:
+        number = int(request.name.rpartition("-")[2])
+        if number < 14:
+            raise ConnectionError("the registry of the city answers 503")
+        if number < 31:
+            raise TerminalError("there is no such city")
+
+    def keep(request: Request) -> None:
+        if request.name in HELD:
+            raise PermissionError("the store refuses to delete")
+
+    def wait(_: Request) -> None:
+        release.wait(600)
+
+    def feed(queue: RequestQueue[Request], _: StopSignal) -> None:
+        for number in range(25):
+            queue.add(Request("shops", f"tenant-{number}"))
+
+    with MemoryServer() as server, server.client() as client:
+        options = ProfileServerOptions(address="127.0.0.1:0")
+        manager = Manager(client, name="shop", metrics=Metrics(), profile_server=options)
+        slowly = ControllerOptions(rate_limiter=lambda: ItemExponential(base=600.0))
+        shops = controller_for(manager).for_(CONFIG_MAP).named("shops").with_options(slowly)
+        shops.complete(open_shop)
+        keys = controller_for(manager).for_(kinds.core.v1.Secret).named("keys")
+        keys.with_options(slowly).complete(keep)
+        tenants: Controller[Request] = Controller("tenant", wait)
+        tenants.watch(FunctionSource(feed))
+        manager.add(tenants)
+        client.create(MutableObject.new(kinds.core.v1.Namespace, "shops"))
+        for number in range(176):
+            client.create(MutableObject.new(CONFIG_MAP, f"shop-{number}", namespace="shops"))
+        for number in range(100):
+            secret = MutableObject.new(kinds.core.v1.Secret, f"key-{number}", namespace="shops")
+            secret["metadata"]["finalizers"] = ["shops.example.com/keys"]
+            client.create(secret)
+        for name in HELD:
+            client.delete(kinds.core.v1.Secret, name, namespace="shops")
+        run = Run(manager)
+        eventually(lambda: len(manager.debug_state()["verdict"]) == 3)
+        yield f"http://{manager.addresses['profile']}"
+        release.set()
+        assert run.end() == []
+
+
+HELD = ("key-3", "key-44", "key-71")
+
+
+def test_what_fails_and_since_when_is_seen_at_once(page: Any, bad_day: str) -> None:
+    page.goto(bad_day)
+    assert page.url.endswith("/debug/"), "the root leads to the page"
+    verdict = page.inner_text("#verdict").splitlines()
+    assert verdict[0] == "34 objects failing (17 for good)"
+    assert verdict[1].startswith("3 held in deletion, oldest ")
+    assert verdict[2] == "tenant: 24 wait for 1 worker"
+    top = page.locator("#verdict").bounding_box()
+    assert top["y"] + top["height"] < 250
+    causes = page.locator("#failures tbody tr")
+    assert "TerminalError: there is no such city" in causes.nth(0).inner_text()
+    assert "17 objects" in causes.nth(0).inner_text()
+    since = causes.nth(0).locator("[data-label=Since] span")
+    assert " ago" in since.inner_text()
+    assert since.get_attribute("title").endswith(" UTC")
+
+
+def test_which_of_the_objects_fail_is_one_click(page: Any, bad_day: str) -> None:
+    page.goto(bad_day)
+    page.click("#verdict a >> text=34 objects failing")
+    page.wait_for_url("**/debug/?state=failing#objects")
+    rows = page.locator("#objects tbody tr")
+    assert rows.count() == 34
+    assert rows.nth(0).locator("[data-label=Outcome]").inner_text() == "failed for good"
+    # The events keep the filter.
+    page.evaluate("document.querySelector('#objects tbody').id = 'before'")
+    page.wait_for_selector("#before", state="detached")
+    assert page.locator("#objects tbody tr").count() == 34
+    page.locator("#failures a", has_text="ConnectionError").first.click()
+    page.wait_for_selector("#cause >> text=14 objects")
+    assert page.locator("#cause tbody tr").count() == 14
+
+
+def test_whether_it_gets_better_or_worse_is_in_the_row_of_each_controller(
+    page: Any, bad_day: str
+) -> None:
+    page.goto(bad_day)
+    failing = page.locator("#controllers tbody tr", has_text="shops").locator(
+        "[data-label=Failing]"
+    )
+    assert "31 failed calls since the start" in failing.inner_text()
+    label = failing.locator("svg").get_attribute("aria-label")
+    assert label.startswith("failures in ten minutes: 31, at most ")
+    states = page.locator("#controllers [data-label=State]").all_inner_texts()
+    assert states == ["failing", "failing", "behind"], "those that fail come first"
+
+
+def test_why_a_queue_waits_is_one_click(page: Any, bad_day: str) -> None:
+    page.goto(bad_day)
+    page.click("#verdict a >> text=tenant: 24 wait")
+    page.wait_for_selector("#controller >> text=1 of 1 worker busy, with shops/tenant-0 for ")
+    assert "Next: shops/tenant-1, " in page.inner_text("#controller")
+    assert "tenant" in page.title()
+
+
+def test_who_is_stuck_in_deletion_and_why_is_one_click(page: Any, bad_day: str) -> None:
+    page.goto(bad_day)
+    page.click("#verdict a >> text=3 held in deletion")
+    rows = page.locator("#deleting tbody tr")
+    assert [row.split()[0] for row in rows.all_inner_texts()] == [f"shops/{each}" for each in HELD]
+    assert "PermissionError: the store refuses to delete" in rows.nth(0).inner_text()
+    assert "shops.example.com/keys" in rows.nth(0).inner_text()
+
+
+def test_two_screens_are_enough_and_a_narrow_one_has_cards(browser: Any, bad_day: str) -> None:
+    for width, height, most in ((1440, 900, 2.2 * 900), (390, 844, 6 * 844)):
+        context = browser.new_context(viewport={"width": width, "height": height})
+        page = context.new_page()
+        page.goto(bad_day)
+        assert page.evaluate("document.documentElement.scrollHeight") <= most
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if width == 390:
+            assert not page.locator("#objects thead").bounding_box()["x"] >= 0
+            card = page.locator("#objects tbody tr").first
+            labels = card.locator("td").evaluate_all(
+                "cells => cells.filter(c => c.offsetParent).map(c => "
+                "getComputedStyle(c, '::before').content.replaceAll('\"', ''))"
+            )
+            assert labels == ["Outcome", "Cause", "Since", "Why"]
+        context.close()
+
+
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const color = parse(getComputedStyle(node).backgroundColor);
+      if (color.length === 3 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = {};
+  for (const node of document.querySelectorAll("body *")) {
+    const hasText = [...node.childNodes].some((c) => c.nodeType === 3 && c.data.trim());
+    if (!hasText || !node.offsetParent) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const name = `${node.tagName} ${node.className}`;
+    found[name] = Math.min(found[name] ?? 99, ratio);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_its_ground(browser: Any, bad_day: str, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    for path in (
+        "/debug/",
+        "/debug/controller?name=tenant",
+        "/debug/object?namespace=shops&name=shop-3",
+    ):
+        page.goto(f"{bad_day}{path}")
+        found = page.evaluate(CONTRAST)
+        assert len(found) > 10
+        assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+    context.close()
+
+
+def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(
+    page: Any, bad_day: str
+) -> None:
+    page.goto(bad_day)
+    page.get_by_role("button", name="Pause").click()
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("window.getSelection().removeAllRanges()")
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('a, button, input, select, summary, .scroll')]"
+        ".filter(e => e.checkVisibility()).length"
+    )
+    seen = []
+    for _ in range(wanted):
+        page.keyboard.press("Tab")
+        seen.append(
+            page.evaluate(
+                "() => { const e = document.activeElement, s = getComputedStyle(e);"
+                "return [e.tagName, e.closest('[id]')?.id || '', s.outlineStyle !== 'none' || "
+                "e.className === 'skip', e.textContent] }"
+            )
+        )
+    assert [each for each in seen if not each[2] and each[0] != "BODY"] == []
+    places = [place for tag, place, _, _ in seen if tag != "BODY"]
+    order = ["verdict", "controllers", "failures", "deleting", "objects", "process"]
+    firsts = [places.index(each) for each in order[:-1]]
+    assert firsts == sorted(firsts)
+    names = [text for tag, _, _, text in seen if tag == "A"]
+    assert names[0] == "Controllers" or names[0] == "To the content"
+    assert "34 objects failing (17 for good)" in names

@@ -7,7 +7,7 @@ import datetime as dt
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final, final
 
 from appsdk_operator import _version
@@ -31,6 +31,8 @@ _MOST_PARTS: Final = 200
 _MOST_FAILURES: Final = 200
 _MOST_EXAMPLES: Final = 5
 _MOST_OBJECTS: Final = 500
+_MOST_LOOKED_AT: Final = 50_000
+"""Objects among which those that an object owns are looked for."""
 _MOST_LABELS: Final = 100
 _LONGEST_TEXT: Final = 1000
 _ROW: Final = ("object", "callback", "why", "attempt", "due_in", "error", "since")
@@ -94,6 +96,13 @@ class DebugState:
                 failing += rows
                 controllers.append(one)
         logs = _logs(parts)
+        aliases = {alias: kind for kind, names in self._kinds().items() for alias in names}
+        objects = _objects(logs, now, time)
+        running = [call for one in controllers for call in one["running"]]
+        for row in (*failing, *objects, *running):
+            row["kind"] = aliases.get(row["kind"], row["kind"])
+        for one in controllers:
+            one["kinds"] = [aliases.get(kind, kind) for kind in one["kinds"]]
         groups = self._groups.snapshot(details=False)
         deleting = self._deleting()
         held = [row["since"] for row in deleting if time - row["since"] >= HELD_AFTER]
@@ -120,7 +129,7 @@ class DebugState:
             "held_since": min(held, default=None),
             "deleting": deleting[:_MOST_OBJECTS],
             "failures": _failures(logs, now, time),
-            "objects": _objects(logs, now, time),
+            "objects": objects,
             "shards": shards,
             **self._server_state(time),
             "groups": groups,
@@ -133,14 +142,10 @@ class DebugState:
     def _deleting(self) -> list[dict[str, Any]]:
         """The cached objects that finalizers keep from being deleted, oldest first."""
         found: dict[tuple[str, str, str], dict[str, Any]] = {}
-        for cache in self._caches():
-            for kind in getattr(cache, "kinds", ()):
-                with contextlib.suppress(Exception):
-                    for informer in cache.informers(kind):
-                        for obj in informer.store:
-                            if obj.deletion_timestamp is not None and obj.finalizers:
-                                key = (str(obj.kind), obj.namespace, obj.name)
-                                found[key] = _deletion(obj)
+        for kind, store in self._stores():
+            for obj in store.list():
+                if obj.deletion_timestamp is not None and obj.finalizers:
+                    found[str(kind), obj.namespace, obj.name] = _deletion(obj)
         return sorted(found.values(), key=lambda row: float(row["since"]))
 
     def timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
@@ -150,13 +155,24 @@ class DebugState:
         """
         now, time = self._clock.monotonic(), self._clock.time()
         parts = self._parts()
-        calls = [call for log in _logs(parts) for call in log.timeline(namespace, name, kind=kind)]
+        names: set[str] = set() if kind is None else {kind}
+        for known in self._kinds().values() if kind is not None else ():
+            if any(_is_named(each, kind) for each in known):
+                names |= known
+        calls = [
+            call
+            for log in _logs(parts)
+            for call in log.timeline(namespace, name)
+            if kind is None or call.kind in names
+        ]
         calls.sort(key=lambda call: call.started, reverse=True)
         text = f"{namespace}/{name}" if namespace else name
         planned = []
         for part in parts:
             details = _details(part)
             if "controller" in details:
+                if kind is not None and names.isdisjoint(_kinds_of(details)):
+                    continue
                 rows = (*_planned(details), *_rows(details, "given_up"))
                 name_of_part = {"controller": details["controller"]}
                 planned += [name_of_part | row for row in rows if row["object"] == text]
@@ -166,22 +182,58 @@ class DebugState:
             "namespace": namespace,
             "name": name,
             "kind": kind or "",
-            "copies": self._copies(namespace, name),
+            "operator": self._name,
+            "copies": self._copies(namespace, name, None if kind is None else names),
             "calls": [call.to_json(now, time) for call in calls[:_MOST_ROWS]],
             "planned": planned[:_MOST_ROWS],
         }
 
-    def _copies(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _stores(self) -> Iterator[tuple[Any, Any]]:
+        """Each cached kind with a store of it."""
         for cache in self._caches():
             for kind in getattr(cache, "kinds", ()):
                 with contextlib.suppress(Exception):
                     # Of the informers and not of the cache, which may wait for a first list.
-                    for informer in cache.informers(kind):
-                        obj = informer.store.get(name, namespace)
-                        if isinstance(obj, Object):
-                            found.append(_metadata(obj))
+                    yield from [(kind, each.store) for each in cache.informers(kind)]
+
+    def _kinds(self) -> dict[str, set[str]]:
+        """The texts by which calls and requests name each cached kind."""
+        return {
+            str(kind): {str(kind), f"{kind.kind}.{kind.group}".rstrip("."), kind.qualified_name}
+            for kind, _ in self._stores()
+        }
+
+    def _copies(
+        self, namespace: str, name: str, kinds: Container[str] | None
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for kind, store in self._stores():
+            if kinds is None or str(kind) in kinds:
+                obj = store.get(name, namespace)
+                if isinstance(obj, Object):
+                    found.append({**_metadata(obj), **self._relatives(obj)})
         return found[:_MOST_ROWS]
+
+    def _relatives(self, obj: Object) -> dict[str, list[dict[str, str]]]:
+        """The owners of an object, and the cached objects that it owns."""
+        uid, looked_at = obj.uid.encode(), 0
+        kinds = {(kind.group, kind.kind): kind for kind, _ in self._stores()}
+        owned_by, owns = [], list[dict[str, str]]()
+        for owner in obj.owner_references[:_MOST_LABELS]:
+            group = owner.api_version.rpartition("/")[0]
+            kind = kinds.get((group, owner.kind))
+            scope = obj.namespace if kind is None or kind.is_namespaced else ""
+            text = owner.kind if kind is None else str(kind)
+            owned_by.append({"kind": text, "namespace": scope, "name": owner.name})
+        for kind, store in self._stores():
+            for one in store.list(namespace=obj.namespace or None):
+                looked_at += 1
+                # The text first: an owner's uid is in few objects, and is found without decoding.
+                if uid in one.raw and any(each.uid == obj.uid for each in one.owner_references):
+                    owns.append({"kind": str(kind), "namespace": one.namespace, "name": one.name})
+                if looked_at >= _MOST_LOOKED_AT or len(owns) >= _MOST_LABELS:
+                    return {"owned_by": owned_by, "owns": owns}
+        return {"owned_by": owned_by, "owns": owns}
 
     def _parts(self) -> list[Any]:
         found: list[Any] = []
@@ -244,18 +296,19 @@ def _controller(
 ) -> dict[str, Any]:
     planned, given_up = _planned(details), _rows(details, "given_up")
     health = health_of(part)
-    targets = details.get("targets", ())
     return {
         "name": str(details["controller"]),
         "type": "reconcilers" if "kind" in details else "watchers",
-        "kinds": sorted({str(target["kind"]) for target in targets})
-        or [kind for kind in [str(details.get("kind", ""))] if kind],
-        "callbacks": [dict(target) for target in targets][:_MOST_ROWS],
+        "kinds": _kinds_of(details),
+        "callbacks": [dict(target) for target in details.get("targets", ())][:_MOST_ROWS],
         "workers": details.get("workers"),
         "ready": health is None or health.is_ready,
         "health": str(details.get("health", "")),
         "queued": details.get("queued", 0),
         "oldest_wait": details.get("oldest_wait"),
+        "waiting": [r["object"] for r in _rows(details, "planned") if r["due_in"] == 0][
+            :_MOST_ROWS
+        ],
         "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),
         "planned": planned[:_MOST_ROWS],
         "planned_total": len(planned),
@@ -269,6 +322,17 @@ def _controller(
         "p99": None if log is None else _p99(log.calls()),
         "history": None if log is None else log.history(),
     }
+
+
+def _is_named(name: str, kind: str) -> bool:
+    """Whether ``kind`` names a kind, whole or without its group."""
+    return kind.casefold() in (name.casefold(), name.partition(".")[0].casefold())
+
+
+def _kinds_of(details: dict[str, Any]) -> list[str]:
+    targets = details.get("targets", ())
+    kinds = sorted({str(target["kind"]) for target in targets})
+    return kinds or [kind for kind in [str(details.get("kind", ""))] if kind]
 
 
 def _p99(calls: Sequence[CallRecord]) -> float | None:

@@ -66,8 +66,11 @@ class LivePage:
     def pages(self) -> dict[str, HTTPHandler]:
         """The handlers by path."""
         return {
-            "/debug/": self._overview,
+            "/": lambda _: HTTPResponse(status=307, headers={"Location": "/debug/"}),
+            "/debug/": lambda request: self._page("overview", request),
             "/debug/object": self._object,
+            "/debug/controller": lambda request: self._page("controller", request),
+            "/debug/cause": lambda request: self._page("cause", request),
             "/debug/state.json": lambda _: json_response(self._read_state()),
             "/debug/object.json": self._object_json,
             "/debug/events": self._events,
@@ -75,40 +78,39 @@ class LivePage:
             "/debug/page.js": lambda _: _asset("page.js", "text/javascript; charset=utf-8"),
         }
 
-    def _overview(self, _: HTTPRequest) -> HTTPResponse:
+    def _page(self, view: str, request: HTTPRequest) -> HTTPResponse:
         state = self._shared_state()
-        text = page.document(
-            page.OVERVIEW,
-            state,
-            title=state["operator"]["name"] or "Operator",
-            events="/debug/events",
-            links=_LINKS,
-        )
-        return HTTPResponse(
-            body=text.encode("utf-8", "replace"), content_type=_HTML, headers=_HEADERS
-        )
+        asked = page.Asked.of(view, request.query)
+        operator = state["operator"]["name"]
+        title = operator or "Operator"
+        if view != "overview":
+            title = asked.name if view == "controller" else " in ".join(asked.cause[2:4])
+        text = page.document(asked, state, title=title, operator=operator, links=_LINKS)
+        return _html(text)
 
     def _object(self, request: HTTPRequest) -> HTTPResponse:
-        asked = _asked(request)
-        if asked is None:
+        asked = page.Asked.of("object", request.query)
+        if not asked.name:
             return _no_name()
-        timeline = self._read_timeline(*asked)
-        namespace, name, _ = asked
-        query = f"?{request.query_string}" if request.query_string else ""
+        timeline = self._timeline(asked)
+        name = f"{asked.namespace}/{asked.name}" if asked.namespace else asked.name
+        kinds = {one["kind"] for one in timeline.get("copies", ())}
+        kind = asked.kind or (kinds.pop() if len(kinds) == 1 else "")
         text = page.document(
-            page.TIMELINE,
+            asked,
             timeline,
-            title=f"{namespace}/{name}" if namespace else name,
-            events=f"/debug/events{query}",
-            links={"As JSON": f"/debug/object.json{query}", **_LINKS},
+            title=f"{kind.partition('.')[0]} {name}".strip(),
+            operator=timeline.get("operator", ""),
+            links={"As JSON": f"/debug/object.json{asked.query}", **_LINKS},
         )
-        return HTTPResponse(
-            body=text.encode("utf-8", "replace"), content_type=_HTML, headers=_HEADERS
-        )
+        return _html(text)
 
     def _object_json(self, request: HTTPRequest) -> HTTPResponse:
-        asked = _asked(request)
-        return _no_name() if asked is None else json_response(self._read_timeline(*asked))
+        asked = page.Asked.of("object", request.query)
+        return json_response(self._timeline(asked)) if asked.name else _no_name()
+
+    def _timeline(self, asked: page.Asked) -> dict[str, Any]:
+        return self._read_timeline(asked.namespace, asked.name, asked.kind or None)
 
     def _events(self, request: HTTPRequest) -> HTTPResponse:
         with self._counting:
@@ -118,14 +120,16 @@ class LivePage:
                 )
                 return text_response(503, text, **{"Retry-After": "5"})
             self._clients += 1
-        asked = _asked(request)
-        view = page.OVERVIEW if asked is None else page.TIMELINE
+        view = request.query.get("view", [""])[0]
+        if view not in ("controller", "cause"):
+            view = "object" if request.query.get("name", [""])[0].strip() else "overview"
+        asked = page.Asked.of(view, request.query)
 
         def read() -> Mapping[str, Any]:
-            return self._shared_state() if asked is None else self._read_timeline(*asked)
+            return self._timeline(asked) if view == "object" else self._shared_state()
 
         return HTTPResponse(
-            stream=_Followed(self._follow(view, read, request.stop), self._left),
+            stream=_Followed(self._follow(asked, read, request.stop), self._left),
             content_type="text/event-stream",
             headers=_HEADERS,
         )
@@ -135,7 +139,7 @@ class LivePage:
             self._clients -= 1
 
     def _follow(
-        self, view: str, read: Callable[[], Mapping[str, Any]], stop: StopSignal
+        self, asked: page.Asked, read: Callable[[], Mapping[str, Any]], stop: StopSignal
     ) -> Iterator[bytes]:
         """The panels that have changed, again and again."""
         yield f"retry: {_RETRY}\n\n".encode()
@@ -144,7 +148,7 @@ class LivePage:
         detach = stop.on_set(own.set)
         try:
             while not own.is_set():
-                panels = page.panels_of(view, read())
+                panels = page.panels_of(asked, read())
                 changed = {name: text for name, text in panels.items() if shown.get(name) != text}
                 shown = panels
                 # A comment where nothing has changed: it finds out who has gone.
@@ -181,12 +185,8 @@ class _Followed(Iterator[bytes]):
             on_end()
 
 
-def _asked(request: HTTPRequest) -> tuple[str, str, str | None] | None:
-    """Namespace, name and kind of the object that a request is about; None without a name."""
-    query = request.query
-    name = query.get("name", [""])[0].strip()
-    kind = query.get("kind", [""])[0].strip()
-    return (query.get("namespace", [""])[0].strip(), name, kind or None) if name else None
+def _html(text: str) -> HTTPResponse:
+    return HTTPResponse(body=text.encode("utf-8", "replace"), content_type=_HTML, headers=_HEADERS)
 
 
 def _no_name() -> HTTPResponse:

@@ -23,8 +23,8 @@
 
   const replace = (id, html) => {
     const panel = document.getElementById(id);
-    // What somebody has marked, to copy it, is not taken away.
-    if (!panel || isInUse(panel)) return;
+    // What somebody has marked, to copy it, or is clicking is not taken away.
+    if (!panel || isInUse(panel) || panel.matches(":active")) return;
     const open = [...panel.querySelectorAll("details[open]")].map((each) => each.id);
     const scrolled = [...panel.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
     const focused = panel.contains(document.activeElement) ? document.activeElement : null;
