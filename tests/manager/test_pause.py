@@ -32,7 +32,7 @@ from appsdk_operator.manager._election.pause import (
     pause_of,
 )
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import InformerController, SimpleWatcher
 from tests.manager.manager_parts import (
@@ -418,3 +418,40 @@ def test_a_paused_operator_stops_at_once(
     put(client, "a", 1)
     assert run.end() == []
     assert not seen.of("a")
+
+
+class Runnable(Part):
+    """A part that notes when it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = threading.Event()
+
+    def run(self, stop: StopSignal) -> None:
+        self.call("run")
+        self.has_begun.set()
+        stop.wait()
+
+
+def test_what_is_added_to_a_paused_manager_is_held_before_it_runs(
+    client: Client,
+    manager_of: Callable[..., Manager],
+    start: Callable[[Manager], Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics, part = Metrics(), Runnable()
+    manager = manager_of(leader_election=ELECTION, metrics=metrics)
+    start(manager)
+    assert manager.elected.wait(20)
+    ask(client)
+    eventually(lambda: metrics.value("operator_paused", name="mapper") == 1)
+    groups = manager._lifecycle.groups
+    add = groups.add
+
+    def add_and_wait(runnable: object) -> None:
+        add(runnable)  # type: ignore[arg-type]
+        assert part.has_begun.wait(20)
+
+    monkeypatch.setattr(groups, "add", add_and_wait)
+    manager.add(part)
+    assert part.calls.index("hold") < part.calls.index("run")

@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     callback_place,
     get_logger,
 )
+from appsdk_operator.runtime._threading import limited_calls
 from appsdk_operator.runtime._threading import threads as threads_module
 from tests.cache.conftest import eventually
 
@@ -243,3 +244,25 @@ def test_the_next_look_is_when_a_call_has_run_for_half_a_minute() -> None:
     assert held.look(129.0) == 30.0
     calls.append(RunningCall(-3, 99.01, lambda: "c"))
     assert held.look(129.0) == 0.1
+
+
+def test_a_call_ends_under_the_lock_of_signals_although_it_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise one that is made at the same time may not see that the call is over."""
+    acquired, lock = list[bool](), threading.Lock()
+
+    class Lock:
+        def __enter__(self) -> None:
+            lock.acquire()
+            acquired.append(call.is_over)
+
+        def __exit__(self, *_: object) -> None:
+            acquired.append(call.is_over)
+            lock.release()
+
+    monkeypatch.setattr(limited_calls, "_stop_lock", Lock())
+    call = LimitedCall(0.0, 5.0, parent=StopSignal(), clock=ManualClock())
+    call.end()
+    assert acquired == [False, True]
+    assert call.stop.is_set()

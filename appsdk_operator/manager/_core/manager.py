@@ -281,13 +281,13 @@ class Manager:
         self._prepare(runnable)
         if self._is_running:
             self._tell_failures_of(runnable)
+        if self._pauses is not None:
+            self._pauses.join(runnable)  # it must begin no call before
         with self._entered():  # it may start now, and the caller's thread be any
             self._lifecycle.groups.add(runnable)
         if self._is_running:  # the run may have begun in between, and not have seen it
             self._tell_failures_of(runnable)
         self._observed.join(runnable)
-        if self._pauses is not None:
-            self._pauses.join(runnable)
         if isinstance(runnable, Cluster):
             with self._lock:
                 self._clusters.append(runnable)

@@ -97,10 +97,11 @@ class LimitedCall:
 
     def end(self) -> None:
         """The call has ended: set its stop signal."""
-        self._is_over = True
-        if self._stop is not None:
-            with _stop_lock:
-                stop = self._stop
+        # Also without a signal: one that is made now has to see that the call is over.
+        with _stop_lock:
+            self._is_over = True
+            stop = self._stop
+        if stop is not None:
             stop.set()
 
     def exceeded(self, name: str, now: float) -> TimeLimitExceeded:
