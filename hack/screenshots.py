@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from appsdk_operator import InformerController, Manager, MutableObject, Result, SimpleWatcher
-from appsdk_operator.cli._top import Top, fetcher
+from appsdk_operator.cli._top import Fetcher, Top
 from appsdk_operator.controllers import ControllerOptions, Request, TerminalError, controller_for
 from appsdk_operator.manager import LeaderElection, ProfileServerOptions
 from appsdk_operator.resource import kinds
@@ -125,7 +125,7 @@ def photograph(url: str) -> None:
 
 async def draw_top(url: str) -> None:
     """The terminal, with the calls."""
-    app = Top(fetcher(url), interval=3600.0)
+    app = Top(Fetcher(url), interval=3600.0)
     async with app.run_test(size=(120, 22)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("right")

@@ -6,14 +6,13 @@ import contextlib
 import http.client
 import json
 import re
+import socket
 import subprocess
 import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, final
 
 import click
 from rich.text import Text
@@ -21,7 +20,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import Screen
-from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
+from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 from textual.worker import Worker
 
 from appsdk_operator.runtime import duration_text
@@ -37,6 +36,9 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 Fetch = Callable[[str], dict[str, Any]]
 """Returns the JSON at a path, for example ``/debug/state.json``."""
 
+_LONGEST_NAME: Final = 32
+_LONG_WAIT: Final = 5.0
+"""Seconds after which a controller is behind, as the verdict has it."""
 _COLORS: Final = {"done": "green", "requeued": "green", "retrying": "yellow", "running": "cyan"}
 _NAMES: Final = {"terminal": "failed for good", "fatal": "ended the controller"}
 
@@ -45,42 +47,82 @@ class UnreadableError(click.ClickException):
     """There is no state to show."""
 
 
-def fetcher(url: str, token: str = "") -> Fetch:
-    """Reads JSON below ``url``.
+@final
+class Fetcher:
+    """Reads JSON from a debug server; :meth:`stop` ends what is being read. Thread-safe."""
 
-    Args:
-        url: ``http://host:port`` or ``https://host:port``.
-        token: a bearer token for a debug server behind an AuthFilter; ``""``: none.
-    """
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise click.UsageError(f"{url} is no URL of a debug server, such as http://127.0.0.1:6060")
-    base = f"{parts.scheme}://{parts.netloc}"
+    def __init__(self, url: str, token: str = "") -> None:
+        """Read below ``url``.
 
-    def fetch(path: str) -> dict[str, Any]:
-        request = urllib.request.Request(f"{base}{path}")  # noqa: S310 - of HTTP, as checked
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
+        Args:
+            url: ``http://host:port`` or ``https://host:port``.
+            token: a bearer token for a debug server behind an AuthFilter; ``""``: none.
+
+        Raises:
+            click.UsageError: it is no such URL.
+        """
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise click.UsageError(
+                f"{url} is no URL of a debug server, such as http://127.0.0.1:6060"
+            )
+        self._base = f"{parts.scheme}://{parts.netloc}"
+        self._is_tls = parts.scheme == "https"
+        self._place = parts.netloc.rpartition("@")[2]
+        self._token = token
+        self._lock = threading.Lock()
+        self._open: set[http.client.HTTPConnection] = set()
+        self._is_stopped = False
+
+    def __call__(self, path: str) -> dict[str, Any]:
+        """The JSON at ``path``.
+
+        Raises:
+            UnreadableError: there is none, or :meth:`stop` was called.
+        """
+        make = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
+        connection = make(self._place, timeout=_TIMEOUT)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-                found = json.loads(answer.read(_MOST_BYTES))
-        except urllib.error.HTTPError as error:
-            hint = {401: "give --token-file", 404: "is it a debug server of this kit?"}
-            with error:
-                text = f"{base} answers {error.code}: {hint.get(error.code, error.reason)}"
-            raise UnreadableError(text) from None
+            status, reason, body = self._read(connection, path)
+            found = json.loads(body) if status == 200 else None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreadableError(
-                f"{base} cannot be read: {error}. The operator serves it with --debug-address "
-                "127.0.0.1:6060; for a pod give its name"
+                f"{self._base} cannot be read: {error}. The operator serves it with "
+                "--debug-address 127.0.0.1:6060; for a pod give its name"
             ) from None
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+        if status != 200:
+            hint = {401: "give --token-file", 404: "is it a debug server of this kit?"}
+            raise UnreadableError(f"{self._base} answers {status}: {hint.get(status, reason)}")
         if not isinstance(found, dict) or found.get("version") != _VERSION:
             raise UnreadableError(
-                f"{base} has the state of another version of the kit: use the command of that one"
+                f"{self._base} has the state of another version of the kit: use the command of "
+                "that one"
             )
         return found
 
-    return fetch
+    def _read(self, connection: http.client.HTTPConnection, path: str) -> tuple[int, str, bytes]:
+        connection.connect()
+        with self._lock:
+            if self._is_stopped:
+                raise ConnectionAbortedError("stopped")
+            self._open.add(connection)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.reason, answer.read(_MOST_BYTES)
+
+    def stop(self) -> None:
+        """End what is being read, with an error; nothing is read any more."""
+        with self._lock:
+            self._is_stopped = True
+            for connection in self._open:
+                if connection.sock is not None:
+                    with contextlib.suppress(OSError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
@@ -150,6 +192,15 @@ def plain(value: object) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
+def shortened(name: str) -> str:
+    """A name in at most 32 columns; of a long one the end, which tells it from others.
+
+    >>> shortened("shops/the-shop-of-the-old-town-of-berlin-14")
+    '…op-of-the-old-town-of-berlin-14'
+    """
+    return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
+
+
 def _ago(state: Mapping[str, Any], time: float | None) -> str:
     return "" if time is None else f"{duration_text(max(0.0, state['time'] - time))} ago"
 
@@ -167,101 +218,138 @@ def _outcome(row: Mapping[str, Any]) -> Text:
     return Text(plain(_NAMES.get(outcome, outcome)), _COLORS.get(outcome, "red"))
 
 
+_LEVELS: Final = {"good": "green", "warn": "yellow", "bad": "bold red", "idle": ""}
+
+
 def summary_of(state: Mapping[str, Any]) -> Text:
-    """One line about the process."""
+    """The verdict, and a line about the process."""
     operator = state["operator"]
     election = operator.get("leader_election")
-    text = Text.assemble(
-        (plain(operator["name"] or "operator"), "bold"),
-        "  ",
-        ("ready", "green") if operator["ready"] else ("not ready", "red"),
-        f"  up {duration_text(max(0.0, state['time'] - operator['started']))}",
-    )
+    text = Text()
+    for finding in state["verdict"]:
+        if text:
+            text.append(" · ")
+        text.append(plain(finding["text"]), _LEVELS.get(finding["level"], ""))
+    text.append(f"\n{plain(operator['name'] or 'operator')}", "bold")
+    text.append(f"  up {duration_text(max(0.0, state['time'] - operator['started']))}")
     if election is not None:
         leads = election["is_leader"]
         text.append("  leads" if leads else f"  leader: {plain(election['leader'] or 'nobody')}")
     for shards in state["shards"]:
         text.append(f"  {len(shards['held'])} of {shards['count']} shards")
-    if operator.get("paused"):
-        text.append(f"\n{plain(operator['paused'])}", "yellow")
-    if not operator["ready"]:
-        text.append(f"\n{plain(operator['health'])}", "red")
     return text
 
 
 Table = tuple[Sequence[str], Sequence[tuple[str, Sequence[object]]]]
-"""The titles of its columns, and its rows with the object that each is about; ``""`` for none."""
+"""The titles of its columns, and its rows with the query of the object that each is about; ``""``
+for none."""
+
+
+def _query(row: Mapping[str, Any]) -> str:
+    fields = {name: str(row.get(name, "")) for name in ("kind", "namespace", "name")}
+    return urllib.parse.urlencode({key: value for key, value in fields.items() if value})
+
+
+def _query_of(text: str, kinds: Sequence[str]) -> str:
+    namespace, _, name = text.rpartition("/")
+    return _query(
+        {"kind": kinds[0] if len(kinds) == 1 else "", "namespace": namespace, "name": name}
+    )
 
 
 def tables_of(state: Mapping[str, Any]) -> dict[str, Table]:
-    """The tables by their title."""
-    controllers, calls = [], []
-    for one in state["controllers"]:
-        ready = Text("ready", "green") if one["ready"] else Text(plain(one["health"]), "red")
-        numbers = (one["queued"], len(one["running"]), one["planned_total"], one["given_up_total"])
-        kinds = ", ".join(one["kinds"])
-        controllers.append(("", (one["name"], kinds, *numbers, one["workers"] or "", ready)))
-        for call in one["running"]:
-            why = "; ".join(call["reasons"]) or call["action"]
-            color = "red" if call.get("held_at", "") else "cyan"
-            row = (_object(call), one["name"], Text(f"running {_took(call['seconds'])}", color))
-            held_at = f"held at {call['held_at']}" if call.get("held_at", "") else ""
-            calls.append((_object(call), (*row, call["attempt"], held_at, why)))
-        for call in one["planned"]:
-            due_in = call["due_in"]
-            text = f"overdue for {_took(-due_in)}" if due_in < 0 else f"in {_took(due_in)}"
-            due = Text(text, "yellow" if call["error"] or due_in < 0 else "")
-            row = (call["object"], one["name"], due)
-            calls.append((call["object"], (*row, call["attempt"], call["error"], call["why"])))
-        for call in one["given_up"]:
-            row = (call["object"], one["name"], Text("given up", "red"))
-            calls.append((call["object"], (*row, call["attempt"], call["error"], call["why"])))
-    failures = [
-        (
-            _object(group["objects"][0]) if group["objects"] else "",
-            (
-                f"{group['type']}: {group['text']}",
-                group["count"],
-                _ago(state, group["last"]),
-                group["callback"],
-                group["place"],
-                group["objects_total"],
-                _outcome(group),
-            ),
-        )
-        for group in state["failures"]
-    ]
-    kinds_rows = []
-    for one in state["informers"]:
-        status = Text("synced", "green") if one["ready"] else Text(plain(one["health"]), "red")
-        if not one["synced"]:
-            status = Text("listing", "yellow")
-        last, watch = one["last_event"], one["watch_age"]
-        event = "none yet" if last is None else f"{duration_text(last)} ago"
-        opened = "not open" if watch is None else duration_text(watch)
-        name = f"{one['resource']} {one['selection']}".strip()
-        kinds_rows.append(("", (name, one["objects"], event, opened, one["relists"], status)))
-    objects = [
-        (
-            _object(one),
-            (
-                *(_object(one), one["kind"], one["controller"], _ago(state, one["time"])),
-                *(_took(one["seconds"]), _outcome(one)),
-            ),
-        )
-        for one in state["objects"]
-    ]
-    headings = ("Controller", "Kinds", "Queued", "Running", "Planned", "Given up", "Workers")
+    """The tables by their title; of each the state comes first."""
+    controllers = sorted(
+        state["controllers"],
+        key=lambda one: (one["ready"], -one["failing_total"], -(one["oldest_wait"] or 0.0)),
+    )
+    calls = [row for one in controllers for row in _calls_of(one)]
     return {
-        "Controllers": ((*headings, "Health"), controllers),
-        "Calls": (("Object", "Controller", "When", "Attempt", "Last error", "Why"), calls),
-        "Failures": (
-            ("Cause", "Times", "Last", "Callback", "Place", "Objects", "Then"),
-            failures,
+        "Controllers": (
+            ("State", "Controller", "Failing", "Given up", "Queued", "Wait"),
+            [("", _controller(one)) for one in controllers],
         ),
-        "Kinds": (("Kind", "Objects", "Last event", "Watch", "Relists", "State"), kinds_rows),
-        "Objects": (("Object", "Kind", "Controller", "Last call", "Took", "Outcome"), objects),
+        "Failing": (
+            ("Outcome", "Object", "Since", "Cause", "Next", "Callback"),
+            [(_query(row), _failing(state, row)) for row in state["failing"]],
+        ),
+        "Calls": (("When", "Object", "Why", "Attempt", "Last error", "Controller"), calls),
+        "Causes": (
+            ("Then", "Times", "Last", "Cause", "Objects", "Place", "Callback"),
+            [
+                (_query(group["objects"][0]) if group["objects"] else "", _cause(state, group))
+                for group in state["failures"]
+            ],
+        ),
+        "Kinds": (
+            ("State", "Kind", "Objects", "Last event", "Watch", "Relists"),
+            [("", _kind(one)) for one in state["informers"]],
+        ),
+        "Objects": (
+            ("Outcome", "Object", "Last call", "Took", "Kind", "Controller"),
+            [(_query(one), _known(state, one)) for one in state["objects"]],
+        ),
     }
+
+
+def _controller(one: Mapping[str, Any]) -> tuple[object, ...]:
+    state, wait = Text("ready", "green"), one["oldest_wait"]
+    if not one["ready"]:
+        state = Text(plain(one["health"]), "red")
+    elif one["failing_total"]:
+        state = Text("failing", "red" if one["for_good_total"] else "yellow")
+    elif (wait or 0.0) >= _LONG_WAIT:
+        state = Text("behind", "yellow")
+    counts = (one["failing_total"], one["given_up_total"], one["queued"])
+    return (state, shortened(one["name"]), *counts, _took(wait))
+
+
+def _calls_of(one: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[object]]]:
+    for call in one["running"]:
+        is_held = bool(call.get("held_at", ""))
+        when = Text(f"running {_took(call['seconds'])}", "red" if is_held else "cyan")
+        held_at = f"held at {call['held_at']}" if is_held else ""
+        row = (when, shortened(_object(call)), call["why"], call["attempt"], held_at, one["name"])
+        yield _query(call), row
+    for call in (*one["planned"], *one["given_up"]):
+        due_in = call["due_in"]
+        when = Text("given up", "red")
+        if due_in is not None:
+            text = f"overdue for {_took(-due_in)}" if due_in < 0 else f"in {_took(due_in)}"
+            when = Text(text, "yellow" if call["error"] or due_in < 0 else "")
+        cells = (call["why"], call["attempt"], call["error"], one["name"])
+        yield _query_of(call["object"], one["kinds"]), (when, shortened(call["object"]), *cells)
+
+
+def _failing(state: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[object, ...]:
+    due_in = row["due_in"]
+    after = "" if due_in is None else f"in {_took(max(0.0, due_in))}"
+    cause = f"{row['type']}: {row['text']}"
+    rest = (_ago(state, row["since"]), cause, after, row["callback"])
+    return (_outcome(row), shortened(_object(row)), *rest)
+
+
+def _cause(state: Mapping[str, Any], group: Mapping[str, Any]) -> tuple[object, ...]:
+    cause = f"{group['type']}: {group['text']}"
+    counts = (group["count"], _ago(state, group["last"]))
+    rest = (group["objects_total"], group["place"], group["callback"])
+    return (_outcome(group), *counts, cause, *rest)
+
+
+def _kind(one: Mapping[str, Any]) -> tuple[object, ...]:
+    status = Text("synced", "green") if one["ready"] else Text(plain(one["health"]), "red")
+    if not one["synced"]:
+        status = Text("listing", "yellow")
+    last, watch = one["last_event"], one["watch_age"]
+    event = "none yet" if last is None else f"{duration_text(last)} ago"
+    opened = "not open" if watch is None else duration_text(watch)
+    name = f"{one['resource']} {one['selection']}".strip()
+    return (status, shortened(name), one["objects"], event, opened, one["relists"])
+
+
+def _known(state: Mapping[str, Any], one: Mapping[str, Any]) -> tuple[object, ...]:
+    times = (_ago(state, one["time"]), _took(one["seconds"]))
+    return (_outcome(one), shortened(_object(one)), *times, one["kind"], one["controller"])
 
 
 def timeline_table(timeline: Mapping[str, Any]) -> Table:
@@ -274,10 +362,10 @@ def timeline_table(timeline: Mapping[str, Any]) -> Table:
             for one in call["writes"]
         )
         failed = f"{error['type']}: {error['text']} ({error['place']})" if error else ""
-        why = "; ".join(call["reasons"]) or call["action"]
-        row = (_ago(timeline, call["started"]), call["callback"], why, _took(call["seconds"]))
-        rows.append(("", (*row, _outcome(call), writes, failed)))
-    return ("When", "Callback", "Why", "Took", "Outcome", "Writes", "Error"), rows
+        why = call["why"]
+        row = (_outcome(call), _ago(timeline, call["started"]), call["callback"], why)
+        rows.append(("", (*row, failed, writes, _took(call["seconds"]))))
+    return ("Outcome", "When", "Callback", "Why", "Error", "Writes", "Took"), rows
 
 
 def as_text(state: Mapping[str, Any]) -> str:
@@ -344,7 +432,10 @@ class _Timeline(Screen[None]):
         self._reader: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static(Text(plain(self._about), "bold"), id="summary")
+        fields = dict(urllib.parse.parse_qsl(self._about))
+        name = "/".join(filter(None, (fields.get("namespace", ""), fields.get("name", ""))))
+        title = f"{fields.get('kind', '').partition('.')[0]} {name}".strip()
+        yield Static(Text(plain(title), "bold"), id="summary")
         yield _Rows(id="timeline")
         yield Footer()
 
@@ -359,10 +450,8 @@ class _Timeline(Screen[None]):
             self._reader = self.run_worker(self._read, thread=True)
 
     def _read(self) -> None:
-        namespace, _, name = self._about.rpartition("/")
-        query = urllib.parse.urlencode({"namespace": namespace, "name": name})
         try:
-            timeline = self._fetch(f"/debug/object.json?{query}")
+            timeline = self._fetch(f"/debug/object.json?{self._about}")
         except click.ClickException:
             return  # the tables behind it say so
         self.app.call_from_thread(self._show, timeline)
@@ -372,6 +461,43 @@ class _Timeline(Screen[None]):
             self.query_one(_Rows).show(*timeline_table(timeline))
 
 
+_HELP: Final = """\
+left, right   the other tables
+up, down      the rows
+Enter         the timeline of the object in the row: its last calls
+/             only rows with what you type; Escape shows all again
+s             sort by the next column
+p             stop following, or go on
+q             quit
+
+The first line is the verdict, as on the operator's live page: what fails,
+what is held in deletion, and which queue waits.
+Red: nothing repeats it by itself. Yellow: it is tried again."""
+
+
+class _Help(Screen[None]):
+    """What the keys do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "app.pop_screen", "Back")
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield Static(Text(_HELP), id="summary")
+        yield Footer()
+
+
+def _text_of(cells: Sequence[object]) -> str:
+    return " ".join(plain(cell) for cell in cells).casefold()
+
+
+def _order_of(cell: object) -> tuple[bool, float, str]:
+    """Numbers by size, before texts."""
+    if isinstance(cell, (int, float)):
+        return False, float(cell), ""
+    return True, 0.0, plain(cell).casefold()
+
+
 class Top(App[None]):
     """Follows an operator in a terminal; every key is in the footer."""
 
@@ -379,6 +505,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #summary { padding: 0 1; height: auto; }
+    #search { display: none; }
     #problem { padding: 0 1; height: auto; color: $error; display: none; }
     DataTable { height: 1fr; }
     TabbedContent { height: 1fr; }
@@ -386,14 +513,24 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("p", "pause", "Pause"),
+        Binding("slash", "search", "Search", key_display="/"),
+        Binding("s", "sort", "Sort"),
+        Binding("question_mark", "help", "Help", key_display="?"),
         Binding("right", "next_table(1)", "Next table", priority=True),
         Binding("left", "next_table(-1)", "Previous table", priority=True),
-        Binding("enter", "open", "Timeline of the object", show=True),
+        Binding("enter", "open", "Timeline", show=True),
+        Binding("escape", "end_search", "End the search", show=False),
     ]
 
-    def __init__(self, fetch: Fetch, *, interval: float = 1.0) -> None:
-        """Show what ``fetch`` returns, every ``interval`` seconds."""
+    def __init__(
+        self, fetch: Fetch, *, interval: float = 1.0, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """Show what ``fetch`` returns, every ``interval`` seconds; ``stop`` ends a fetch."""
         super().__init__()
+        self._stop_fetch = stop
+        self._state: Mapping[str, Any] = _NOTHING
+        self._search = ""
+        self._sorted_by: dict[str, int] = {}
         self._fetch = fetch
         self._interval = interval
         self._is_paused = False
@@ -404,6 +541,7 @@ class Top(App[None]):
         """The summary, the tables and the keys."""
         yield Static(id="summary")
         yield Static(id="problem")
+        yield Input(placeholder="part of a row; Enter goes to the rows, Escape ends", id="search")
         with Vertical(), TabbedContent():
             for title in self._titles:
                 with TabPane(title, id=f"pane-{title.lower()}"):
@@ -435,11 +573,71 @@ class Top(App[None]):
         problem.display = True
 
     def _show(self, state: Mapping[str, Any]) -> None:
+        self._state = state
         screen = self.screen_stack[0]
         screen.query_one("#problem", Static).display = False
         screen.query_one("#summary", Static).update(summary_of(state))
-        for title, (columns, rows) in tables_of(state).items():
-            screen.query_one(f"#table-{title.lower()}", _Rows).show(columns, rows)
+        self._show_tables()
+
+    def _show_tables(self) -> None:
+        for title, (columns, rows) in tables_of(self._state).items():
+            shown = [row for row in rows if self._search in _text_of(row[1])]
+            column = self._sorted_by.get(title)
+            if column is not None:
+                shown.sort(key=lambda row: _order_of(row[1][column]))
+            self.screen_stack[0].query_one(f"#table-{title.lower()}", _Rows).show(columns, shown)
+
+    def on_unmount(self) -> None:
+        """End what is being fetched: nothing waits for a slow page."""
+        self._stop_fetch()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show the rows that match."""
+        self._search = event.value.casefold()
+        self._show_tables()
+
+    def on_input_submitted(self) -> None:
+        """Go to the rows."""
+        self._table().focus()
+
+    def _title(self) -> str:
+        active = self.query_one(TabbedContent).active
+        return next(title for title in self._titles if active == f"pane-{title.lower()}")
+
+    def _table(self) -> _Rows:
+        return self.query_one(f"#table-{self._title().lower()}", _Rows)
+
+    def action_search(self) -> None:
+        """Show only the rows that have what is typed."""
+        if len(self.screen_stack) == 1:
+            field = self.query_one("#search", Input)
+            field.display = True
+            field.focus()
+
+    def action_end_search(self) -> None:
+        """Show all rows again."""
+        if len(self.screen_stack) == 1:
+            field = self.query_one("#search", Input)
+            field.value, field.display = "", False
+            self._table().focus()
+
+    def action_sort(self) -> None:
+        """Sort the table by its next column, and after the last one as it comes."""
+        if len(self.screen_stack) > 1:
+            return
+        title = self._title()
+        columns = tables_of(self._state)[title][0]
+        column = self._sorted_by.pop(title, -1) + 1
+        if column < len(columns):
+            self._sorted_by[title] = column
+        named = columns[column].lower() if column < len(columns) else "urgency"
+        self.notify(f"sorted by {named}")
+        self._show_tables()
+
+    def action_help(self) -> None:
+        """Say what the keys do."""
+        if len(self.screen_stack) == 1:
+            self.push_screen(_Help())
 
     def action_pause(self) -> None:
         """Stop following, or go on."""
@@ -459,8 +657,7 @@ class Top(App[None]):
         """Open the timeline of the object in the present row."""
         if len(self.screen_stack) > 1:
             return
-        active = self.query_one(TabbedContent).active
-        table = self.query_one(f"#{active.replace('pane', 'table')}", _Rows)
+        table = self._table()
         about = table.about.get(table.cursor_row, "")
         if about:
             self.push_screen(_Timeline(self._fetch, about))
@@ -472,6 +669,7 @@ class Top(App[None]):
 
 _NOTHING: Final[Mapping[str, Any]] = {
     "controllers": [],
+    "failing": [],
     "failures": [],
     "informers": [],
     "objects": [],

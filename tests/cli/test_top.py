@@ -8,6 +8,7 @@ import os
 import socketserver
 import stat
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -33,6 +34,7 @@ def call(name: str = "web", **changes: Any) -> dict[str, Any]:
         "kind": "Site",
         "callback": "reconcile",
         "reasons": ["updated"],
+        "why": "updated",
         "action": "",
         "attempt": 0,
         "started": 90.0,
@@ -71,7 +73,42 @@ def state(name: str = "web") -> dict[str, Any]:
                 "planned_total": 1,
                 "given_up": [{**planned, "due_in": None}],
                 "given_up_total": 1,
+                "failing_total": 2,
+                "for_good_total": 1,
+                "oldest_wait": 7.0,
             }
+        ],
+        "verdict": [
+            {
+                "text": f"2 objects failing (1 for good) {EVIL}",
+                "level": "bad",
+                "about": "failing",
+                "controller": "",
+            },
+            {
+                "text": "sites: 3 wait",
+                "level": "warn",
+                "about": "controllers",
+                "controller": "sites",
+            },
+        ],
+        "failing": [
+            {
+                **dict.fromkeys(("why", "function", "place"), ""),
+                "controller": "sites",
+                "callback": "reconcile",
+                "kind": "Site",
+                "namespace": "default",
+                "name": each,
+                "type": "ValueError",
+                "text": EVIL,
+                "attempt": 1,
+                "since": 40.0,
+                "failures": 3,
+                "due_in": due_in,
+                "outcome": "terminal" if due_in is None else "retrying",
+            }
+            for each, due_in in ((name, None), ("a-name-that-is-longer-than-its-column", 5.0))
         ],
         "failures": [
             {
@@ -141,7 +178,10 @@ def test_the_terminal_shows_each_table_and_the_timeline_of_an_object() -> None:
             await app.workers.wait_for_complete()
             await pilot.pause()
             table = app.query_one("#table-controllers", _top.DataTable)
-            assert [str(cell) for cell in table.get_row_at(0)][:3] == ["sites", "Site", "3"]
+            cells = [str(cell) for cell in table.get_row_at(0)]
+            assert cells == ["failing", "sites", "2", "1", "3", "7 s"]
+            await pilot.press("right")
+            assert app.query_one(_top.TabbedContent).active == "pane-failing"
             await pilot.press("right")
             assert app.query_one(_top.TabbedContent).active == "pane-calls"
             await pilot.press("enter")
@@ -150,14 +190,15 @@ def test_the_terminal_shows_each_table_and_the_timeline_of_an_object() -> None:
             await pilot.pause()
             shown = app.screen.query_one(_top.DataTable)
             cells = [str(cell) for cell in shown.get_row_at(0)]
-            assert cells[4:] == ["given up", "update pods web 200", "ValueError: no (a.py:1)"]
+            assert cells[0] == "given up"
+            assert cells[4:6] == ["ValueError: no (a.py:1)", "update pods web 200"]
             await pilot.press("escape")
-            await pilot.press("left")
+            await pilot.press("left", "left")
             assert app.query_one(_top.TabbedContent).active == "pane-controllers"
             await pilot.press("q")
 
     asyncio.run(look())
-    assert "/debug/object.json?namespace=default&name=web" in asked
+    assert "/debug/object.json?kind=Site&namespace=default&name=web" in asked
 
 
 def test_a_page_that_is_slower_than_the_interval_is_asked_once_at_a_time() -> None:
@@ -196,8 +237,93 @@ def test_an_overdue_call_and_one_that_is_held_are_said_to_be_so() -> None:
     controller["planned"][0]["due_in"] = -112.0
     _, rows = _top.tables_of(shown)["Calls"]
     cells = [[str(cell) for cell in row] for _, row in rows]
-    assert cells[0][2:] == ["running 112 s", "0", "held at make (app.py:12)", "updated"]
-    assert cells[1][2] == "overdue for 112 s"
+    assert cells[0][:5] == [
+        *("running 112 s", "default/web", "updated", "0", "held at make (app.py:12)")
+    ]
+    assert cells[1][0] == "overdue for 112 s"
+
+
+def test_the_verdict_is_the_first_line_and_names_are_shortened_from_the_left() -> None:
+    shown = state()
+    assert _top.as_text(shown).startswith("2 objects failing (1 for good) [red]")
+    assert "sites: 3 wait\nsites  up 60 s" in _top.as_text(shown)
+    _, rows = _top.tables_of(shown)["Failing"]
+    assert [str(cells[0]) for _, cells in rows] == ["failed for good", "retrying"]
+    assert str(rows[1][1][1]) == "…-that-is-longer-than-its-column"
+    assert len(str(rows[1][1][1])) == 32
+    for title, (columns, rows) in _top.tables_of(shown).items():
+        wide = [max(len(_top.plain(row[place])) for _, row in rows) for place in range(2)]
+        titles = [len(column) for column in columns[:2]]
+        assert sum(map(max, wide, titles)) + 4 <= 80, f"{title}: state and name fit 80 columns"
+
+
+def test_keys_search_sort_and_help() -> None:
+    async def look() -> None:
+        app = _top.Top(lambda _: state(), interval=3600.0)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            await pilot.press("right")
+            table = app.query_one("#table-failing", _top.DataTable)
+            assert table.row_count == 2
+            await pilot.press("slash", *"LONGER")
+            await pilot.pause()
+            assert table.row_count == 1
+            await pilot.press("enter")
+            assert app.focused is table
+            await pilot.press("escape")
+            await pilot.pause()
+            assert table.row_count == 2
+            first = str(table.get_row_at(0)[1])
+            await pilot.press("s", "s")  # by outcome, by object
+            await pilot.pause()
+            names = [str(table.get_row_at(row)[1]) for row in range(2)]
+            assert names == sorted(names)
+            assert names[0] == first
+            await pilot.press("question_mark")
+            await pilot.pause()
+            assert "sort by the next column" in str(app.screen.query_one("#summary").render())
+            await pilot.press("escape")
+            await pilot.press("q")
+
+    asyncio.run(look())
+
+
+class Silent(socketserver.StreamRequestHandler):
+    """A page that answers nothing."""
+
+    asked = threading.Event()
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        self.asked.set()
+        self.rfile.read()
+
+
+def test_it_stops_at_once_on_a_slow_page() -> None:
+    threads = ThreadGroup("silent")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Silent) as server:
+        threads.start("server", server.serve_forever)
+        fetch = _top.Fetcher(f"http://127.0.0.1:{server.server_address[1]}")
+
+        async def look() -> None:
+            app = _top.Top(fetch, interval=3600.0, stop=fetch.stop)
+            async with app.run_test() as pilot:
+                await pilot.pause()
+                await asyncio.to_thread(Silent.asked.wait, 20.0)
+                await pilot.press("q")
+
+        try:
+            began = time.monotonic()
+            asyncio.run(look())
+            # Far below the ten seconds that a fetch may take.
+            assert time.monotonic() - began < 8.0
+            with pytest.raises(_top.UnreadableError, match="stopped"):
+                fetch("/debug/state.json")
+        finally:
+            server.shutdown()
+            assert threads.join(10.0) == []
 
 
 def test_a_server_that_is_gone_is_said_and_the_last_state_stays() -> None:
@@ -230,7 +356,7 @@ def test_text_of_objects_steers_no_terminal(capsys: pytest.CaptureFixture[str]) 
     printed = capsys.readouterr().out
     assert "[red]\N{REPLACEMENT CHARACTER}]0;owned" in printed
     assert "\x1b" not in printed
-    assert "FAILURES" in printed
+    assert "CAUSES" in printed
 
 
 def test_a_token_is_sent_and_a_refusal_says_what_to_give(

@@ -67,9 +67,9 @@ def command(
         arguments = [f"{name}={value}" for name, value in given.items() if value]
         forwarding = _top.forwarded(where, port, arguments)
     with forwarding as url:
-        fetch = _top.fetcher(url, token)
+        fetch = _top.Fetcher(url, token)
         state = fetch("/debug/state.json")
         if once:
             click.echo(_top.as_text(state))
             return
-        _top.Top(fetch, interval=interval).run()
+        _top.Top(fetch, interval=interval, stop=fetch.stop).run()

@@ -155,10 +155,7 @@ class DebugState:
         """
         now, time = self._clock.monotonic(), self._clock.time()
         parts = self._parts()
-        names: set[str] = set() if kind is None else {kind}
-        for known in self._kinds().values() if kind is not None else ():
-            if any(_is_named(each, kind) for each in known):
-                names |= known
+        names = set() if kind is None else self._names_of(kind)
         calls = [
             call
             for log in _logs(parts)
@@ -195,6 +192,13 @@ class DebugState:
                 with contextlib.suppress(Exception):
                     # Of the informers and not of the cache, which may wait for a first list.
                     yield from [(kind, each.store) for each in cache.informers(kind)]
+
+    def _names_of(self, kind: str) -> set[str]:
+        """The names of the kinds that ``kind`` may stand for."""
+        found = [
+            names for names in self._kinds().values() if any(_is_named(n, kind) for n in names)
+        ]
+        return {kind}.union(*found)
 
     def _kinds(self) -> dict[str, set[str]]:
         """The texts by which calls and requests name each cached kind."""
