@@ -86,8 +86,8 @@ control-plane:
 helm:
 	@hack/helm/build.sh
 
-# Measures the kit beside its peers and writes docs/performance.md; with ARGS, such as ARGS=--quick,
-# it only prints. It has a virtual environment of its own, for the peers.
+# Measures the kit beside its peers and writes docs/performance.md and docs/measurements.md; with ARGS,
+# such as ARGS=--quick, it only prints. It has a virtual environment of its own, for the peers.
 bench: .venv-bench/.ready
 	@mkdir -p build
 	.venv-bench/bin/python -m benchmarks $(or $(ARGS),--json build/performance.json --write)

@@ -44,7 +44,11 @@ def _parser() -> argparse.ArgumentParser:
         help="measure nothing, take the numbers from there; of several, the last has a job's",
     )
     add("--plots", type=Path, metavar="DIR", help="draw what can be drawn there")
-    add("--write", action="store_true", help="write docs/performance.md and its plots")
+    add(
+        "--write",
+        action="store_true",
+        help="write docs/performance.md, docs/measurements.md and plots",
+    )
     add("--guard", action="store_true", help="status 1 where a hot path has become much slower")
     add("--list", action="store_true", help="print the jobs and contestants, and do nothing")
     return parser
@@ -149,7 +153,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         print(_plots.draw(results, folder))
     if options.write:
-        (DOCS / "performance.md").write_text(_page.page(results, all_jobs()), encoding="utf-8")
+        for name, write in (("performance", _page.page), ("measurements", _page.measurements)):
+            (DOCS / f"{name}.md").write_text(write(results, all_jobs()), encoding="utf-8")
     failed = [
         f"{case.job} ({case.title}): {entry.label}: {entry.problem}"
         for case in results.cases

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from benchmarks._job import Column, Group, Job, Unit
+from benchmarks._plots import NAMES
 from benchmarks._report import shown, shown_ratio
 from benchmarks._results import (
     CaseResult,
@@ -15,7 +17,7 @@ from benchmarks._results import (
     summary_of,
 )
 
-__all__ = ["losses", "meaning"]
+__all__ = ["Loss", "losses", "meaning", "worst_losses"]
 
 _OURS = "appsdk watcher-untouched"
 _LIMITS = (128, 256, 512, 1024, 4096)
@@ -120,7 +122,29 @@ def _round(count: float) -> str:
     return f"{float(f'{count:.2g}'):,.0f}"
 
 
-def losses(results: Results, jobs: Sequence[Job]) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """An entry of ours that peers are ahead of, in one column of a table."""
+
+    job: str
+    """The title of the job, as that of the case and of the column."""
+    case: str
+    column: str
+    ours: str
+    """The label of the entry, and its figure below."""
+    figure: str
+    ahead: Sequence[tuple[float, str, str]]
+    """Who is ahead: how many times better, the label and the figure; the best one first."""
+
+    def __str__(self) -> str:
+        title = f"{self.job}, {self.case}" if self.case else self.job
+        names = ", ".join(
+            f"`{label}` {figure} ({shown_ratio(ratio)})" for ratio, label, figure in self.ahead
+        )
+        return f"* {title}, {self.column}: `{self.ours}` {self.figure}; ahead: {names}"
+
+
+def losses(results: Results, jobs: Sequence[Job]) -> Iterator[Loss]:
     """Wherever a peer is ahead of an entry of ours in the same table."""
     for job in jobs:
         for case in results.cases_of(job.name):
@@ -128,19 +152,38 @@ def losses(results: Results, jobs: Sequence[Job]) -> Iterator[str]:
                 yield from _losses_of(job, case, column)
 
 
-def _losses_of(job: Job, case: CaseResult, column: Column) -> Iterator[str]:
-    """One line for each entry of ours that somebody is ahead of."""
-    title = f"{job.title}, {case.title}" if case.title else job.title
+def _losses_of(job: Job, case: CaseResult, column: Column) -> Iterator[Loss]:
     for ours in case.of_group(Group.OURS):
         ahead = [
-            (ratio, f"`{peer.label}` {_shown(peer, column)} ({shown_ratio(ratio)})")
+            (ratio, peer.label, _shown(peer, column))
             for peer in case.of_group(Group.PEER)
             if (ratio := advantage(column, peer, ours)) is not None and ratio > _TIE
         ]
         if ahead:
-            names = ", ".join(text for _, text in sorted(ahead, reverse=True))
-            own = f"`{ours.label}` {_shown(ours, column)}"
-            yield f"* {title}, {column.title}: {own}; ahead: {names}"
+            yield Loss(
+                job=job.title,
+                case=case.title,
+                column=column.title,
+                ours=ours.label,
+                figure=_shown(ours, column),
+                ahead=sorted(ahead, reverse=True),
+            )
+
+
+def worst_losses(found: Sequence[Loss], count: int = 3) -> Iterator[str]:
+    """A sentence for each of the jobs in which somebody is farthest ahead."""
+    worst: dict[str, Loss] = {}
+    for loss in found:
+        if loss.job not in worst or loss.ahead[0][0] > worst[loss.job].ahead[0][0]:
+            worst[loss.job] = loss
+    for loss in sorted(worst.values(), key=lambda one: -one.ahead[0][0])[:count]:
+        ratio, label, figure = loss.ahead[0]
+        case = f"{loss.case}, {loss.column}" if loss.case else loss.column
+        name = f"the {NAMES[label]}" if label in NAMES else f"`{label}`"
+        yield (
+            f"* **{loss.job}:** {name} is up to {shown_ratio(ratio)} better "
+            f"({case}: {figure}, ours {loss.figure})."
+        )
 
 
 def _shown(entry: EntryResult, column: Column) -> str:

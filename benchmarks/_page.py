@@ -1,4 +1,4 @@
-"""``docs/performance.md``, made from the results of a run."""
+"""``docs/performance.md`` and ``docs/measurements.md``, made from the results of a run."""
 
 from __future__ import annotations
 
@@ -8,23 +8,34 @@ from collections.abc import Iterator, Sequence
 from benchmarks._contestants import all_contestants
 from benchmarks._goals import goals
 from benchmarks._job import Group, Job
-from benchmarks._meaning import losses, meaning
+from benchmarks._meaning import losses, meaning, worst_losses
 from benchmarks._plots import CHARTS, file_name
 from benchmarks._replay import ROOT
 from benchmarks._report import rows_of, shown_ratio, titles_of
 from benchmarks._results import CaseResult, Results, advantage
 
-__all__ = ["page"]
+__all__ = ["measurements", "page"]
 
 _WIDTH = 98
 
 _INTRODUCTION = """\
 # Performance
 
-How fast the kit is and how much memory it needs, beside other clients that do the same work on
-the same machine, and beside what nobody can get below. `make bench` measures and writes this
-page; its text is in `benchmarks/`. The absolute figures belong to the machine; the ratios are
-what carries over.
+How fast the kit is and how much memory it needs, next to other clients that do the same work on
+the same machine. The absolute figures belong to that machine; the ratios are what carries over.
+"""
+
+_UNDER_THE_PICTURE = """\
+A server sends changes of objects of 2 KB as fast as a client takes them; the client keeps its local
+copy up to date, where it has one, and calls a function for each. [Measurements](measurements.md)
+has everybody, all figures, and the way to repeat them.
+"""
+
+_MEASUREMENTS = """\
+# Measurements
+
+All figures behind [Performance](performance.md): next to other clients, and next to what nobody can
+get below. `make bench` measures and writes both pages; their text is in `benchmarks/`.
 """
 
 _READING = """\
@@ -71,7 +82,7 @@ From a checkout, with Python and make; Go peers take part where there is a Go to
 $ make bench
 ```
 
-That writes this page anew. A part of it, or another view:
+That writes this page and its first one anew. A part of it, or another view:
 
 ```console
 $ make bench ARGS="--jobs watch,list --rounds 3"
@@ -85,30 +96,49 @@ Those who take part are in `benchmarks/contestants/` and `benchmarks/peers/`, wh
 
 
 def page(results: Results, jobs: Sequence[Job]) -> str:
-    """The whole page."""
-    lines = [_INTRODUCTION]
-    if results.is_quick:
-        lines.append("> These figures are of the quick form, which only shows that it runs.\n")
-    lines += ["## Goals\n", *_goal_table(results), ""]
+    """The page for people who want to know what it means for them."""
+    lines = [_INTRODUCTION, *_quick(results)]
+    date, cores = results.environment.get("Date"), results.environment.get("Cores")
+    if date and cores:
+        lines.append(f"Measured on {date}, with {cores} cores.\n")
+    first, *_ = CHARTS
+    if (ROOT / "docs" / file_name(first)).exists():
+        lines += [f"![{first.title}]({file_name(first)})", ""]
+    lines.append(_UNDER_THE_PICTURE)
     lines += ["## What it means for you\n", *meaning(results), ""]
-    lines += ["## Where we lose\n", *_losses(results, jobs), ""]
-    lines.append(_PRICE)
-    lines += ["## Measured with\n", *_environment(results), ""]
-    lines.append(_READING)
+    lines += ["## Where we lose\n", *_worst(results, jobs), "", _PRICE]
+    lines += ["## Goals\n", *_goal_table(results), ""]
+    return _text(lines)
+
+
+def measurements(results: Results, jobs: Sequence[Job]) -> str:
+    """The page with all figures."""
+    lines = [_MEASUREMENTS, *_quick(results)]
+    lines += ["## Measured with\n", *_environment(results), "", _READING]
     for job in jobs:
         cases = results.cases_of(job.name)
         if cases:
             lines += _job(job, cases)
+    lines += ["## Who is ahead of us\n", *_losses(results, jobs), ""]
     lines += ["## Who takes part\n", *_contestants()]
     minutes = max(1, round(results.seconds / 60))
     text = f"about {minutes} minute{'s' if minutes > 1 else ''}"
     lines.append(_REPRODUCE.format(minutes=text))
+    return _text(lines)
+
+
+def _quick(results: Results) -> list[str]:
+    note = "> These figures are of the quick form, which only shows that it runs.\n"
+    return [note] if results.is_quick else []
+
+
+def _text(lines: Sequence[str]) -> str:
     return "\n".join(map(_wrapped, lines)).rstrip() + "\n"
 
 
 def _wrapped(line: str) -> str:
     """A long line of prose in several; tables and what has lines of its own stay as they are."""
-    if len(line) <= _WIDTH or line.startswith("|") or "\n" in line:
+    if len(line) <= _WIDTH or line.startswith(("|", "![")) or "\n" in line:
         return line
     indent = "  " if line.startswith("* ") else ""
     return textwrap.fill(
@@ -126,15 +156,20 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _goal_table(results: Results) -> Iterator[str]:
+    outcomes = [(goal, goal.outcome(results)) for goal in goals()]
+    reached = sum(outcome is not None and outcome.is_reached for _, outcome in outcomes)
+    yield (
+        f"Of {len(outcomes)} goals {reached} are reached, by the medians of the rounds. A peer's "
+        "figure is that of its fastest variant."
+    )
+    yield ""
     yield "| what | at least | measured | |"
     yield "|---|---|---|---|"
-    for goal in goals():
-        outcome = goal.outcome(results)
+    for goal, outcome in outcomes:
         if outcome is None:
             yield f"| {goal.what} | {goal.wanted} | not measured | |"
         else:
-            verdict = "reached" if outcome.is_reached else "**missed**"
-            yield f"| {goal.what} | {goal.wanted} | {outcome.measured} | {verdict} |"
+            yield f"| {goal.what} | {goal.wanted} | {outcome.measured} | {outcome.verdict} |"
 
 
 def _contestants() -> Iterator[str]:
@@ -145,11 +180,20 @@ def _contestants() -> Iterator[str]:
         yield one.text.replace("``", "`") + "\n"
 
 
+def _worst(results: Results, jobs: Sequence[Job]) -> list[str]:
+    found = list(losses(results, jobs))
+    if not found:
+        return _losses(results, jobs)
+    link = (
+        "[Everybody who is ahead somewhere](measurements.md#who-is-ahead-of-us) is a longer list."
+    )
+    return [*worst_losses(found), "", link]
+
+
 def _losses(results: Results, jobs: Sequence[Job]) -> list[str]:
     if not any(case.of_group(Group.PEER) for case in results.cases):
         return ["No peer took part in this run."]
-    found = list(losses(results, jobs))
-    return found or ["In no job of this run was a peer ahead."]
+    return list(map(str, losses(results, jobs))) or ["In no job of this run was a peer ahead."]
 
 
 def _environment(results: Results) -> list[str]:
@@ -160,7 +204,7 @@ def _environment(results: Results) -> list[str]:
 
 def _job(job: Job, cases: Sequence[CaseResult]) -> list[str]:
     lines = [f"### {job.title}\n", job.text, ""]
-    for chart in CHARTS:
+    for chart in CHARTS[1:]:  # the first one is on the other page
         if chart.job == job.name and (ROOT / "docs" / file_name(chart)).exists():
             lines += [f"![{chart.title}]({file_name(chart)})", ""]
     for case in cases:

@@ -56,7 +56,7 @@ def _measured() -> dict[str, str]:
     events = "watch events to a callback, store updated"
     number = r"([\d,.]+)"
     rate = r"^\| (?:\*\*)?`{}`(?:\*\*)? \| ([\d,]+) \("
-    page = "performance.md"
+    page, figures = "performance.md", "measurements.md"
     client_go = float(found(page, goal.format(events, number, "client-go")))
     kopf = float(found(page, goal.format(events, number, "kopf")))
     memory = float(found(page, goal.format("memory per cached object", number, "client-go")))
@@ -65,9 +65,9 @@ def _measured() -> dict[str, str]:
         "watch_events_kopf": f"{kopf:.0f} times",
         "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"),
         "memory_client_go": f"{memory:.1f} times",
-        "rate_ours": found(page, rate.format("appsdk watcher-untouched")),
-        "rate_kopf": found(page, rate.format("kopf event")),
-        "rate_controller_runtime": found(page, rate.format("controller-runtime typed")),
+        "rate_ours": found(figures, rate.format("appsdk watcher-untouched")),
+        "rate_kopf": found(figures, rate.format("kopf event")),
+        "rate_controller_runtime": found(figures, rate.format("controller-runtime typed")),
         "cases": found("fidelity.md", r"^\| all \| [\d,]+ \| ([\d,]+) \|"),
     }
 
@@ -213,6 +213,20 @@ class LinkNames(SphinxPostTransform):
                 )
 
 
+class ChartsInPages(SphinxPostTransform):
+    """Put charts into their pages, so that their text has the colour of the page."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        """Replace each image that is a chart."""
+        for image in list(self.document.findall(nodes.image)):
+            if re.fullmatch(r"performance-\w+\.svg", image["uri"]):
+                text = Path(self.app.srcdir, image["uri"]).read_text(encoding="utf-8")
+                image.replace_self(nodes.raw("", text, format="html"))
+
+
 _WITHOUT_ENTRY = re.compile(
     r"(.*\.)?_?(Other)?(Spec|Status|Value|Absent)T(_co|_contra)?|(.*\.)?_?[A-Z](_co|_contra)?|"
     r"(collections|typing|os|random|pathlib)\..*"
@@ -290,7 +304,7 @@ _NO_GUIDES = {
     "fidelity",
     "go-names",
     "index",
-    "performance",
+    "measurements",
     "overview",
     "security",
 }
@@ -330,3 +344,4 @@ def setup(app: Sphinx) -> None:
     app.connect("html-page-context", load_words)
     app.connect("build-finished", count_words)
     app.add_post_transform(LinkNames)
+    app.add_post_transform(ChartsInPages)

@@ -9,7 +9,7 @@ from benchmarks._job import Case, Column, Group, Job, Numbers, Unit
 from benchmarks._objects import Template
 from benchmarks._replay import Spec
 
-__all__ = ["JOB"]
+__all__ = ["JOB", "PEAK_OF_WHAT_STAYS"]
 
 
 def _case(title: str, spec: Spec, *, has_peers: bool = True) -> Case:
@@ -45,6 +45,11 @@ def _held(numbers: Numbers) -> float:
     return numbers["rss_after"] - numbers["rss_before"]
 
 
+PEAK_OF_WHAT_STAYS = Column(
+    title="peak of memory, of what stays",
+    value=lambda numbers: (numbers["peak"] - numbers["rss_before"]) / _held(numbers),
+)
+
 JOB = Job(
     name="list",
     title="List and sync",
@@ -73,8 +78,9 @@ JOB = Job(
             value=lambda numbers: _held(numbers) / numbers["objects"] / numbers["json"],
         ),
         Column(
-            title="peak of memory",
-            value=lambda numbers: (numbers["peak"] - numbers["rss_before"]) / _held(numbers),
+            title="peak of memory per object",
+            value=lambda numbers: (numbers["peak"] - numbers["rss_before"]) / numbers["objects"],
+            unit=Unit.BYTES,
         ),
         Column(
             title="CPU per object",

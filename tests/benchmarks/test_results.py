@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from benchmarks import _guard
 from benchmarks._contestants import all_contestants
 from benchmarks._goals import goals
-from benchmarks._job import Column, Group
-from benchmarks._page import page
+from benchmarks._job import Column, Group, Unit
+from benchmarks._meaning import losses, worst_losses
+from benchmarks._page import measurements, page
+from benchmarks._plots import CHARTS, Bar, picture
 from benchmarks._report import as_text
 from benchmarks._results import CaseResult, EntryResult, Results, advantage, all_jobs
+
+ROOT = Path(__file__).parents[2]
 
 RATE = Column(title="a/s", value=lambda numbers: numbers["a"], more_is_better=True)
 TIME = Column(title="t", value=lambda numbers: numbers["t"])
@@ -115,21 +121,77 @@ def test_goals_are_judged_by_the_figures(results: Results) -> None:
     assert memory.measured == "1.25 ×"
 
 
-def test_the_page_says_what_was_measured_and_where_we_lose(results: Results) -> None:
-    text = page(results, all_jobs())
+def test_the_pages_say_what_was_measured_and_where_we_lose(results: Results) -> None:
+    text, figures = page(results, all_jobs()), measurements(results, all_jobs())
     assert (
-        "| watch events to a callback, store updated | 50 × kopf | 50 × of `kopf event` |" in text
+        "| watch events to a callback, store updated | 50 × kopf | 50 × of `kopf event` "
+        "| reached, not in each round |" in text
     )
-    assert "Not measured: `client-go dynamic-informer`: no Go toolchain." in text
+    assert "Not measured: `client-go dynamic-informer`: no Go toolchain." in figures
     lost = (
         "* Watch events to a callback, widgets of 2 KB, events/s: `appsdk watcher-read` 40,000; "
         "ahead: `kubernetes watch` 50,000 (1.25 ×)"
     )
-    assert lost in " ".join(text.split())
-    assert max(len(line) for line in text.splitlines() if not line.startswith("|")) <= 100
+    assert lost in " ".join(figures.split())
+    for each in (text, figures):
+        prose = [line for line in each.splitlines() if not line.startswith(("|", "!["))]
+        assert max(map(len, prose)) <= 100
     # 90 % of 256 MiB, without the 40 MB of the process, at 2,750 bytes an object at the peak.
     assert "| 256 Mi | 73,000 |" in text
-    assert "about 2 minutes" in text
+    assert "| 2.75 KB |" in figures
+    assert "about 2 minutes" in figures
+
+
+def test_a_sentence_says_where_somebody_is_farthest_ahead(results: Results) -> None:
+    watch, listing = results.cases
+    watch.entries.append(watch_entry("kr8s", Group.PEER, 60_000))
+    (ours,) = [entry for entry in listing.entries if entry.group is Group.OURS]
+    for numbers in ours.rounds:
+        numbers["seconds"] = 0.8
+    found = list(worst_losses(list(losses(results, all_jobs()))))
+    assert "\n".join(found) == (
+        "* **List and sync:** the official Python client is up to 4.00 × better "
+        "(20,000 widgets of 2 KB, objects/s: 5,000, ours 1,250).\n"
+        "* **Watch events to a callback:** `kr8s` is up to 1.50 × better "
+        "(widgets of 2 KB, events/s: 60,000, ours 40,000)."
+    )
+
+
+def test_the_bars_of_a_picture_are_as_long_as_their_figures_are_large() -> None:
+    bars = [Bar(label="kopf event", value=2_500), Bar(label="lightkube", value=50_000)]
+    bars.append(Bar(label="appsdk watcher-untouched", value=100_000))
+    root = ET.fromstring(picture(CHARTS[0], bars, Unit.RATE, longer_is_better=True))
+    name = "{http://www.w3.org/2000/svg}"
+    widths = [float(bar.attrib["width"]) for bar in root.iter(f"{name}rect")]
+    assert [width / widths[0] for width in widths] == pytest.approx([1, 0.5, 0.025], abs=0.001)
+    texts = [text.text for text in root.iter(f"{name}text")]
+    assert texts[1:] == ["this kit", "100,000", "lightkube", "50,000", "kopf", "2,500"]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_what_the_page_says_of_goals_follows_from_its_figures() -> None:
+    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    figures = (ROOT / "docs/measurements.md").read_text(encoding="utf-8")
+    rows = [cells(line) for line in text.splitlines() if line.endswith(("reached |", "missed** |"))]
+    reached = sum(verdict.startswith("reached") for *_, verdict in rows)
+    assert f"Of {len(rows)} goals {reached} are reached" in text
+    checked = 0
+    for what, wanted, measured, verdict in rows:
+        found = re.fullmatch(r"([\d.]+) × of `(.*)`", measured)
+        if found is None:
+            continue
+        factor = {"half": 0.5, "a sixth": 6.0}.get(wanted.partition(" of ")[0])
+        needed = factor or float(wanted.partition(" ")[0])
+        assert verdict.startswith("reached") is (float(found[1]) >= needed), what
+        # The ratio is one that a table of the figures has, or follows from its floor.
+        of = re.findall(rf"^\| `{re.escape(found[2])}` \|(.*)$", figures, re.MULTILINE)
+        ratios = [cell.removesuffix(" ×") for row in of for cell in cells(row)]
+        if found[1] in ratios:
+            checked += 1
+    assert checked >= 9
 
 
 def scaled(results: Results, label: str, factor: float) -> Results:
