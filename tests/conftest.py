@@ -57,6 +57,13 @@ def pytest_report_header() -> str:
     return "real control plane: none, its tests are left out; see make control-plane"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what plays histories of an operator, as Hypothesis marks what has `given`."""
+    code = getattr(getattr(item, "obj", None), "__code__", None)
+    if code is not None and "check_operator" in code.co_names:
+        item.add_marker("histories")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have the tests on the real control plane run first, or leave them out if there is none.
