@@ -22,6 +22,7 @@ from appsdk_operator.app._run_options import (
 from appsdk_operator.app._app import (
     functions_of as functions_of,
     handled_kinds as handled_kinds,
+    is_paused as is_paused,
     observed_manager as observed_manager,
     remembers as remembers,
     timers_of as timers_of,

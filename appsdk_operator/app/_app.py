@@ -1546,6 +1546,15 @@ def remembers(app: App, kind: Kind[Any, Any]) -> bool:
     return is_remembered(kind, app._declared, options.remember)  # noqa: SLF001 - of this module
 
 
+def is_paused(app: App, obj: Object[Any, Any]) -> bool:
+    """Whether the App calls nothing for an object in this state; what it takes an error for."""
+    paused = app._watchers.paused  # noqa: SLF001 - of this module
+    try:
+        return paused is not None and bool(paused(obj))
+    except Exception:
+        return False
+
+
 def timers_of(app: App) -> tuple[Timer, ...]:
     """The App's timers, in the order of their declaration."""
     return tuple(app._declared.timers)  # noqa: SLF001 - of this module

@@ -129,6 +129,27 @@ def test_the_largest_states_become_digests_until_the_rest_fits() -> None:
     assert Handled(states=found.states).to_text(obj) == text
 
 
+@pytest.mark.parametrize("letter", ["x", "é"], ids=["one byte", "two bytes"])
+def test_a_record_of_just_the_limit_is_whole_and_with_a_byte_more_the_largest_is_a_digest(
+    letter: str,
+) -> None:
+    def written(size: int) -> tuple[int, list[str]]:
+        obj = thing(spec={"a": letter * 2000, "b": letter * 3000 + "x" * size, "c": "x" * 4000})
+        states = {name: HandledState.of(obj, (f"/spec/{name}",)) for name in "abc"}
+        # One that is the same as another costs nothing more.
+        states["same"] = states["b"]
+        text = Handled(done=frozenset({"make"}), states=states).to_text(obj)
+        found = Handled.from_text(text, obj)
+        assert found is not None
+        assert all(each.is_of(obj) for each in found.states.values())
+        return len(text.encode()), [n for n, each in found.states.items() if each.values is None]
+
+    bytes_of_none, _ = written(0)
+    room = MOST_BYTES - bytes_of_none
+    assert written(room) == (MOST_BYTES, [])
+    assert written(room + 1)[1] == ["b", "same"]
+
+
 def test_equal_states_are_there_once() -> None:
     obj = thing(spec={"text": "x" * 9000})
     states = {f"f{number}": HandledState.of(obj, None) for number in range(20)}

@@ -29,6 +29,10 @@ class BucketSpec:
 BUCKET = Kind(group="example.com", version="v1", kind="Bucket", spec=BucketSpec)
 
 
+def nothing(*_: Any) -> None:
+    """A function that does nothing."""
+
+
 def storage_operator(storage: Callable[[], dict[str, int]], **options: Any) -> App:
     """Keeps the buckets' sizes outside of the cluster."""
     app = App("bucket-operator", **options)
@@ -87,8 +91,8 @@ def test_a_world_elects_a_leader_among_the_replicas_of_an_app_and_opens_no_port(
 FINALIZERS = ["x.example.org/hold", "example.com/bucket-operator.v1.Bucket"]
 
 
-def failing_operator(failing: str) -> App:
-    app = App("bucket-operator")
+def failing_operator(failing: str, **options: Any) -> App:
+    app = App("bucket-operator", **options)
 
     def fail(name: str) -> None:
         if name == failing:
@@ -132,6 +136,28 @@ def test_a_world_is_at_rest_when_nothing_asks_any_more_for_the_call_that_failed(
             world.delete("a")
         assert world.settle(horizon=600) is comes_to_rest
         assert [bucket.name for bucket in world.objects()] == ["a"]
+
+
+def test_a_world_is_at_rest_while_an_object_is_paused_whatever_failed_before() -> None:
+    app = failing_operator("resize", paused=labels("paused"))
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        assert world.settle()
+        world.patch("a", {"spec": {"size": 2}})
+        world.run(1)
+        world.patch("a", {"metadata": {"labels": {"paused": "yes"}}})
+        assert world.settle(horizon=600)
+        world.patch("a", {"metadata": {"labels": {"paused": None}}})
+        assert not world.settle(horizon=600)
+
+
+def test_the_promises_of_an_app_hold_for_objects_that_are_paused_now_and_then() -> None:
+    app = failing_operator("nothing", paused=labels("touched in (0, 1, 2, 3, 4)"))
+    app.every(40, BUCKET)(nothing)
+    check_operator(app, max_examples=10, seed=3)
+    replay = ["create a {}", "wait 1", "function fails", 'spec a {"size": 5}', "label a 1"]
+    check_operator(app, replay=[*replay, "wait 1", 'spec a {"size": 6}'])
+    check_operator(app, replay=["create b {}", "label b 0"])
 
 
 def test_an_object_whose_deletion_others_hold_up_after_a_failure_is_no_hot_loop() -> None:

@@ -236,7 +236,7 @@ def check_chain_at_rest(
         obj, where = present.get(uid), handler.options.where
         if obj is None or obj.is_deleting or chains.is_unchanged((uid, number), obj):
             continue
-        if where is not None and not where(obj):
+        if world.is_paused(obj) or (where is not None and not where(obj)):
             continue
         name = _name(handler)
         if isinstance(last.error, TerminalError) and last.object.generation == obj.generation:
@@ -351,7 +351,8 @@ def check_timers_at_rest(
         schedule = timer.schedule
         for uid, obj in present.items():
             where = timer.options.where
-            if obj.is_deleting or (where is not None and not where(obj)):
+            is_passed_over = obj.is_deleting or world.is_paused(obj)
+            if is_passed_over or (where is not None and not where(obj)):
                 continue
             calls = [
                 one

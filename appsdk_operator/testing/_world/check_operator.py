@@ -80,6 +80,7 @@ def _why_it_fails(world: World) -> str:
 class _OperatorCheck:
     """The arguments of :func:`check_operator`, and the check of one history."""
 
+    app: App | None
     make: Callable[[Replica], Any]
     kind: Kind
     replicas: int
@@ -111,6 +112,7 @@ class _OperatorCheck:
             seed=seed,
             crds=self.crds,
         )
+        world.app = self.app
         world.most_calls = self.most_calls if Promise.NO_HOT_LOOP in self.promises else 10_000
         world.checks_lease = Promise.LEASE in self.promises
         finalizers = None
@@ -258,6 +260,7 @@ def check_operator(
     if kind is None:
         raise TypeError("give check_operator(make, kind) the kind that the operator manages")
     case = _OperatorCheck(
+        app=app,
         make=make,
         kind=kind,
         replicas=replicas,

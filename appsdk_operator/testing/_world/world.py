@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.app import App, Handler, RecordError
+from appsdk_operator.app import App, Handler, RecordError, is_paused
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import add_note, environment, settle
@@ -87,6 +87,8 @@ class World(SimulatedCluster):
         if isinstance(kind, App):
             app, kind = kind, kind_of(kind)
             make = app
+        self.app: App | None = make if isinstance(make, App) else None
+        """The App that is the operator; None for another one."""
         if isinstance(make, App):
             crds = [*definitions_of(make), *crds]
             make, leader_election = maker_of(make, leader_election=leader_election), False
@@ -260,7 +262,8 @@ class World(SimulatedCluster):
         last |= {
             one: e
             for one, e in functions.items()
-            if not e.ended or _asks_for(present[e.uid], e.declared)
+            if not e.ended
+            or (_asks_for(present[e.uid], e.declared) and not self.is_paused(present[e.uid]))
         }
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
@@ -272,7 +275,7 @@ class World(SimulatedCluster):
             and now - e.at <= _WRITTEN_WITHIN
             and (e.who, e.process) in alive
             and (obj := present.get(e.uid)) is not None
-            and not obj.is_deleting
+            and not (obj.is_deleting or self.is_paused(obj))
             and (obj.finalizers, obj.annotations) == (e.object.finalizers, e.object.annotations)
             for e in calls
         )
@@ -283,6 +286,10 @@ class World(SimulatedCluster):
             for e in last.values()
             if (e.who, e.process) in alive
         )
+
+    def is_paused(self, obj: Object) -> bool:
+        """Whether ``paused=`` of the App keeps an object in this state from all calls."""
+        return self.app is not None and is_paused(self.app, obj)
 
     def _end_after(self, seconds: float, fault: object, end: Callable[[], None]) -> None:
         """Call ``end`` after ``seconds``; later if the same fault goes on for longer already."""
