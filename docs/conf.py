@@ -6,6 +6,7 @@ import builtins
 import functools
 import json
 import re
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,7 @@ nitpick_ignore_regex = [
 html_theme = "furo"
 pygments_dark_style = "github-dark"
 html_title = f"appsdk_operator {release}"
+html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["site.css"]
@@ -335,6 +337,19 @@ def load_words(app: Sphinx, page: str, *_: object) -> None:
         app.add_js_file("words.js")
 
 
+def summarize(
+    _app: Sphinx,
+    _page: str,
+    _template: str,
+    context: dict[str, Any],
+    doctree: nodes.document | None,
+) -> None:
+    """Give the template of a page its first paragraph, for who shows a link to it."""
+    paragraphs = doctree.findall(nodes.paragraph) if doctree is not None else ()
+    first = next((" ".join(each.astext().split()) for each in paragraphs), "")
+    context["summary"] = textwrap.shorten(first, 200, placeholder=" …")
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("autodoc-process-docstring", process_docstring)
@@ -342,6 +357,7 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", mark_types)
     app.connect("missing-reference", find_elsewhere)
     app.connect("html-page-context", load_words)
+    app.connect("html-page-context", summarize)
     app.connect("build-finished", count_words)
     app.add_post_transform(LinkNames)
     app.add_post_transform(ChartsInPages)

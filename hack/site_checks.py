@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -71,10 +72,21 @@ def unfound_pages(site: Path) -> list[str]:
     return sorted(pages - found - others)
 
 
+def doubled_titles(site: Path) -> list[str]:
+    """Titles that several pages have, as ``title: pages``: a search or a tab cannot tell them."""
+    pages: dict[str, list[str]] = {}
+    for path in sorted(site.rglob("*.html")):
+        found = re.search(r"<title>(.*?)</title>", path.read_text(encoding="utf-8"), re.DOTALL)
+        title = " ".join(found[1].split()) if found else ""
+        pages.setdefault(title, []).append(path.relative_to(site).as_posix())
+    return [f"{title}: {', '.join(paths)}" for title, paths in pages.items() if len(paths) > 1]
+
+
 def check(site: Path) -> None:
     """Say what is wrong, all of it, and fail."""
     faults = [f"broken link in {fault}" for fault in broken_links(site.resolve())]
     faults += [f"not in the reference: {fault}" for fault in missing_names(site)]
     faults += [f"not in the search index: {fault}" for fault in unfound_pages(site)]
+    faults += [f"the same title: {fault}" for fault in doubled_titles(site)]
     if faults:
         raise SystemExit("\n".join(faults))

@@ -79,6 +79,12 @@ def test_links_to_files_and_anchors_that_are_not_there_are_found(tmp_path: Path)
     ]
 
 
+def test_pages_of_one_title_are_found(tmp_path: Path) -> None:
+    for name, title in (("a", "Retries"), ("b", "App"), ("c", "Retries\n")):
+        (tmp_path / f"{name}.html").write_text(f"<title>{title}</title>", encoding="utf-8")
+    assert site_checks.doubled_titles(tmp_path) == ["Retries: a.html, c.html"]
+
+
 def test_the_newest_release_is_the_latest_whichever_is_built(tmp_path: Path) -> None:
     built = tmp_path / "built"
     built.mkdir()
