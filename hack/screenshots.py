@@ -27,6 +27,7 @@ from appsdk_operator.testing import MemoryServer
 
 DOCS = Path(__file__).parents[1] / "docs"
 DEPLOYMENT, SECRET = kinds.apps.v1.Deployment, kinds.core.v1.Secret
+OSLO = "kind=deployments&namespace=shops&name=oslo"
 SHOPS = ("berlin", "lima", "oslo", "quito", "tokyo")
 
 
@@ -80,17 +81,20 @@ def operator() -> Iterator[str]:
         build = controller_for(manager).for_(DEPLOYMENT).named("shops").with_options(options)
         build.complete(reconcile_shop)
         keys = InformerController(name="keys")
-        keys.add_watcher(SimpleWatcher(add=rotate), SECRET)
+        keys.add_watcher(SimpleWatcher(add=rotate, update=lambda _, new: rotate(new)), SECRET)
         keys.add_cache(manager.cache, SECRET)
         manager.add(keys)
         client.create(MutableObject.new(kinds.core.v1.Namespace, "shops"))
         for name in (*SHOPS, "atlantis"):
             client.create(deployment(name))
         for name in SHOPS:
-            client.create(MutableObject.new(SECRET, f"{name}-key", namespace="shops"))
+            key = MutableObject.new(SECRET, f"{name}-key", namespace="shops")
+            key["metadata"]["finalizers"] = ["shops.example.com/keys"]
+            client.create(key)
+        client.delete(SECRET, "lima-key", namespace="shops")
         threads.start("manager", lambda: manager.run(stop))
         manager.elected.wait(20)
-        stop.wait(4.0)
+        stop.wait(12.0)
         try:
             yield f"http://{manager.addresses['profile']}"
         finally:
@@ -105,7 +109,7 @@ def photograph(url: str) -> None:
 
     pictures = (
         ("debug-page.png", "/debug/", "light", 900),
-        ("debug-timeline.png", "/debug/object?namespace=shops&name=oslo", "dark", 560),
+        ("debug-timeline.png", f"/debug/object?{OSLO}", "dark", 760),
     )
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
@@ -124,9 +128,9 @@ def photograph(url: str) -> None:
 
 
 async def draw_top(url: str) -> None:
-    """The terminal, with the calls."""
+    """The terminal, with what fails."""
     app = Top(Fetcher(url), interval=3600.0)
-    async with app.run_test(size=(120, 22)) as pilot:
+    async with app.run_test(size=(100, 16)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("right")
         await pilot.pause()

@@ -464,7 +464,7 @@ def _due(due_in: float | None) -> object:
         return badge("given up", "bad")
     if due_in < 0:
         return badge(f"overdue for {seconds_text(-due_in)}", "warn")
-    return f"in {seconds_text(due_in)}"
+    return tag("span", f"in {seconds_text(due_in)}", class_="time")
 
 
 def _calls(
