@@ -95,6 +95,7 @@ from appsdk_operator.manager import (
     CacheSetup,
     ClientSetup,
     EventRecorder,
+    FailureEvents,
     LeaderElection,
     Manager,
     ManagerOptions,
@@ -231,7 +232,8 @@ class App:
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
-        options: further options of its managers, see :class:`ManagerOptions`.
+        options: further options of its managers, see :class:`ManagerOptions`. Other than there
+            ``failure_events`` has a default: failures that are given up are Events on their object.
 
     Raises:
         TypeError, ValueError: an option that cannot be used; the text says what to do.
@@ -1611,6 +1613,7 @@ def _manager_options(
     if (own := options.get("controller_options")) is not None:
         controllers = own.over(controllers)
     given: dict[str, Any] = {
+        "failure_events": FailureEvents(after=None),
         **options,
         "cache": cache,
         "client": client,

@@ -356,12 +356,14 @@ def check_observer(observer: object) -> None:
 class Observers:
     """Observers of one part, which may be added and removed at any time. Thread-safe."""
 
-    __slots__ = ("_lock", "present")
+    __slots__ = ("_lock", "of_failures", "present")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.present: tuple[ActivityObserver, ...] = ()
-        """The observers; empty for most programs."""
+        """Those of all calls; empty for most programs."""
+        self.of_failures: tuple[ActivityObserver, ...] = ()
+        """Those with ``failures_only``, which see the ends of failed calls alone."""
 
     def add(self, observer: ActivityObserver) -> Callable[[], None]:
         """Add an observer, unless it is there; returns the function that removes it.
@@ -371,12 +373,16 @@ class Observers:
         """
         check_observer(observer)
         with self._lock:
-            if not any(one is observer for one in self.present):
-                self.present = (*self.present, observer)
+            if not any(one is observer for one in (*self.present, *self.of_failures)):
+                if getattr(observer, "failures_only", False):
+                    self.of_failures = (*self.of_failures, observer)
+                else:
+                    self.present = (*self.present, observer)
 
         def remove() -> None:
             with self._lock:
                 self.present = tuple(one for one in self.present if one is not observer)
+                self.of_failures = tuple(one for one in self.of_failures if one is not observer)
 
         return remove
 
@@ -647,6 +653,9 @@ class ActivityLog:
         self._keep(record)
         if is_observed:
             for observer in self.observers.present:
+                _shown(observer.call_ended, record)
+        if cause is not None:
+            for observer in self.observers.of_failures:
                 _shown(observer.call_ended, record)
 
     def _keep(self, record: CallRecord) -> None:

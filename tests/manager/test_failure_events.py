@@ -117,6 +117,17 @@ def test_what_is_not_tried_again_is_told_at_once(rig: Rig, outcome: str) -> None
     assert "growing" not in note
 
 
+def test_what_is_given_up_may_be_all_that_is_told() -> None:
+    rig = Rig(FailureEvents(after=None))
+    assert rig.observer.failures_only
+    rig.fail(5)
+    assert rig.told == []
+    rig.fail(outcome="terminal")
+    rig.end()
+    then = "ConnectionError: no storage; not tried again before the object changes"
+    assert rig.told == [(*FAILING, f"make failed: {then}")]
+
+
 def test_who_asks_to_be_called_later_has_not_failed(rig: Rig) -> None:
     from appsdk_operator.controllers import RetryAfter
 

@@ -34,8 +34,8 @@ _LONGEST_NOTE: Final = 800
 
 
 def _check_after(_: object, __: object, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"after={value!r}: use a whole number of failures, at least 1")
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"after={value!r}: use a whole number of failures, at least 1, or None")
 
 
 def _checked_lasting(value: float) -> float:
@@ -50,9 +50,10 @@ class FailureEvents:
     3
     """
 
-    after: int = attrs.field(default=3, validator=_check_after)
+    after: int | None = attrs.field(default=3, validator=_check_after)
     """How often a callback has to fail in a row for one object; default 3. A failure that is not
-    tried again counts at once. Failures that go on are one Event with a count for each cause."""
+    tried again counts at once. Failures that go on are one Event with a count for each cause. None:
+    only a failure that is not tried again is an Event, and nothing tells of a success after it."""
     lasting: float = attrs.field(default=5.0, converter=_checked_lasting)
     """For how many seconds it has to have failed by then; default 5, because the first retries of a
     reconciler come within milliseconds."""
@@ -109,6 +110,8 @@ class FailureEventObserver:
             clock: tells how long failures have lasted.
         """
         self._options = options
+        self.failures_only: bool = options.after is None
+        """Whether it need not see calls that succeed."""
         self._find = find
         self._recorder = recorder
         self._clock = clock
@@ -134,15 +137,21 @@ class FailureEventObserver:
         if cause.type in _ASKED_FOR:
             return
         now = self._clock.monotonic()
+        is_final = call.outcome in ("given up", "terminal", "fatal")
+        after = self._options.after
+        if after is None:
+            if is_final:
+                what = self._text(call, cause, None)
+                self._record(call, "Warning", _FAILING, f"{call.callback}/{cause.type}", what)
+            return
         with self._lock:
             failing = self._failing.pop(_key(call), None) or _Failing(now)
             self._failing[_key(call)] = failing
             if len(self._failing) > _MOST_FAILING:
                 self._failing.popitem(last=False)
             failing.count += 1
-            is_final = call.outcome in ("given up", "terminal", "fatal")
             has_lasted = now - failing.since >= self._options.lasting
-            if not is_final and not (has_lasted and failing.count >= self._options.after):
+            if not is_final and not (has_lasted and failing.count >= after):
                 return
             failing.is_reported = True
         what = self._text(call, cause, failing.count)
@@ -158,17 +167,17 @@ class FailureEventObserver:
         text = f"{call.callback} works again, after {times} in {lasted}"
         self._record(call, "Normal", _RECOVERED, call.callback, text)
 
-    def _text(self, call: CallRecord, cause: FailureCause, count: int) -> str:
+    def _text(self, call: CallRecord, cause: FailureCause, count: int | None) -> str:
         error = f"{cause.type}: {cause.text}" if self._options.error_text else cause.type
         if len(error) > _LONGEST_NOTE:
             error = f"{error[:_LONGEST_NOTE]}…"
-        times = "once" if count == 1 else f"{count} times in a row"
+        times = "" if count is None else " once" if count == 1 else f" {count} times in a row"
         then = {
             "given up": "not tried again before the object changes or is resynced",
             "terminal": "not tried again before the object changes",
             "fatal": "the operator stops",
         }.get(call.outcome, "tried again with growing delays")
-        return f"{call.callback} failed {times}: {error}; {then}"
+        return f"{call.callback} failed{times}: {error}; {then}"
 
     def _record(self, call: CallRecord, type_: Any, reason: str, action: str, note: str) -> None:
         try:

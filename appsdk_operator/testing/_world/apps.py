@@ -10,7 +10,7 @@ import attrs
 
 from appsdk_operator.app import App, Handler, Observer, Timer, handled_kinds, observed_manager
 from appsdk_operator.controllers import TerminalError
-from appsdk_operator.manager import LeaderElection, Manager
+from appsdk_operator.manager import FailureEvents, LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.testing._world.cluster import Process
@@ -37,10 +37,11 @@ def definitions_of(app: App) -> list[Mapping[str, Any]]:
 def maker_of(app: App, *, leader_election: bool) -> Callable[[Process], Manager]:
     """What makes the App's manager for a process.
 
-    Without the App's servers, which would open ports. The calls of watchers, reconcilers, functions
-    and timers are recorded.
+    Without the App's servers, which would open ports, and without Events of what is given up, which
+    are no part of a history unless the App asks for them. The calls of watchers, reconcilers,
+    functions and timers are recorded.
     """
-    election = app.options.leader_election
+    election, given = app.options.leader_election, app.options.failure_events
     if election is None and leader_election:
         election = LeaderElection(id=app.name)
 
@@ -59,6 +60,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[Process], Manager]
             health_server=None,
             profile_server=None,
             webhook_server=WebhookServerOptions(address=""),
+            failure_events=None if given == FailureEvents(after=None) else given,
             clock=process.clock,
             metrics=process.metrics,
         )
