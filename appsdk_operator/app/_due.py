@@ -69,6 +69,9 @@ class Progress:
     retry_tick: float = 0.0
     """The same where the last call has failed and its retry is the next call: somebody who asks for
     another try before that has not asked for that call."""
+    following: tuple[float, float] | None = None
+    """For a timer whose call has failed: the time of the next one, as :attr:`tick`, and the seconds
+    until then; None: not asked for."""
     is_concerned: bool = False
     """For delete: whether the object was one of its objects at some time."""
     is_unsaved: bool = False
@@ -373,6 +376,7 @@ class ObjectState:
         """A call begins; after a change of the object its attempts are counted anew."""
         progress = self.progress[step.number]
         function, failed_at = self._functions[step.number], progress.failed_at
+        progress.following = None
         if failed_at is None:
             return
         is_asked = is_asked_again(failed_at, self.present)
@@ -422,18 +426,18 @@ class ObjectState:
         progress.failed_at, progress.attempt = obj, attempt
         progress.next_time = None if delay is None else now + delay
         self.has_times = True
-        function = self._functions[step.number]
-        if function.schedule.cron and delay is not None:
-            tick, pause = function.schedule.after(progress.tick, function.time())
-            if delay >= pause:
-                progress.retry_tick = tick
+        longest = self.longest_retry(step.number)
+        if progress.following is not None and longest is not None and delay is not None:
+            progress.retry_tick = progress.following[0] if delay >= longest else 0.0
 
     def longest_retry(self, number: int) -> float | None:
         """Seconds after which a failed call is repeated at the latest; None: as its policy says."""
-        function = self._functions[number]
+        function, progress = self._functions[number], self.progress[number]
         if function.cause != "every":
             return None
-        return function.schedule.after(self.progress[number].tick, function.time())[1]
+        if progress.following is None:
+            progress.following = function.schedule.after(progress.tick, function.time())
+        return progress.following[1]
 
     def _step(self, number: int, function: Function, obj: Object) -> Step | None:
         """The call of a function that the state asks for, whatever the time."""

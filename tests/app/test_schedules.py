@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.app import App
+from appsdk_operator.app import App, each
 from appsdk_operator.app._schedules import Schedule, schedule_of
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.resource import Kind, Object
@@ -211,6 +211,35 @@ def test_a_failed_call_is_repeated_until_the_next_time_of_the_line(
     begin = calls.minutes(1)[0]
     found = [round((each - begin).total_seconds()) for each in calls.calls]
     assert found[: len(seconds)] == seconds
+
+
+@pytest.mark.parametrize("kind", [None, THING])
+def test_the_next_time_of_a_line_is_computed_once_for_each_call(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, calls, asked = App("thing-operator"), list[float](), list[float]()
+    app.on_add(THING)(nothing)
+    after = Schedule.after
+
+    def counted(self: Schedule, tick: float, time: float) -> tuple[float, float]:
+        asked.append(time)
+        return after(self, tick, time)
+
+    monkeypatch.setattr(Schedule, "after", counted)
+
+    def fail(*_: Any) -> None:
+        calls.append(1.0)
+        each([1], nothing)
+        if len(calls) % 4:
+            raise ConnectionError("not yet")
+
+    app.every(kind=kind, cron="*/10 * * * *")(fail)
+    with World(app) as world:
+        world.create("a", {"a": 1})
+        world.run(3600.0)
+    assert len(calls) > 12
+    # The first time is computed before the first call.
+    assert len(asked) == len(calls) + 1
 
 
 def test_an_idle_timer_waits_until_the_object_does_not_change() -> None:
