@@ -173,7 +173,7 @@ class FailureEventObserver:
             error = f"{error[:_LONGEST_NOTE]}…"
         times = "" if count is None else " once" if count == 1 else f" {count} times in a row"
         then = {
-            "given up": "not tried again before the object changes or is resynced",
+            "given up": "given up",
             "terminal": "not tried again before the object changes",
             "fatal": "the operator stops",
         }.get(call.outcome, "tried again with growing delays")

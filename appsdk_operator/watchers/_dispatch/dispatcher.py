@@ -482,8 +482,7 @@ class Dispatcher:
                     calls = self._calls_of(key, target)
                     calls.failed(source, request, error, plan, self._clock.monotonic())
         followed: CallOutcome = "retrying" if delay is not None else "given up"
-        is_final = isinstance(sole, TerminalError) or level is not None
-        if delay is None and is_final and action is not _DELETE:
+        if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
         self.activity.end(slot, trigger, seconds, followed, delay, cause)
         self._reflect(source, target, request)
