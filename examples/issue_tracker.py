@@ -18,23 +18,17 @@ from typing import NamedTuple
 import attrs
 
 from appsdk_operator import (
+    App,
     Client,
     ClientConfig,
     ConstantBackoff,
-    InformerController,
     Kind,
-    KubernetesInformer,
-    MergePatch,
     MutableObject,
     Object,
-    Operator,
-    OpinionatedWatcher,
     SimpleWatcher,
-    StopSignal,
-    custom_resource_definition,
     kinds,
 )
-from appsdk_operator.testing import APIServer, install_crds
+from appsdk_operator.testing import APIServer, install_crds, running
 
 NAMESPACE = "default"
 PATIENCE = 20.0
@@ -55,8 +49,13 @@ class IssueStatus:
     phase: str = ""
 
 
-ISSUE = Kind(
-    group="tracker.example.com", version="v1", kind="Issue", spec=IssueSpec, status=IssueStatus
+# Its name stands in the finalizers, so that no other operator takes them for its own.
+app = App("issue-tracker", retry_policy=ConstantBackoff(0.3), error_handler=lambda *_: None)
+Issue = app.own(
+    Kind(
+        group="tracker.example.com", version="v1", kind="Issue", spec=IssueSpec, status=IssueStatus
+    ),
+    short_names=["iss"],
 )
 
 
@@ -76,7 +75,11 @@ class Journal:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.operator = 0
+        self.stumbles = 2
         self._condition = threading.Condition()
+
+    def begin(self) -> None:
+        """Print the head of the table."""
         print(f"{'operator':<9} {'watcher':<8} {'call':<7} {'issue':<13} outcome")
 
     def add(self, watcher: str, call: str, obj: Object, outcome: str) -> None:
@@ -105,127 +108,102 @@ class Journal:
         ]
 
 
-class Triage:
-    """Sets the status of issues; stumbles twice over the one that is called flaky."""
-
-    def __init__(self, client: Client, journal: Journal) -> None:
-        self._client = client
-        self._journal = journal
-        self._stumbles = 2
-
-    def add(self, issue: Object) -> None:
-        """A new issue is open."""
-        if issue.name == "flaky" and self._stumbles:
-            self._stumbles -= 1
-            self._journal.add("triage", "add", issue, "fails, will be retried")
-            raise ConnectionError("the ticket service does not answer")
-        self._set_phase(issue, "Closed" if issue.spec.closed else "Open")
-        self._journal.add("triage", "add", issue, "ok")
-
-    def sync(self, issue: Object) -> None:
-        """An issue that an earlier operator has handled."""
-        self._journal.add("triage", "sync", issue, "ok")
-
-    def update(self, old: Object, new: Object) -> None:
-        """The spec changed."""
-        del old
-        self._set_phase(new, "Closed" if new.spec.closed else "Open")
-        self._journal.add("triage", "update", new, "ok")
-
-    def delete(self, issue: Object) -> None:
-        """The issue is about to go: nothing of it may stay behind elsewhere."""
-        self._journal.add("triage", "delete", issue, "ok")
-
-    def _set_phase(self, issue: Object, phase: str) -> None:
-        self._client.status.patch(
-            ISSUE, issue.name, MergePatch({"status": {"phase": phase}}), namespace=NAMESPACE
-        )
+journal = Journal()
 
 
-def audit(journal: Journal) -> SimpleWatcher:
-    """A watcher made from functions, which only takes notes."""
+def note(issue: Object, watcher: str, call: str, outcome: str = "ok") -> None:
+    """Note one call."""
+    journal.add(watcher, call, issue, outcome)
 
-    def update(old: Object, new: Object) -> None:
-        if old.generation != new.generation:  # not our own finalizers and status
-            journal.add("audit", "update", new, "ok")
 
-    return SimpleWatcher(
-        add=lambda issue: journal.add("audit", "add", issue, "ok"),
-        update=update,
-        delete=lambda issue: journal.add("audit", "delete", issue, "ok"),
-    )
+def note_changes(old: Object, new: Object) -> None:
+    """Note an update of the spec, and none of our own finalizers and status."""
+    if old.generation != new.generation:
+        note(new, "audit", "update")
+
+
+app.watch(
+    Issue,
+    SimpleWatcher(
+        add=lambda issue: note(issue, "audit", "add"),
+        update=note_changes,
+        delete=lambda issue: note(issue, "audit", "delete"),
+    ),
+)
+
+
+@app.on_add(Issue, result="status.phase")
+def begin(issue: Object[IssueSpec]) -> str:
+    """A new issue is open. The one that is called flaky fails twice."""
+    if issue.name == "flaky" and journal.stumbles:
+        journal.stumbles -= 1
+        note(issue, "triage", "add", "fails, will be retried")
+        raise ConnectionError("the ticket service does not answer")
+    note(issue, "triage", "add")
+    return "Closed" if issue.spec.closed else "Open"
+
+
+@app.on_sync(Issue)
+def meet_again(issue: Object[IssueSpec]) -> None:
+    """An issue that an earlier operator has handled."""
+    note(issue, "triage", "sync")
+
+
+@app.on_update(Issue, result="status.phase")
+def change(_: Object[IssueSpec], issue: Object[IssueSpec]) -> str:
+    """The spec changed."""
+    note(issue, "triage", "update")
+    return "Closed" if issue.spec.closed else "Open"
+
+
+@app.on_delete(Issue)
+def end(issue: Object[IssueSpec]) -> None:
+    """The issue is about to go: nothing of it may stay behind elsewhere."""
+    note(issue, "triage", "delete")
 
 
 @contextlib.contextmanager
-def running_operator(client: Client, journal: Journal) -> Iterator[None]:
-    """Run an operator in a thread until the block ends, as one process would."""
+def running_operator(client: Client) -> Iterator[None]:
+    """Run the operator in a thread until the block ends, as one process would."""
     journal.operator += 1
-    triage = Triage(client, journal)
-    controller = InformerController(
-        retry_policy=ConstantBackoff(0.3), error_handler=lambda *_: None
-    )
-    controller.add_informer(KubernetesInformer(ISSUE, client, namespace=NAMESPACE), ISSUE)
-    controller.add_watcher(audit(journal), ISSUE)
-    controller.add_watcher(
-        OpinionatedWatcher(
-            ISSUE,
-            client,
-            add=triage.add,
-            sync=triage.sync,
-            update=triage.update,
-            delete=triage.delete,
-        ),
-        ISSUE,
-    )
-    # Its name stands in the finalizers, so that no other operator takes them for its own.
-    operator = Operator(name="issue-tracker")
-    operator.add_controller(controller)
-    stop = StopSignal()
-    thread = threading.Thread(target=operator.run, args=(stop,), name="operator")
-    thread.start()
-    try:
+    with running(app.manager(client, namespaces=[NAMESPACE])):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
-def tour(client: Client, journal: Journal) -> None:
+def tour(client: Client) -> None:
     """The life of four issues."""
-    with running_operator(client, journal):
+    with running_operator(client):
         for name in ("login-broken", "slow-search", "flaky"):
             spec = IssueSpec(title=name.replace("-", " "))
-            client.create(MutableObject.new(ISSUE, name, namespace=NAMESPACE, spec=spec))
+            client.create(MutableObject.new(Issue, name, namespace=NAMESPACE, spec=spec))
         for name in ("login-broken", "slow-search", "flaky"):
             journal.wait_for("triage", "add", name)
-        close(client, "slow-search")
+        client.modify(Issue, "slow-search", close, namespace=NAMESPACE)
         journal.wait_for("triage", "update", "slow-search")
-        client.delete(ISSUE, "login-broken", namespace=NAMESPACE)
+        client.delete(Issue, "login-broken", namespace=NAMESPACE)
         journal.wait_for("audit", "delete", "login-broken")
 
     print("-- the operator is down: slow-search is deleted, while-away is created")
-    client.delete(ISSUE, "slow-search", namespace=NAMESPACE)
+    client.delete(Issue, "slow-search", namespace=NAMESPACE)
     spec = IssueSpec(title="while away")
-    client.create(MutableObject.new(ISSUE, "while-away", namespace=NAMESPACE, spec=spec))
+    client.create(MutableObject.new(Issue, "while-away", namespace=NAMESPACE, spec=spec))
 
-    with running_operator(client, journal):
+    with running_operator(client):
         journal.wait_for("triage", "sync", "flaky")
         journal.wait_for("audit", "delete", "slow-search")
         journal.wait_for("triage", "add", "while-away")
         for name in ("flaky", "while-away"):
-            client.delete(ISSUE, name, namespace=NAMESPACE)
+            client.delete(Issue, name, namespace=NAMESPACE)
         for name in ("flaky", "while-away"):
             journal.wait_for("audit", "delete", name)
 
 
-def close(client: Client, name: str) -> None:
+def close(draft: MutableObject[IssueSpec]) -> None:
     """Change the spec, as a user would."""
-    issue = client.get(ISSUE, name, namespace=NAMESPACE).mutable_copy()
-    issue.spec = attrs.evolve(issue.spec, closed=True)
-    client.update(issue)
+    draft.spec = attrs.evolve(draft.spec, closed=True)
 
 
-def check(client: Client, journal: Journal) -> list[str]:
+def check(client: Client) -> list[str]:
     """What did not come as promised."""
     expected = {
         (1, "triage", "login-broken"): ["add", "delete"],
@@ -247,7 +225,7 @@ def check(client: Client, journal: Journal) -> list[str]:
         for who, calls in expected.items()
         if journal.calls(*who) != calls
     ]
-    left = [issue.name for issue in client.list(ISSUE, namespace=NAMESPACE)]
+    left = [issue.name for issue in client.list(Issue, namespace=NAMESPACE)]
     return wrong + [f"{name} is still there" for name in left]
 
 
@@ -268,12 +246,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", help="run on this cluster; default: in the process")
     options = parser.parse_args(arguments)
     with cluster(options.kubeconfig) as client:
-        crd = custom_resource_definition(ISSUE, short_names=["iss"])
+        (crd,) = app.crds()
         install_crds(client, [crd])
-        journal = Journal()
+        journal.begin()
         try:
-            tour(client, journal)
-            wrong = check(client, journal)
+            tour(client)
+            wrong = check(client)
         finally:
             client.delete(kinds.apiextensions.v1.CustomResourceDefinition, crd.name)
     for problem in wrong:
