@@ -157,11 +157,10 @@ def close(tenant: TenantObject) -> None:
 
 def report(tenant: TenantObject, ready: ConditionStatus, reason: str, message: str = "") -> None:
     """Write the status, if there is anything new in it."""
-    draft = tenant.mutable_copy()
-    status = tenant.status or TenantStatus()
-    if ready == "True":
-        status = attrs.evolve(status, namespace=namespace_of(tenant.name), account=tenant.uid)
-    draft.status = status
-    set_condition(draft, "Ready", ready, reason, message)
-    if draft.status != tenant.status:
-        app.client.status.update(draft)
+    with app.edit(tenant) as draft:
+        status = draft.status or TenantStatus()
+        if ready == "True":
+            status = attrs.evolve(status, namespace=namespace_of(tenant.name), account=tenant.uid)
+        draft.status = status
+        generation = tenant.generation  # the draft may be newer
+        set_condition(draft, "Ready", ready, reason, message, observed_generation=generation)
