@@ -31,7 +31,7 @@ from appsdk_operator.client import (
     NamespacedClient,
     NotFound,
 )
-from appsdk_operator.controllers import OperationResult, create_or_patch
+from appsdk_operator.controllers import OperationResult, create_or_patch, create_or_update
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics, environment
 from appsdk_operator.testing import MemoryServer, running
@@ -368,6 +368,41 @@ def test_wrappers_see_the_requests(client: Client) -> None:
     dry = modify(DryRunClient(client), lambda draft: draft.update(spec={"n": 1}))
     assert dry["spec"] == {"n": 1}
     assert present(client)["spec"] == {}
+
+
+def test_a_dry_run_says_what_would_be_changed_and_changes_nothing(client: Client) -> None:
+    dry = DryRunClient(client)
+
+    def to(size: int | None, phase: str | None) -> Any:
+        def change(draft: MutableObject) -> None:
+            if size is not None:
+                draft["spec"] = {"n": size}
+            if phase is not None:
+                draft["status"] = {"phase": phase}
+
+        return change
+
+    new = MutableObject.new(WIDGET, "w", namespace="default")
+    made = create_or_patch(dry, new, to(1, "Up"))
+    assert made.result is OperationResult.CREATED
+    assert made.object["spec"] == {"n": 1}
+    assert create_or_update(dry, new, to(1, None)).result is OperationResult.CREATED
+    with pytest.raises(NotFound):
+        present(client)
+    before = create_or_patch(client, new, to(1, "Up")).object
+    for size, phase, expected in (
+        (2, "Down", OperationResult.UPDATED_STATUS),
+        (2, None, OperationResult.UPDATED),
+        (None, "Down", OperationResult.UPDATED_STATUS_ONLY),
+        (1, "Up", OperationResult.UNCHANGED),
+    ):
+        result, found = create_or_patch(dry, new, to(size, phase))
+        assert result is expected
+        assert found["spec"] == {"n": size or 1}
+        assert found["status"] == {"phase": phase or "Up"}
+    assert create_or_update(dry, new, to(2, None)).result is OperationResult.UPDATED
+    assert create_or_update(dry, new, to(1, None)).result is OperationResult.UNCHANGED
+    assert present(client) == before
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays(client: Client) -> None:

@@ -172,7 +172,8 @@ def modify_steps(
         try:
             if present is None:
                 made = yield from writing.create(draft)
-                if by_update or not draft.get("status"):
+                # After a dry run there is no object whose status could be written.
+                if by_update or not draft.get("status") or not made.resource_version:
                     return Outcome(made, is_created=True)
             elif by_update:
                 return (yield from writing.update(present, draft))
@@ -345,7 +346,7 @@ class _Writing:
         if create_merge_patch(before, _content(draft, before)):
             draft.metadata["resourceVersion"] = present.resource_version
             now = yield lambda by: by.client.update(draft)
-        return Outcome(now, has_changed_body=now.resource_version != present.resource_version)
+        return Outcome(now, has_changed_body=_is_changed(present, now))
 
     def patch(self, present: Object, wanted: dict[str, Any]) -> Steps[Outcome]:
         """Write the differences between two states: those of the body, then those of the status."""
@@ -358,8 +359,8 @@ class _Writing:
         if fields and not self._has_written_body:
             now = yield self._patch(fields, now)
             self._has_written_body = True
-            self._has_changed_body = now.resource_version != present.resource_version
-        before = now.resource_version
+            self._has_changed_body = _is_changed(present, now)
+        written = now
         if status:
             try:
                 now = yield self._patch(status, now, "status")
@@ -367,11 +368,13 @@ class _Writing:
                 if self._has_changed_body and not isinstance(error, (Conflict, NotFound)):
                     error.add_note("the other fields of the object were written before")
                 raise
+        has_both = status and written is not present
+        is_dry = has_both and now.resource_version == present.resource_version
         return Outcome(
-            now,
+            _with_status_of(written, now) if is_dry else now,
             is_created=self._is_created,
             has_changed_body=self._has_changed_body,
-            has_changed_status=now.resource_version != before,
+            has_changed_status=bool(status) and _is_changed(written, now, status=True),
         )
 
     def _patch(self, fields: dict[str, Any], present: Object, subresource: str = "") -> Step:
@@ -540,3 +543,19 @@ def _conditions(content: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         return []
     return [each for each in found if isinstance(each, dict) and isinstance(each.get("type"), str)]
+
+
+def _is_changed(before: Object, after: Object, *, status: bool = False) -> bool:
+    """Whether a write has changed an object, or its status; a dry run makes no new version."""
+    if after.resource_version != before.resource_version:
+        return True
+    one, other = _plain(before), _plain(after)
+    if status:
+        return bool(one["status"] != other["status"])
+    return bool({**one, "status": None} != {**other, "status": None})
+
+
+def _with_status_of(obj: Object, other: Object) -> Object:
+    """After dry runs: neither answer has what the other one would have changed."""
+    status = other.to_dict().get("status")
+    return Object.from_dict(obj.kind, {**obj.to_dict(), "status": status})

@@ -84,7 +84,8 @@ def create_or_patch(
 
     The patches have the changed fields and the resource version. Lists are replaced as a whole, so
     the version prevents that they overwrite concurrent changes. The status of a new object is
-    written too.
+    written too. Through a :class:`DryRunClient` the result says what would be written; the status
+    of a new object is left out then.
 
     Arguments and errors are those of :func:`create_or_update`; to change a status the kind needs a
     status subresource.
