@@ -206,7 +206,8 @@ class App:
             patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels of Namespaces:
             those that match, as they come and go.
         leader_election: True: one replica works at a time, by a Lease of the app's name in the
-            namespace of its pods; or the options of the election. Default: all replicas work.
+            namespace of its pods; or the options of the election. ``appsdk-operator pause`` needs
+            it. Default: all replicas work.
         workers: how many objects of a kind are handled in parallel, unless ``controller_options``
             or the options of a reconciler say otherwise; default 8. The calls for one object keep
             their order; with 1 those for all objects of a kind do.

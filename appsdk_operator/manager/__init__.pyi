@@ -102,6 +102,9 @@ from appsdk_operator.manager._core.runnable import (
     as_runnable as as_runnable,
     name_of as name_of,
 )
+from appsdk_operator.manager._election.pause_requests import (
+    why_nobody_sees as why_nobody_sees,
+)
 from appsdk_operator.manager._servers.endpoint_server import (
     HTTPFilter as HTTPFilter,
 )

@@ -75,6 +75,30 @@ def test_an_operator_without_a_lease_is_not_found(
     assert "leader_election=True" in said
 
 
+@pytest.mark.parametrize(
+    ("holder", "age", "is_seen"),
+    [("pod-1", 5.0, True), ("pod-1", 3600.0, False), ("", 5.0, False), ("pod-1", None, False)],
+)
+def test_a_lease_that_no_replica_renews_is_paused_with_a_warning(
+    api: Client,
+    capsys: pytest.CaptureFixture[str],
+    holder: str,
+    age: float | None,
+    is_seen: bool,
+) -> None:
+    draft = api.get(LEASE, NAME, namespace=NAME).mutable_copy()
+    draft["spec"] = {"holderIdentity": holder} if holder else {}
+    if age is not None:
+        renewed = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age)
+        draft["spec"]["renewTime"] = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    api.update(draft)
+    assert cli.main(["pause", NAME, "--reason", "x"]) == 0
+    assert annotations(api)["appsdk-operator.io/pause-reason"] == "x"
+    said = capsys.readouterr().err
+    assert ("Warning: no replica has renewed the Lease" in said) is not is_seen
+    assert ("leader_election=True" in said) is not is_seen
+
+
 @pytest.mark.parametrize("time", ["", "soon", "30", "-5m", "1h 30m", "5w"])
 def test_a_time_that_cannot_be_read_is_refused(
     time: str, capsys: pytest.CaptureFixture[str]

@@ -56,13 +56,14 @@ def command(
     """Have the operator NAME begin no calls for a while.
 
     The request is annotations of the Lease of its leader election, which has its name: kubectl
-    describe lease shows them. Within seconds all its replicas begin no calls of functions,
-    reconcilers and timers; calls that run end. Its watches, webhooks, tasks and servers go on.
+    describe lease shows them. An operator without an election has no Lease, and is not paused.
+    Within seconds all its replicas begin no calls of functions, reconcilers and timers; calls that
+    run end. Its watches, webhooks, tasks and servers go on.
     When the time is over, by the clock of its machine, or after appsdk-operator resume, it handles
     what has changed. Its log, its page, the metric operator_paused and Events of the Lease say so.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
-    from appsdk_operator.manager import NotPausedError, pause_operator
+    from appsdk_operator.manager import NotPausedError, pause_operator, why_nobody_sees
 
     try:
         with Client(ClientConfig.load(kubeconfig, context=context)) as client:
@@ -75,10 +76,13 @@ def command(
                 by=by,
                 replace=replace,
             )
+            problem = why_nobody_sees(client, name, namespace=namespace or name)
     except NotPausedError as error:
         hint = "" if "replace that" not in str(error) else " (--replace)"
         raise click.ClickException(f"{error}{hint}") from error
     except (ClientError, TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{name} is asked to be {pause}")
+    if problem:
+        click.echo(f"Warning: {problem}", err=True)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import getpass
+import math
 import socket
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -17,6 +18,8 @@ from appsdk_operator.runtime.validation import check_instance, check_text, check
 
 _MOST_TRIES: Final = 10
 _LONGEST: Final = 366 * 86400.0
+_STALE: Final = 300.0
+"""Seconds after which a Lease has no holder any more, also where clocks differ."""
 _T = TypeVar("_T")
 
 
@@ -119,6 +122,31 @@ def resume_operator(client: LeasePatcher, name: str, *, namespace: str) -> Pause
     return _again_on_conflict(change)
 
 
+def why_nobody_sees(client: LeasePatcher, name: str, *, namespace: str) -> str:
+    """Why no process sees what the Lease asks for, as far as the Lease tells; "" if one does.
+
+    Raises:
+        NotPausedError: there is no such Lease.
+        ApiError: the server refused.
+    """
+    spec = _lease(client, name, namespace).to_dict().get("spec") or {}
+    text = str(spec.get("renewTime") or "")
+    try:
+        renewed = dt.datetime.fromisoformat(text)
+        age = (_now() - renewed).total_seconds()
+    except (ValueError, TypeError):
+        age = math.inf
+    if spec.get("holderIdentity") and age <= _STALE:
+        return ""
+    since = f" since {text}" if text else ""
+    return (
+        f"no replica has renewed the Lease {name} in namespace {namespace}{since}: either none "
+        "runs, and the next one will see the pause, or the operator runs without a leader "
+        "election, and then it reads no Lease and goes on: give it leader_election=True, with one "
+        "replica, too"
+    )
+
+
 def _lease(client: LeasePatcher, name: str, namespace: str) -> Object:
     try:
         return client.get(LEASE, name, namespace=namespace)
@@ -126,7 +154,7 @@ def _lease(client: LeasePatcher, name: str, namespace: str) -> Object:
         raise NotPausedError(
             f"there is no Lease {name} in namespace {namespace}: an operator is paused by the "
             "Lease of its leader election; check name and namespace, or give it "
-            "leader_election=True"
+            "leader_election=True, with one replica, too: without an election it reads no Lease"
         ) from None
 
 
