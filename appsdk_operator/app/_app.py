@@ -67,6 +67,7 @@ from appsdk_operator.app._fields import (
 )
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
+from appsdk_operator.app._kopf import Kopf
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
 from appsdk_operator.app._mistakes import check_function, explains_options, missing_attribute
 from appsdk_operator.app._permission import Permission
@@ -230,6 +231,9 @@ class App:
             patch for each handled change.
         handled_states: where that is stored, see :class:`HandledStates`; default: in the annotation
             ``<name>.appsdk-operator.io/handled`` of the object.
+        adopt: the operator with kopf that this one replaces: its objects count as handled in the
+            state that kopf has recorded, and get the App's finalizer in place of kopf's, see
+            :class:`Kopf`. The App does not start while a peer of kopf is alive. Default: none.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy;
             default 30. For functions it is a look at whether one is due.
@@ -258,6 +262,7 @@ class App:
         paused: Callable[[Object[Any, Any]], bool] | None = None,
         remember: bool | Iterable[Kind[Any, Any]] | None = None,
         handled_states: HandledStates | None = None,
+        adopt: Kopf | None = None,
         error_handler: ErrorHandler | None = None,
         resync: float = 30.0,
         **options: Unpack[AppOptionsDict],
@@ -283,6 +288,7 @@ class App:
             paused=None if paused is None else filter_of(paused, "paused"),
             remember=_checked_remember(remember),
             handled_states=_checked_states(handled_states, remember),
+            adopt=_checked_adopt(adopt),
         )
         watchers = validation.checked_texts("previous_watchers", previous_watchers)
         self._finalizer = JoinedFinalizer(
@@ -365,7 +371,7 @@ class App:
 
         What the functions do with other kinds cannot be known; :meth:`uses` declares it.
         """
-        return permissions_of(self._name, self._declared, self._options)
+        return permissions_of(self._name, self._declared, self._options, self._watchers.adopt)
 
     def finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
         """The finalizers that its watchers may have put on objects, by kind.
@@ -1648,6 +1654,12 @@ def _checked_remember(given: Any) -> bool | tuple[Kind[Any, Any], ...] | None:
     if isinstance(given, (Kind, str)) or not isinstance(given, Iterable):
         raise TypeError(f"remember={given!r}: give True, False, or a list of kinds")
     return tuple(check_kind(each, "remember") for each in given)
+
+
+def _checked_adopt(given: Any) -> Kopf | None:
+    if given is None or isinstance(given, Kopf):
+        return given
+    raise TypeError(f"adopt={given!r}: give Kopf(), with what the operator has set of its own")
 
 
 def _checked_states(given: Any, remember: Any) -> HandledStates | None:

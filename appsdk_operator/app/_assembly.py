@@ -21,6 +21,8 @@ from appsdk_operator.app._declarations import (
 )
 from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._kopf import Kopf, KopfStates
+from appsdk_operator.app._kopf_peers import check_peers
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
 from appsdk_operator.app._mistakes import check_retry
@@ -105,6 +107,8 @@ class WatcherOptions:
     """The kinds of which it is recorded what was handled; None: the app's own ones with updates."""
     handled_states: HandledStates | None = None
     """Where; None: on the objects."""
+    adopt: Kopf | None = None
+    """The operator with kopf whose objects these were; None: there was none."""
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("resync", self.resync)
@@ -130,7 +134,13 @@ class AppManager:
     runnable_group = RunnableGroup.HTTP_SERVERS
     """The first group to start and the last one to end."""
 
-    def __init__(self, name: str, manager: Manager, lifespans: Sequence[LifespanFunction]) -> None:
+    def __init__(
+        self,
+        name: str,
+        manager: Manager,
+        lifespans: Sequence[LifespanFunction],
+        check_start: Callable[[], None] | None = None,
+    ) -> None:
         self.name = f"{name}/app"
         self.is_waiting = True
         """Whether the manager may still run: it neither has, nor is it closed."""
@@ -146,13 +156,17 @@ class AppManager:
         self._metrics = manager.metrics
         self._lifespans = Lifespans(lifespans, name=self.name, loop=self.loop)
         self._begun = StopSignal(clock=manager.clock)
-        self.wait_until_ready = self._wait_until_begun if lifespans else None
+        self._check_start = check_start
+        has_begin = lifespans or check_start is not None
+        self.wait_until_ready = self._wait_until_begun if has_begin else None
 
     def run(self, stop: StopSignal) -> None:
         """Publish the app's name, within the lifespans, until ``stop`` is set."""
         self.is_waiting, self.is_running = False, True
         source = self._metrics.add_source(self._samples)
         try:
+            if self._check_start is not None:
+                self._check_start()
             self._lifespans.begin()
             self.has_begun = True
             self._begun.set()
@@ -211,11 +225,16 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     _check_remembered(assembly)
     if isinstance(server, ClientConfig):
         server = _with_name(server, name)
-    options = with_selectors(_with_kinds(assembly.options, declared), common_selectors(declared))
+    adopt = assembly.watchers.adopt
+    options = with_selectors(
+        _with_kinds(assembly.options, declared), common_selectors(declared, adopts=bool(adopt))
+    )
     manager = Manager(server, options)
     manager.declared_by = assembly.app
     try:
-        state = AppManager(name, manager, declared.lifespans)
+        state = AppManager(
+            name, manager, declared.lifespans, _check_of_peers(adopt, manager, options)
+        )
         manager.add(state)
         for index in declared.indexes:
             manager.cache.add(index.kind)
@@ -234,6 +253,16 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
         manager.close()
         raise
     return manager, state
+
+
+def _check_of_peers(
+    adopt: Kopf | None, manager: Manager, options: ManagerOptions
+) -> Callable[[], None] | None:
+    peering = None if adopt is None else adopt.peering
+    if peering is None:
+        return None
+    namespaces = options.cache.namespace_names if options.cache else ()
+    return lambda: check_peers(manager.live_client, peering, namespaces, manager.clock.time())
 
 
 def _until_it_succeeds() -> RetryPolicy:
@@ -307,14 +336,16 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunction
         if kind in targets:
             for runner in targets[kind].backgrounds.runners:
                 manager.add(runner)
+    mains = dict(targets)
     for timer in elsewhere:
         assert timer.kind is not None
         # The other functions of the kind run on the leader only, in another controller.
         controller = assembly.watchers.controller(f"{assembly.name}/{timer.name}")
         controller.needs_leader_election = False
         controller.add_cache(manager.cache, timer.kind, resync=assembly.watchers.resync)
-        main = targets.get(timer.kind)
+        main = mains.get(timer.kind)
         alone = _functions(assembly, manager, timer.kind, [timer], main)
+        mains.setdefault(timer.kind, alone)
         _add_target(assembly, controller, alone, timer.kind)
         manager.add(controller)
     return tuple(targets.values())
@@ -338,7 +369,7 @@ def _functions(
     main: KindFunctions | None = None,
 ) -> KindFunctions:
     """The reconciler of functions; ``main`` is that of the others of the kind."""
-    observer = assembly.observer
+    observer, adopt = assembly.observer, assembly.watchers.adopt
 
     def function_of(each: Handler | Timer) -> Callable[..., Any]:
         return observer.timer(each) if isinstance(each, Timer) else observer.function(each)
@@ -366,6 +397,7 @@ def _functions(
         time_limit=assembly.watchers.time_limit,
         paused=assembly.watchers.paused,
         records=_records(assembly, manager, kind) if main is None else None,
+        adopted=KopfStates(adopt) if adopt is not None and main is None else None,
     )
 
 

@@ -99,6 +99,7 @@ class ObjectState:
         "_others",
         "_relents",
         "_remembered",
+        "_restored",
         "_unchanged_since",
         "has_changed",
         "has_news",
@@ -147,6 +148,9 @@ class ObjectState:
         self.progress: tuple[Progress, ...] = tuple(Progress() for _ in functions)
         self._is_known = is_known
         self._remembered = remembered
+        self._restored: dict[int, Object] = {}
+        """The states with which updates begin, by number, of which more is remembered than those
+        functions name: that is lost to no later process before they have succeeded."""
         self.has_changed: bool | None = None
         """Whether the object has changed since an earlier process has handled it; None: nobody
         knows."""
@@ -191,8 +195,8 @@ class ObjectState:
         states = remembered.states.values()
         if states:
             self.has_changed = not all(state.is_of(first) for state in states)
-        for function, progress in zip(self._functions, self.progress, strict=True):
-            name = function.name
+        for number, function in enumerate(self._functions):
+            name, progress = function.name, self.progress[number]
             if function.cause == "delete":
                 progress.is_concerned |= name in remembered.held or is_other_held
             elif function.cause == "add" and name in remembered.due:
@@ -201,22 +205,29 @@ class ObjectState:
                 progress.is_done |= name in remembered.done
             elif function.cause == "update" and name in remembered.states:
                 state = remembered.states[name]
+                if state.is_of(first):
+                    progress.handled = first
+                    continue
                 # None: nobody knows in what it differs; see _begin_updates.
-                progress.handled = first if state.is_of(first) else state.restored(first)
+                progress.handled = restored = state.restored(first)
+                if restored is not None and state.covers(function.paths, first):
+                    self._restored[number] = restored
 
     def record(self) -> Handled:
         """What the next process has to know."""
         named: dict[str, set[str]] = {"done": set(), "due": set(), "held": set()}
         states: dict[str, HandledState] = {}
-        for function, progress in zip(self._functions, self.progress, strict=True):
-            name = function.name
+        for number, function in enumerate(self._functions):
+            name, progress = function.name, self.progress[number]
             if function.cause == "add":
                 named["done" if progress.is_done else "due"].add(name)
             elif function.cause == "delete" and progress.is_concerned:
                 named["held"].add(name)
             elif function.cause == "update":
-                if progress.handled is not None and not progress.is_changed:
-                    states[name] = HandledState.of(progress.handled, function.paths)
+                handled = progress.handled
+                is_remembered = progress.is_changed or handled is self._restored.get(number)
+                if handled is not None and not is_remembered:
+                    states[name] = HandledState.of(handled, function.paths)
                 elif self._remembered is not None and name in self._remembered.states:
                     states[name] = self._remembered.states[name]
         return Handled(
@@ -364,6 +375,17 @@ class ObjectState:
         return self._has_succeeded(_ADDS, self.present)
 
     @property
+    def owes_update(self) -> bool:
+        """Whether an ``update`` has handled another state than the present one, if any, which an
+        earlier process knew."""
+        return any(
+            function.cause == "update"
+            and progress.handled is not None
+            and self._is_update(function, progress, progress.handled, self.present)
+            for function, progress in zip(self._functions, self.progress, strict=True)
+        )
+
+    @property
     def is_cleaned_up(self) -> bool:
         """Whether no ``delete`` has to be called any more."""
         obj = self.present
@@ -457,14 +479,18 @@ class ObjectState:
             handled = progress.handled
             if handled is None:
                 handled = self._beginning
-            if not (
-                progress.failed_at is not None or progress.is_changed or function.when(handled, obj)
-            ) or not function.where(obj):
-                return None
-            return Step(number, handled)
+            is_due = self._is_update(function, progress, handled, obj)
+            return Step(number, handled) if is_due else None
         if cause == "every" and not self._has_succeeded(_ADDS, obj):
             return None
         return Step(number) if function.where(obj) else None
+
+    @staticmethod
+    def _is_update(function: Function, progress: Progress, handled: Object, obj: Object) -> bool:
+        is_change = (
+            progress.failed_at is not None or progress.is_changed or function.when(handled, obj)
+        )
+        return is_change and function.where(obj)
 
     def _waits(self, number: int, function: Function, obj: Object, now: float) -> bool:
         """Whether a call that the state asks for has to wait for a time or a change."""

@@ -15,6 +15,7 @@ from appsdk_operator.app._declarations import Background, Handler, Timer, name_o
 from appsdk_operator.app._due import Function, ObjectState, Step, always, protects
 from appsdk_operator.app._each import Parts
 from appsdk_operator.app._handled import Handled, kept_paths
+from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import ResourceAction
@@ -155,6 +156,7 @@ class KindFunctions:
         backgrounds: Sequence[Background] = (),
         runner_of: Callable[[Background, Relents], BackgroundRunner] | None = None,
         records: Records | None = None,
+        adopted: KopfStates | None = None,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -173,11 +175,19 @@ class KindFunctions:
             backgrounds: the functions that run as long as an object exists.
             runner_of: makes the runner of one.
             records: where what was handled is recorded for the next process; None: nowhere.
+            adopted: what an operator with kopf has left on the objects; None: there was none.
         """
         self.kind = kind
         self._clock = clock
-        self._lifecycle = FinalizerLifecycle(kind, client, finalizer)
-        self._writes = bool(backgrounds) or any(isinstance(each, Handler) for each in declared)
+        self._adopted = adopted
+        self._lifecycle = FinalizerLifecycle(
+            kind, client, finalizer, foreign="" if adopted is None else adopted.finalizer
+        )
+        self._writes = (
+            bool(backgrounds)
+            or adopted is not None
+            or any(isinstance(each, Handler) for each in declared)
+        )
         self._wheres: list[tuple[Any, Callable[[Object], bool]]] = []
         self._is_ready = is_ready
         self._records = records
@@ -392,6 +402,7 @@ class KindFunctions:
                     obj,
                     lambda *call: self._notify(known, *call),
                     is_new=not known.state.is_complete,
+                    takes_over=self._adopted is not None and self._adopted.is_handled(obj),
                     also=self._addition(known),
                 )
             except FinalizerError:
@@ -404,6 +415,8 @@ class KindFunctions:
         known.write = write
         if known.recording is not None:
             self._record(known, known.recording)
+        if self._adopted is not None:
+            self._release(known, self._adopted)
 
     # What the next process has to know.
 
@@ -415,12 +428,13 @@ class KindFunctions:
             return
         recording.loaded = self._records.stored(obj)
         remembered = self._records.handled(recording.loaded, obj)
-        is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
-        is_known = self._is_known(obj) or (
-            # Somebody has taken the finalizer off meanwhile.
-            remembered is not None and not remembered.is_new and not is_in_progress
-        )
-        known.state = self._state_of(obj, is_known=is_known, remembered=remembered)
+        if remembered is None:
+            known.state = self._first_state_of(obj)
+        else:
+            is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
+            # Somebody may have taken the finalizer off meanwhile.
+            is_known = self._is_known(obj) or not (remembered.is_new or is_in_progress)
+            known.state = self._state_of(obj, is_known=is_known, remembered=remembered)
         recording.is_loaded = True
 
     def _begin_again(self, known: _Known, obj: Object) -> None:
@@ -432,17 +446,73 @@ class KindFunctions:
         known.state.go_on_from(before)
 
     def _addition(self, known: _Known) -> Callable[[Object], list[dict[str, Any]]] | None:
-        """The operations that write the record along with a finalizer."""
-        records, recording = self._records, known.recording
-        if recording is None or not isinstance(records, AnnotationRecords):
+        """The operations that go with a finalizer: they write the record, and remove kopf's."""
+        records, recording, adopted = self._records, known.recording, self._adopted
+        writes_record = isinstance(records, AnnotationRecords)
+        if adopted is None and not writes_record:
             return None
 
         def operations(obj: Object) -> list[dict[str, Any]]:
-            self._check_sure(recording, obj)
-            recording.sent = recording.tried = records.text_of(known.state.record(), obj)
-            return records.operations(obj, recording.sent)
+            found: list[dict[str, Any]] = []
+            if recording is not None and isinstance(records, AnnotationRecords):
+                self._check_sure(recording, obj)
+                recording.sent = recording.tried = records.text_of(known.state.record(), obj)
+                found += records.operations(obj, recording.sent)
+            if adopted is not None:
+                handled = writes_record or self._is_recorded(known)
+                found += adopted.removals(obj, handled=handled)
+            return found
 
         return operations
+
+    # What an operator with kopf has left.
+
+    def _handled_by_kopf(self, obj: Object) -> Handled | None:
+        """What counts as handled of an object that kopf has handled; None for others."""
+        state = None if self._adopted is None else self._adopted.handled(obj)
+        if state is None:
+            return None
+        old = obj if state.is_of(obj) else (state.restored(obj) or obj)
+        named = {
+            cause: frozenset(
+                each.name
+                for each in self._functions
+                if each.cause == cause and (each.where(old) or each.where(obj))
+            )
+            for cause in ("add", "delete")
+        }
+        updates = [each.name for each in self._functions if each.cause == "update"]
+        return Handled(
+            done=named["add"], held=named["delete"], states=dict.fromkeys(updates, state)
+        )
+
+    def _is_recorded(self, known: _Known) -> bool:
+        """Whether nobody needs what kopf has recorded of the object any more."""
+        if known.recording is not None:
+            return known.recording.written is not None and not known.state.has_news
+        return known.state.is_complete and not known.state.owes_update
+
+    def _release(self, known: _Known, adopted: KopfStates) -> None:
+        """Take off what kopf has left on the object, its finalizer included.
+
+        Raises:
+            FinalizerError: it could not be written.
+        """
+        state, handled = known.state, self._is_recorded(known)
+
+        def operations(obj: Object) -> list[dict[str, Any]] | None:
+            is_bare = self._lifecycle.names.isdisjoint(obj.finalizers)
+            if is_bare and self._protects and state.is_protected_by(obj):
+                return None  # ours takes its place first
+            return adopted.removals(obj, handled=handled)
+
+        obj = state.present
+        if obj.is_deleting or not adopted.may_be_on(obj):
+            return
+        if adopted.finalizer in obj.finalizers or operations(obj):
+            made = self._lifecycle.release(obj, operations)
+            if made is not None:
+                state.see(made.viewed_as(self.kind))
 
     def _check_sure(self, recording: _Recording, present: Object) -> None:
         """Check that no other process has handled the object after the record that was loaded.
@@ -699,7 +769,7 @@ class KindFunctions:
     def _known_of(self, obj: Object) -> _Known:
         known = self._known.get(obj.uid)
         if known is None:
-            state = self._state_of(obj, is_known=self._is_known(obj))
+            state = self._first_state_of(obj)
             known = _Known(state, recording=None if self._records is None else _Recording())
             with self._lock:
                 self._known[obj.uid] = known
@@ -713,6 +783,12 @@ class KindFunctions:
             and self._lifecycle.is_handled(obj)
             and self._lifecycle.in_progress_finalizer not in obj.finalizers
         )
+
+    def _first_state_of(self, obj: Object) -> ObjectState:
+        """The state of an object of which this App has recorded nothing."""
+        remembered = self._handled_by_kopf(obj)
+        is_known = remembered is not None or self._is_known(obj)
+        return self._state_of(obj, is_known=is_known, remembered=remembered)
 
     def _state_of(
         self, obj: Object, *, is_known: bool, remembered: Handled | None = None

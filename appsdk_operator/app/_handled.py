@@ -24,7 +24,7 @@ from appsdk_operator.watchers import without_records
 MOST_BYTES: Final = 16 * 1024
 """The longest record; what does not fit is there as a digest."""
 _VERSION: Final = 1
-_NO_CONTENT: Final = ("apiVersion", "kind", "metadata", "status")
+NO_CONTENT: Final = ("apiVersion", "kind", "metadata", "status")
 _VOLATILE: Final = ("resourceVersion", "managedFields", "generation")
 """Metadata that changes with each write, that of a record included."""
 
@@ -75,6 +75,15 @@ class HandledState:
             generation=obj.generation if paths is None else 0,
         )
 
+    def covers(self, paths: Paths, obj: Object) -> bool:
+        """Whether it has these fields of ``obj``, and maybe more, each with a path of its own or of
+        what is around it."""
+        if self.paths is None or self.values is None:
+            return False
+        if paths is None:
+            paths = tuple(json_pointer([n]) for n in obj.to_dict() if n not in NO_CONTENT)
+        return all(any(f"{path}/".startswith(f"{own}/") for own in self.paths) for path in paths)
+
     def is_of(self, obj: Object) -> bool:
         """Whether ``obj`` is in this state, as far as is known."""
         if self.generation not in (0, obj.generation):
@@ -95,7 +104,7 @@ class HandledState:
             if not self._has_values_of(present):
                 return None
         elif self.paths is None:
-            for name in [name for name in data if name not in _NO_CONTENT]:
+            for name in [name for name in data if name not in NO_CONTENT]:
                 del data[name]
             data.update(self.values)
         else:
@@ -235,7 +244,7 @@ def _names(data: Mapping[str, Any], key: str) -> frozenset[str]:
 def _values(obj: Object, paths: Paths) -> dict[str, Any]:
     data = obj.to_dict()
     if paths is None:
-        return {name: data[name] for name in data if name not in _NO_CONTENT}
+        return {name: data[name] for name in data if name not in NO_CONTENT}
     metadata = data.get("metadata") or {}
     for name in _VOLATILE:
         metadata.pop(name, None)

@@ -15,6 +15,8 @@ from appsdk_operator.app._declarations import (
     Watched,
 )
 from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._kopf import Kopf
+from appsdk_operator.app._kopf_peers import CLUSTER_PEERINGS, PEERINGS
 from appsdk_operator.app._permission import Permission, merged
 from appsdk_operator.app._selection import common_selectors
 from appsdk_operator.manager import ManagerOptions
@@ -31,7 +33,7 @@ _LEGACY_EVENTS: Final = kinds.core.v1.Event
 
 
 def permissions_of(
-    name: str, declared: Declarations, options: ManagerOptions
+    name: str, declared: Declarations, options: ManagerOptions, adopt: Kopf | None
 ) -> tuple[Permission, ...]:
     """The permissions of an app of this name with these options, merged and in order.
 
@@ -42,7 +44,7 @@ def permissions_of(
         [
             *_of_watchers(declared),
             *_of_reconcilers(declared),
-            *_of_timers(declared),
+            *_of_timers(declared, adopts=adopt is not None),
             *_of_backgrounds(declared),
             *_of_status(declared),
             *_of_results(declared),
@@ -53,6 +55,7 @@ def permissions_of(
             *_of_webhooks(declared, options),
             *_of_metrics(options),
             *_of_namespaces(options),
+            *_of_adoption(declared, options, adopt),
         ]
     )
     if options.cache is not None and options.cache.namespace_names:
@@ -102,8 +105,8 @@ def _of_reconciler(declared: Reconciling) -> Iterator[Permission]:
         yield _on(kind, ("update",), reason, subresource="finalizers")
 
 
-def _of_timers(declared: Declarations) -> Iterator[Permission]:
-    selected = common_selectors(declared)
+def _of_timers(declared: Declarations, *, adopts: bool) -> Iterator[Permission]:
+    selected = common_selectors(declared, adopts=adopts)
     for each in declared.timers:
         if each.kind is not None:
             reason = f"timer {each.name} is called for each of the {each.kind.plural}"
@@ -240,6 +243,28 @@ def _of_namespaces(options: ManagerOptions) -> Iterator[Permission]:
             "them is allowed in all, because a role cannot tell which will match"
         )
         yield _on(kinds.core.v1.Namespace, _FOLLOW, reason)
+
+
+def _of_adoption(
+    declared: Declarations, options: ManagerOptions, adopt: Kopf | None
+) -> Iterator[Permission]:
+    if adopt is None:
+        return
+    for each in (*declared.watching, *declared.timers, *declared.backgrounds):
+        if each.kind is not None and not isinstance(each, Watched):
+            reason = f"it takes off what kopf has left on {each.kind.plural}"
+            yield _on(each.kind, ("get", "patch"), reason)
+    if adopt.peering is None:
+        return
+    reason = "it does not start while an operator with kopf runs"
+    names = [adopt.peering]
+    for kind in CLUSTER_PEERINGS:
+        yield _on(kind, ("get",), reason, names=names)
+    for kind in PEERINGS:
+        if options.cache is not None and options.cache.namespace_names:
+            yield _on(kind, ("get",), reason, names=names)
+        else:
+            yield _on(kind, ("list",), reason)
 
 
 def _on(

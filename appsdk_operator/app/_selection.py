@@ -14,13 +14,17 @@ from appsdk_operator.manager import CacheSetup, ClientSetup, ManagerOptions
 from appsdk_operator.resource import Kind, LabelSelector
 
 
-def common_selectors(declared: Declarations) -> dict[Kind[Any, Any], LabelSelector]:
+def common_selectors(
+    declared: Declarations, *, adopts: bool
+) -> dict[Kind[Any, Any], LabelSelector]:
     """The labels that all functions of a kind ask for, by kind.
 
     Only for kinds that nothing but timers handle. All else may put a finalizer on an object, and
     has to see it after it has left the filter; and a change that was made meanwhile would be lost
-    to ``on_update``.
+    to ``on_update``. None where the App adopts objects: others have a finalizer, too.
     """
+    if adopts:
+        return {}
     wanted: dict[Kind[Any, Any], list[LabelSelector]] = {}
     seen_by_others: set[str] = set()
     for declarations in attrs.asdict(declared, recurse=False).values():

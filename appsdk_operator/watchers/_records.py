@@ -1,4 +1,4 @@
-"""The annotations in which Apps record what they have handled: no change to anybody's functions."""
+"""The annotations in which operators record what they have handled: no change to any function."""
 
 from __future__ import annotations
 
@@ -8,25 +8,31 @@ from typing import Final
 from appsdk_operator.resource import Object, encode_json
 
 RECORD_SUFFIX: Final = ".appsdk-operator.io/handled"
-"""The end of their keys; before it stands the App's name."""
+"""The end of the keys of Apps; before it stands the App's name."""
 _MARK: Final = RECORD_SUFFIX.encode()
+_KOPF: Final = "kopf.zalando.org"
+"""What the keys of operators of kopf begin with."""
+_KOPF_MARKER: Final = "kopf-managed"
+"""The name of the annotation by which other prefixes are known for those of kopf."""
+_KOPF_MARK: Final = b"kopf"
 
 
 def may_have_records(obj: Object) -> bool:
     """False where the object surely has none; fast."""
-    return _MARK in obj.raw
+    return _MARK in obj.raw or _KOPF_MARK in obj.raw
 
 
 def without_records(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotations without records."""
-    return {key: annotations[key] for key in annotations if not key.endswith(RECORD_SUFFIX)}
+    records = _records(annotations)
+    return {key: annotations[key] for key in annotations if key not in records}
 
 
 def has_other_records(old: Object, new: Object) -> bool:
     """Whether the records of two states of an object differ."""
     if not (may_have_records(old) or may_have_records(new)):
         return False
-    return _records(old) != _records(new)
+    return _records(old.annotations) != _records(new.annotations)
 
 
 def object_without_records(obj: Object) -> Object:
@@ -41,5 +47,16 @@ def object_without_records(obj: Object) -> Object:
     return Object.from_json(obj.kind, encode_json(data))
 
 
-def _records(obj: Object) -> dict[str, str]:
-    return {key: text for key, text in obj.annotations.items() if key.endswith(RECORD_SUFFIX)}
+def _records(annotations: Mapping[str, str]) -> dict[str, str]:
+    prefixes = {key.partition("/")[0] for key in annotations if _is_marked(key)}
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key.endswith(RECORD_SUFFIX) or (prefixes and key.partition("/")[0] in prefixes)
+    }
+
+
+def _is_marked(key: str) -> bool:
+    """Whether the prefix of the key is one of kopf's, as kopf's operators tell."""
+    prefix, _, name = key.partition("/")
+    return name == _KOPF_MARKER or prefix == _KOPF or prefix.endswith(f".{_KOPF}")

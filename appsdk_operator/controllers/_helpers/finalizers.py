@@ -248,6 +248,34 @@ class Finalizers:
 
         return self._change(obj, change, f"take finalizers {', '.join(names)} off")
 
+    def release(
+        self, obj: Object[SpecT, StatusT], name: str, also: Callable[[Object], Operations | None]
+    ) -> Object[SpecT, StatusT] | None:
+        """Remove ``name`` from an object that is not being deleted.
+
+        Args:
+            obj: the object.
+            name: the finalizer.
+            also: returns further operations for a state of the object; None: it keeps ``name``.
+
+        Returns:
+            The object's new state; None when it is gone. One that is being deleted is returned as
+            it is.
+
+        Raises:
+            FinalizerError: the server refused, or other clients kept writing.
+        """
+
+        def change(present: Object) -> list[dict[str, Any]]:
+            others = None if present.is_deleting else also(present)
+            if others is None:
+                return []
+            operations = [*others, *_removals(present.finalizers, (name,))]
+            # A deletion that has begun meanwhile must fail this.
+            return [_version_guard(present), *operations] if operations else []
+
+        return self._change(obj, change, f"take finalizer {name} off")
+
     def read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
         """The object's state on the server; None when it is gone, also if another has its name."""
         try:
@@ -313,10 +341,12 @@ def _guards(present: Object) -> list[dict[str, Any]]:
             {"op": "test", "path": "/metadata/finalizers", "value": list(present.finalizers)}
         )
     elif present.resource_version:
-        guards.append(
-            {"op": "test", "path": "/metadata/resourceVersion", "value": present.resource_version}
-        )
+        guards.append(_version_guard(present))
     return guards
+
+
+def _version_guard(present: Object) -> dict[str, Any]:
+    return {"op": "test", "path": "/metadata/resourceVersion", "value": present.resource_version}
 
 
 def _removals(finalizers: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:

@@ -80,7 +80,18 @@ class FinalizerLifecycle:
         client: PatchClient,
         finalizer: FinalizerSupplier,
         concerns: Concerns | None = None,
+        *,
+        foreign: str = "",
     ) -> None:
+        """The lifecycle of the objects of a kind.
+
+        Args:
+            kind: the kind.
+            client: writes the finalizers.
+            finalizer: the finalizer of the kind.
+            concerns: whether an update needs a callback; default: each does.
+            foreign: the finalizer of another operator, whose objects these were; default: none.
+        """
         if not isinstance(kind, Kind):
             raise TypeError(f"kind={kind!r} is no Kind: give first the kind, then the client")
         if not callable(finalizer):
@@ -106,6 +117,8 @@ class FinalizerLifecycle:
         self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
+        self.foreign: tuple[str, ...] = (foreign,) if foreign else ()
+        """The finalizer of the operator before this one, in place of which ours is put."""
         self._lock = threading.Lock()
         # By uid, the resourceVersion at which this process wrote the finalizer, until an event
         # with that version arrives: earlier events show the object without the finalizer.
@@ -222,6 +235,7 @@ class FinalizerLifecycle:
         notify: NotifyCallback,
         *,
         is_new: bool,
+        takes_over: bool = False,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
     ) -> Outcome:
         """Handle the present state of an object, whatever has led to it.
@@ -233,6 +247,8 @@ class FinalizerLifecycle:
             obj: the object.
             notify: as for the other methods.
             is_new: whether it is not handled yet, although it may have the finalizer.
+            takes_over: whether the operator before this one has handled it, so that it gets the
+                finalizer before any call.
             also: further operations for the patches that put the finalizers of a new object on,
                 for the state on which they are based.
         """
@@ -247,9 +263,31 @@ class FinalizerLifecycle:
                 return None  # the event of that leads to the clean-up
         with self._lock:
             self._write_pending.pop(obj.uid, None)
+        if takes_over and not is_new:
+            obj = self._taken_over(obj, also)
+            if obj.is_deleting:
+                return None
         if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
             return self._on_new(obj, notify, also)[1]
         return self._on_known(obj, notify)
+
+    def release(
+        self, obj: Object, also: Callable[[Object], list[dict[str, Any]] | None]
+    ) -> Object | None:
+        """Take the foreign finalizer off an object that nobody cleans up, or that has ours, too.
+
+        Args:
+            obj: the object.
+            also: returns further operations for a state of the object; None: it keeps it.
+
+        Returns:
+            Its new state; None when it is gone.
+
+        Raises:
+            FinalizerError: it could not be written.
+        """
+        (foreign,) = self.foreign
+        return self._finalizers.release(obj, foreign, also)
 
     def note_change(self, old: Object, new: Object) -> bool:
         """Note a change of an object; returns whether another client removed our finalizer."""
@@ -432,6 +470,25 @@ class FinalizerLifecycle:
                 self._finalizer_versions[made.uid] = made.resource_version
         return obj if made is None else made
 
+    def _taken_over(
+        self, obj: Object, also: Callable[[Object], list[dict[str, Any]]] | None
+    ) -> Object:
+        """Put the finalizer in place of the foreign one, unless it is there; returns the new state.
+
+        Raises:
+            FinalizerError: it could not be written.
+        """
+        if self.finalizer in obj.finalizers or self._is_before_our_write(obj):
+            return obj
+        replaced = (*self.foreign, *self._own.in_progress)
+        made = self._put(obj, self.finalizer, instead_of=replaced, also=also)
+        if made is None or made.is_deleting:
+            return obj if made is None else made
+        with self._lock:
+            if made.uid:
+                self._finalizer_versions[made.uid] = made.resource_version
+        return made
+
     def _on_known(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Resync an object that was handled before, and remove its in-progress finalizer."""
         outcome: Outcome = None
@@ -462,9 +519,8 @@ class FinalizerLifecycle:
         outcome: Outcome = None
         if not self._pop_write_pending(obj, _CREATE):
             if self.in_progress_finalizer not in obj.finalizers:
-                marked = self._put(
-                    obj, self.in_progress_finalizer, instead_of=self._begun_with(obj), also=also
-                )
+                replaced = (*self._begun_with(obj), *self.foreign)
+                marked = self._put(obj, self.in_progress_finalizer, instead_of=replaced, also=also)
                 if marked is None or self.in_progress_finalizer not in marked.finalizers:
                     return None, None
                 present = marked
@@ -475,7 +531,8 @@ class FinalizerLifecycle:
             if _is_unfinished(outcome):
                 return None, outcome
         with self._retry_write_only(obj, _CREATE, "add"):
-            done = self._put(present, self.finalizer, instead_of=self._own.in_progress, also=also)
+            replaced = (*self._own.in_progress, *self.foreign)
+            done = self._put(present, self.finalizer, instead_of=replaced, also=also)
         with self._lock:
             # An object that is being deleted by now keeps the in-progress finalizer, which also
             # holds it until the delete callback has succeeded.
@@ -551,13 +608,15 @@ class FinalizerLifecycle:
     def _our_finalizers_on(self, obj: Object) -> list[str]:
         """Our finalizers on the object; those of earlier names only if it has no present one.
 
-        Nor if it was protected by a current one before: then they are another operator's.
+        Nor if it was protected by a current one before: then they are another operator's. The
+        foreign one is ours now.
         """
         present = obj.finalizers
-        own = [name for name in present if name in self.names]
-        if own or (obj.uid in self._unprotected and obj.uid not in self._legacy):
+        own = [name for name in present if name in self.names or name in self.foreign]
+        is_ours = not self.names.isdisjoint(own)
+        if is_ours or (obj.uid in self._unprotected and obj.uid not in self._legacy):
             return own
-        ours = self.all_names
+        ours = self.all_names.union(self.foreign)
         return [name for name in present if name in ours]
 
     def _call(
@@ -610,7 +669,8 @@ class FinalizerLifecycle:
     def is_own_write(self, old: Object, new: Object) -> bool:
         """Whether only our own finalizers and records changed."""
         before, after = set(old.finalizers), set(new.finalizers)
-        if self.names.isdisjoint(before ^ after) and not has_other_records(old, new):
+        ours = self.names.union(self.foreign)
+        if ours.isdisjoint(before ^ after) and not has_other_records(old, new):
             return False
         return self._without_own_fields(old) == self._without_own_fields(new)
 
@@ -624,7 +684,7 @@ class FinalizerLifecycle:
             metadata["annotations"].pop(RETRY_ANNOTATION, None)
             if not metadata["annotations"]:
                 del metadata["annotations"]
-        ours = self.all_names
+        ours = self.all_names.union(self.foreign)
         metadata["finalizers"] = [name for name in obj.finalizers if name not in ours]
         return data
 
