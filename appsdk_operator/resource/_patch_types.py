@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -143,8 +143,9 @@ class JsonPatch:
         return cls(operations)
 
     def body(self) -> bytes:
-        """The operations as JSON."""
-        return encode_json(list(self.operations))
+        """The operations as JSON, with ``&``, ``<`` and ``>`` in texts as the API server writes
+        them."""
+        return _as_go_writes(encode_json(list(self.operations)))
 
     @property
     def is_guarded(self) -> bool:
@@ -241,10 +242,26 @@ def patch_body(patch: Patch, kind: Kind) -> bytes:
     if kind.rename is None:
         return patch.body()
     if isinstance(patch, JsonPatch):
-        return encode_json(_codec.renamed_copy(list(patch.operations), kind.rename))
+        return _as_go_writes(encode_json(_codec.renamed_copy(list(patch.operations), kind.rename)))
     if isinstance(patch, MergePatch | StrategicMergePatch):
         return encode_json(_codec.renamed_copy(patch.fields, kind.rename))
     return patch.body()
+
+
+def _as_go_writes(raw: bytes) -> bytes:
+    """JSON text with the characters escaped that Go's encoder does not write as they are.
+
+    kube-apiserver compares the value of a ``test`` with its own text of the object, byte for byte.
+    """
+    for plain, escaped in _GO_ESCAPES:
+        if plain in raw:
+            raw = raw.replace(plain, escaped)
+    return raw
+
+
+_GO_ESCAPES: Final = tuple(
+    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in "&<>\u2028\u2029"
+)
 
 
 def _names_version(fields: Mapping[str, Any]) -> bool:

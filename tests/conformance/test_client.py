@@ -262,6 +262,14 @@ def _json_patch(kind: Kind, *operations: dict[str, Any]) -> Callable[[Client], A
     return lambda client: client.patch(kind, "present", JsonPatch(operations), namespace="default")
 
 
+def _test_of_a_text(client: Client) -> None:
+    text = "<lambda> & \u2028 \u2029 é\n\t\x1f\x7f"
+    client.patch(CONFIG_MAP, "present", MergePatch({"data": {"text": text}}), namespace="default")
+    test = {"op": "test", "path": "/data/text", "value": text}
+    patch = JsonPatch([test, {"op": "replace", "path": "/data/text", "value": "-"}])
+    client.patch(CONFIG_MAP, "present", patch, namespace="default")
+
+
 REQUESTS: dict[str, Callable[[Client], Any]] = {
     "an absent object": lambda c: c.get(CONFIG_MAP, "absent", namespace="default"),
     "an absent custom object": lambda c: c.get(WIDGET, "absent", namespace="default"),
@@ -302,6 +310,7 @@ REQUESTS: dict[str, Callable[[Client], Any]] = {
     "a patch of a path that is absent": _json_patch(
         WIDGET, {"op": "remove", "path": "/spec/absent"}
     ),
+    "a test of a text": _test_of_a_text,
     "a patch that makes it invalid": _json_patch(
         WIDGET, {"op": "add", "path": "/spec/size", "value": "large"}
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator.resource import (
+    JsonPatch,
     Kind,
     MergePatch,
     MutableObject,
@@ -408,3 +410,11 @@ def test_a_merge_patch_leads_from_one_object_to_the_other_or_is_refused(
         assert "None" in repr(new)
         return
     assert same(apply_merge_patch(before.to_dict(), patch.fields), after.to_dict())
+
+
+@pytest.mark.parametrize("text", ["<lambda>", "a=1&b=2", "\u2028 and \u2029", "é\n\t\x1f\x7f"])
+def test_a_test_of_a_text_has_the_bytes_that_the_api_server_compares(text: str) -> None:
+    operations = [{"op": "test", "path": "/data/a<b", "value": text}]
+    body = JsonPatch(operations).body()
+    assert json.loads(body) == operations
+    assert not {*body.decode()} & {*"&<>\u2028\u2029"}
