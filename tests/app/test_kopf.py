@@ -251,10 +251,10 @@ def test_where_nothing_cleans_up_kopfs_finalizer_is_taken_off(
 
 
 def test_timers_alone_take_kopfs_finalizer_off_on_every_replica_as_well(calls: Calls) -> None:
-    for options in ({}, {"every_replica": True}):
-        app = own()
-        app.every(60, THING, where=labels("timed"), name="one", **options)(calls.of("one"))
-        app.every(90, THING, where=labels("timed"), name="two", **options)(calls.of("two"))
+    for everywhere in (False, True):
+        app, where = own(), labels("timed")
+        app.every(60, THING, where=where, name="one", every_replica=everywhere)(calls.of("one"))
+        app.every(90, THING, where=where, name="two", every_replica=everywhere)(calls.of("two"))
         with World(THING, app) as world:
             world.create("a", {"a": 1}, **of_kopf({"spec": {"a": 1}}))
             world.create("b", {"a": 1}, **of_kopf())
@@ -613,7 +613,7 @@ def nothing_is_handled(self: Any, obj: Any) -> Any:
 
 
 def the_present_state(self: Any, obj: Any) -> Any:
-    state = _handled(self, obj)
+    state: Any = _handled(self, obj)
     return state and attrs.evolve(
         state, values={path: _at(obj, path) for path in state.values}, generation=obj.generation
     )
