@@ -408,6 +408,7 @@ def test_the_command_writes_files_and_a_summary(
         "2 handlers, 1 translated without a TODO; 1 TODOs in 1 files",
     ]
     assert re.match(r"handlers\.py:\d+: retry: ", summary[3])
+    assert "adopt=Kopf()" in summary[-1]
 
 
 def test_a_second_run_keeps_what_was_edited(

@@ -90,4 +90,6 @@ def _summary(migration: Migration) -> Sequence[str]:
         f"{len(migration.todos)} TODOs in {len(migration.texts)} files"
     )
     lines += [f"{todo.path}:{todo.line}: {todo.reason}" for todo in migration.todos]
+    if handlers:
+        lines.append("to take over what it has handled in a cluster: App(…, adopt=Kopf())")
     return lines

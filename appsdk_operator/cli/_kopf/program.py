@@ -32,7 +32,7 @@ _SETTINGS: Final = {
     "execution.max_workers": "App(workers=…)",
     "networking": "ClientSetup(…), as App(client=…)",
     "peering": "App(leader_election=True)",
-    "persistence": "nothing of this is stored; finalizers have the App's name",
+    "persistence": "App(adopt=Kopf(prefix=…, finalizer=…)) takes over what it has handled",
     "posting": "only app.events records Events",
     "process": "App(graceful_shutdown_timeout=…)",
     "queueing.worker_limit": "App(workers=…)",
