@@ -512,9 +512,13 @@ class Elsewhere:
 
 
 def play(
-    left: dict[str, Any], functions: Sequence[str], options: dict[str, Any], faults: Sequence[str]
+    left: dict[str, Any],
+    functions: Sequence[str],
+    options: dict[str, Any],
+    faults: Sequence[str],
+    failures: Sequence[str] = (),
 ) -> None:
-    """Adopt an object with faults at the first writes, change it, and delete it."""
+    """Adopt an object with faults at the first writes and calls, and delete it."""
     elsewhere = Elsewhere(functions, options)
     handled, present = left["handled"], left["present"]
     has_finalizer = left["finalizer"] or left["deleted"]
@@ -530,6 +534,7 @@ def play(
         if left["deleted"]:
             world.delete("a")
         world.write_faults += faults
+        world.failures["function"] += failures
         world.settle()
         world.restart()
         world.settle()
@@ -555,14 +560,59 @@ SETS = [FUNCTIONS, ("add", "update"), ("update",), ("update", "delete"), ("delet
 
 @pytest.mark.parametrize("place", PLACES)
 @settings(max_examples=scaled(12), deadline=None)
-@given(LEFT, st.sampled_from(SETS), st.lists(st.sampled_from(FAULTS), max_size=4))
+@given(
+    LEFT,
+    st.sampled_from(SETS),
+    st.lists(st.sampled_from(FAULTS), max_size=4),
+    st.lists(st.sampled_from(["", "fails", "fails late"]), max_size=3),
+)
 def test_nothing_is_lost_to_a_crash_before_or_after_any_write(
-    place: str, left: dict[str, Any], functions: Sequence[str], faults: list[str]
+    place: str,
+    left: dict[str, Any],
+    functions: Sequence[str],
+    faults: list[str],
+    failures: list[str],
 ) -> None:
     options = PLACES[place]()
     if not functions:  # a kind with timers alone has no records
         options = {"remember": False}
-    play(left, functions, options, faults)
+    play(left, functions, options, faults, failures)
+
+
+def test_another_replica_that_takes_the_lead_goes_on_with_what_the_first_has_adopted() -> None:
+    for fault in ("crash before", "crash after"):
+        calls = Calls()
+        app = whole(calls, remember=True, leader_election=True)
+        with World(THING, app, replicas=2) as world:
+            world.create("a", {"a": 2}, **of_kopf({"spec": {"a": 1}}))
+            world.write_faults.append(fault)
+            world.settle()
+            assert set(calls) == {("sync", 2), ("update", 1, 2)}
+            assert not left_by_kopf(the_only(world))
+            world.delete("a")
+            world.settle()
+            assert not world.objects()
+
+
+@REMEMBER
+def test_background_functions_begin_behind_the_swap(remember: bool) -> None:
+    app, seen = own(remember=remember), list[Any]()
+
+    @app.background(THING)
+    def run(live: Any, stop: Any) -> None:
+        seen.append((live.object.name, live.object.finalizers))
+        stop.wait()
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, **of_kopf({"spec": {"a": 1}}))
+        world.create("b", {"a": 1}, **of_kopf({"spec": {"a": 1}}))
+        world.delete("b")
+        world.settle()
+        assert seen == [("a", (OWN,))]
+        assert not left_by_kopf(the_only(world))
+        world.delete("a")
+        world.settle()
+        assert not world.objects()
 
 
 def label_changed_meanwhile(faults: Sequence[str]) -> None:

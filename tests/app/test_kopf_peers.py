@@ -16,11 +16,13 @@ from appsdk_operator.app._kopf_peers import (
     check_peers,
 )
 from appsdk_operator.client import Client, ClientConfig, Forbidden, MergePatch
+from appsdk_operator.controllers import wait_for
 from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, FaultRule, install_crds, running
 from tests.app.test_kopf import THING, own
+from tests.app.test_permissions import RBAC, USER, grant
 
 NOW = 1_790_000_000.0
 
@@ -224,3 +226,31 @@ def test_an_app_that_adopts_follows_objects_outside_of_all_filters_too() -> None
 
     assert common_selectors(app._declared, adopts=False)
     assert not common_selectors(app._declared, adopts=True)
+
+
+@pytest.mark.parametrize("namespaces", [None, ["default"]], ids=["all", "one"])
+def test_these_permissions_are_enough_and_each_is_needed(namespaces: list[str] | None) -> None:
+    app = App(USER, adopt=Kopf(), namespaces=namespaces)
+    app.every(60, THING)(lambda thing: None)
+    with APIServer(rbac=True) as server, Client(server.client_config()) as admin:
+        install_crds(admin, own().crds())
+        metadata = {"finalizers": [Kopf().finalizer]}
+        admin.create(MutableObject.new(THING, "a", namespace="default", metadata=metadata))
+        found = app.permissions()
+        kinds_of_peers = {f"{kind.plural}.{kind.group}" for kind in (*CLUSTER_PEERINGS, *PEERINGS)}
+        of_peers = [p for p in found if f"{p.resources[0]}.{p.groups[0]}" in kinds_of_peers]
+        grant(admin, [each for each in found if each not in of_peers], namespaces or ())
+        config = ClientConfig(server=server.url, token=server.token_for(USER), max_retries=0)
+        with pytest.raises(Forbidden):
+            app.manager(config, metrics=Metrics()).run(StopSignal())
+        for kind in (RBAC.ClusterRole, RBAC.ClusterRoleBinding):
+            admin.delete_collection(kind)
+        for kind in (RBAC.Role, RBAC.RoleBinding):
+            admin.delete_collection(kind, namespace="default")
+        grant(admin, found, namespaces or ())
+
+        def is_released(obj: Object | None) -> bool:
+            return obj is not None and not obj.finalizers
+
+        with running(app.manager(config, metrics=Metrics())):
+            wait_for(admin, THING, "a", is_released, namespace="default", timeout=60)

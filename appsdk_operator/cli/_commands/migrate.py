@@ -91,5 +91,8 @@ def _summary(migration: Migration) -> Sequence[str]:
     )
     lines += [f"{todo.path}:{todo.line}: {todo.reason}" for todo in migration.todos]
     if handlers:
-        lines.append("to take over what it has handled in a cluster: App(…, adopt=Kopf())")
+        lines.append(
+            "to take over what it has handled in a cluster: App(…, adopt=Kopf()), with Kopf from "
+            "appsdk_operator.app"
+        )
     return lines
