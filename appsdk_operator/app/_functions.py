@@ -55,7 +55,7 @@ _CAUSES: Final = {
 
 @attrs.frozen(eq=False)
 class _Write:
-    """The attempts to write an object's finalizer, or its record."""
+    """The attempts to write an object's finalizer, or its record, or to take off kopf's."""
 
     error: Exception | None = None
     attempt: int = 0
@@ -117,6 +117,10 @@ class _Known:
     parts: dict[int, _Begun] | None = None
     """What unfinished calls of functions have done, by number."""
     write: _Write = _WRITTEN
+    release: _Write = _WRITTEN
+    """The attempts to take off what kopf has left; no function waits for it."""
+    is_releasing: bool = False
+    """Whether the pass ends because that could not be written."""
     look_now: bool = False
     """Whether the last pass has changed what is due, so that another one follows at once."""
     pause: float = 0.0
@@ -507,10 +511,13 @@ class KindFunctions:
             return adopted.removals(obj, handled=handled)
 
         obj = state.present
-        if obj.is_deleting or not adopted.may_be_on(obj):
+        is_early = self._clock.monotonic() < known.release.next_time
+        if is_early or obj.is_deleting or not adopted.may_be_on(obj):
             return
         if adopted.finalizer in obj.finalizers or operations(obj):
+            known.is_releasing = True
             made = self._lifecycle.release(obj, operations)
+            known.is_releasing, known.release = False, _WRITTEN
             if made is not None:
                 state.see(made.viewed_as(self.kind))
 
@@ -847,6 +854,8 @@ class KindFunctions:
             recording = known.recording
             is_record = recording is not None and recording.has_failed
             write = recording.write if recording is not None and is_record else known.write
+            if known.is_releasing:
+                write = known.release
             return FailedFunction(called, write.attempt, None, _LONGEST_WRITE_RETRY)
         return FailedFunction(
             called,
@@ -865,6 +874,8 @@ class KindFunctions:
             if recording is not None and recording.has_failed:
                 recording.write, recording.has_failed = write, False
                 known.state.saves_at = write.next_time
+            elif known.is_releasing:
+                known.release, known.is_releasing = write, False
             else:
                 known.write = write
             return
@@ -900,6 +911,9 @@ class KindFunctions:
         recording = known.recording
         if recording is not None and (write := recording.write).error is not None:
             name = self._name((state.unsaved() or [0])[0])
+            found.append(Waiting(name, write.error, write.attempt, write.next_time))
+        if (write := known.release).error is not None:
+            name = self.called(obj).name
             found.append(Waiting(name, write.error, write.attempt, write.next_time))
         for number in state.failing():
             progress = state.progress[number]

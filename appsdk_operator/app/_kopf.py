@@ -8,9 +8,9 @@ from typing import Any, Final, final
 
 import attrs
 
-from appsdk_operator.app._handled import NO_CONTENT, HandledState, json_pointer
+from appsdk_operator.app._handled import NO_CONTENT, HandledState
 from appsdk_operator.controllers import check_finalizer
-from appsdk_operator.resource import Object, equal_numbers
+from appsdk_operator.resource import Object, equal_numbers, json_pointer
 from appsdk_operator.runtime import validation
 from appsdk_operator.watchers import without_records
 

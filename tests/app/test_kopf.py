@@ -615,6 +615,27 @@ def test_background_functions_begin_behind_the_swap(remember: bool) -> None:
         assert not world.objects()
 
 
+@REMEMBER
+def test_no_function_waits_for_what_cannot_be_taken_off_and_that_is_repeated(
+    calls: Calls, remember: bool
+) -> None:
+    app = own(remember=remember)
+    app.on_update(THING)(calls.update())
+    app.every(60, THING)(calls.of("timer"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, **of_kopf({"spec": {"a": 1}}))
+        world.write_faults += [""] * remember + ["500"] * 8
+        world.run(20)
+        world.replace("a", {"a": 2})
+        world.run(1)
+        assert calls == [("timer", 1), ("update", 1, 2)]
+        assert MARKER in the_only(world).finalizers
+        world.run(170)
+        assert calls.count(("timer", 2)) in (2, 3)
+        world.run(3600)
+        assert not left_by_kopf(the_only(world))
+
+
 def label_changed_meanwhile(faults: Sequence[str]) -> None:
     """What functions see of labels alone is there after a crash, too."""
     calls: list[Any] = []
