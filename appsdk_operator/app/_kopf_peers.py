@@ -42,9 +42,10 @@ def check_peers(client: ClientLike, name: str, namespaces: Sequence[str], now: f
         for peer, left in _live_peers(peering, now):
             raise LivePeerError(
                 f"peer {peer} in {peering.kind.kind} {peering.key} is alive for {left:.0f} seconds "
-                "more, unless it is renewed: an operator with kopf runs still, and two would handle the same objects. "
-                "Scale its Deployment to 0, or end its 'kopf freeze' with 'kopf resume', and start "
-                "again when that time is over. Kopf(peering=None) does not look at peers"
+                "more, unless it is renewed: an operator with kopf runs still, and two would "
+                "handle the same objects. Scale its Deployment to 0, or end its 'kopf freeze' with "
+                "'kopf resume', and start again when that time is over. Kopf(peering=None) does "
+                "not look at peers"
             )
 
 
