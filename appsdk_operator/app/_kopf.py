@@ -109,7 +109,7 @@ class KopfStates:
         return [
             {"op": "remove", "path": json_pointer(["metadata", "annotations", key])}
             for key, text in annotations.items()
-            # Beside the second key, which older versions read.
+            # As well as the second key, which older versions read.
             if key.startswith(self._start)
             and (handled if text == state else self._is_progress(key, text))
         ]
