@@ -370,6 +370,29 @@ class ObjectState:
         ) or any(matches(obj) for matches in self._others)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing but an update can become due before the object is being deleted."""
+        return (
+            self.is_begun
+            and not (self.has_times or self.is_gone or self._has_strangers)
+            and all(
+                (progress.is_done or function.cause not in _BEGINNINGS) and not progress.is_changed
+                for function, progress in zip(self._functions, self.progress, strict=True)
+            )
+        )
+
+    def next_update(self, obj: Object) -> Step | None:
+        """:meth:`next` of a settled object: the first update that is due for this state."""
+        for number, progress in enumerate(self.progress):
+            handled = progress.handled  # only updates have one
+            if handled is None or handled is obj:
+                continue
+            function = self._functions[number]
+            if function.when(handled, obj) and (function.where is always or function.where(obj)):
+                return Step(number, handled)
+        return None
+
+    @property
     def is_complete(self) -> bool:
         """Whether each ``add`` that the present state asks for has succeeded."""
         return self._has_succeeded(_ADDS, self.present)
@@ -412,7 +435,7 @@ class ObjectState:
             progress.retry_tick = 0.0
 
     def succeeded(self, step: Step, obj: Object, now: float) -> None:
-        """The call for ``obj`` has succeeded."""
+        """The call for ``obj`` has succeeded; the time matters only if :attr:`has_times`."""
         function, progress = self._functions[step.number], self.progress[step.number]
         progress.failed_at, progress.attempt, progress.next_time = None, 0, None
         if function.cause == "every":

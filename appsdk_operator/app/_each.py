@@ -22,12 +22,9 @@ class Parts:
     enters it around the call. Calls for one object do not overlap, so there is no lock.
     """
 
-    __slots__ = ("_asked", "_done", "_token")
-
-    def __init__(self) -> None:
-        # Most calls have no parts, and there is one of these for each call.
-        self._done: set[tuple[Hashable, Hashable]] | None = None
-        self._asked: set[tuple[Hashable, Hashable]] | None = None
+    # Most calls have no parts, and there is one of these for each call.
+    _done: set[tuple[Hashable, Hashable]] | None = None
+    _asked: set[tuple[Hashable, Hashable]] | None = None
 
     @property
     def is_begun(self) -> bool:

@@ -18,7 +18,7 @@ from appsdk_operator.app._handled import Handled, kept_paths
 from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
-from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import FinalizerError, Outcome, PatchAbandonedError, Result
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
@@ -132,6 +132,8 @@ class _Known:
     """None where nothing is recorded."""
     has_left: bool = False
     """Whether it is in the server no more."""
+    is_settled: bool = False
+    """Whether a change of it leads to nothing but updates, as long as its finalizers stay."""
 
 
 @final
@@ -224,6 +226,9 @@ class KindFunctions:
         self._is_paused: Callable[[Object], bool] | None = None
         if paused is not None:
             self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
+        self._may_settle = not (
+            self._has_backgrounds or self._has_idle or paused is not None or records is not None
+        )
         self._paused: dict[str, ObjectKey] = {}
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
@@ -322,13 +327,19 @@ class KindFunctions:
 
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether the change makes a call due now, or earlier than one would be."""
+        known = self._known.get(new.uid)
+        if known is not None and known.is_settled and self._stays_settled(known, old, new):
+            step = known.state.next_update(new)
+            if step is None:
+                return False
+            known.foreseen = new, step
+            return True
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
         was_paused = new.uid in self._paused
         is_paused = self._note_paused(new)
         is_stripped = not (
             self._is_steady(old) and self._is_steady(new)
         ) and self._lifecycle.note_change(old, new)
-        known = self._known.get(new.uid)
         if known is None:
             return True
         state = known.state
@@ -361,8 +372,39 @@ class KindFunctions:
         look_at, before = state.look_at(new), state.look_at()
         return look_at is not None and (before is None or look_at < before)
 
-    def reconcile(self, request: ReconcileRequest, /) -> Outcome:
+    def _stays_settled(self, known: _Known, old: Object, new: Object) -> bool:
+        version, present = new.resource_version, known.state.present
+        return (
+            new.kind is self.kind
+            and new.deletion_timestamp is None
+            and old.deletion_timestamp is None
+            and not is_older_version(version, old.resource_version)
+            and (old is present or not is_older_version(version, present.resource_version))
+            and (not self._protects or self._is_steady(new))
+        )
+
+    def _settle(self, known: _Known) -> None:
+        state, obj = known.state, known.state.present
+        known.foreseen = None
+        known.is_settled = (
+            self._may_settle
+            and state.is_settled
+            and known.write is _WRITTEN
+            and not (known.pause or known.parts or known.has_left)
+            and state.next(self._clock.monotonic()) is None
+            and self._lifecycle.is_at_rest(obj)
+            and (
+                (known.is_marked and self._is_steady(obj))
+                if self._protects
+                else self._lifecycle.all_names.isdisjoint(obj.finalizers)
+            )
+        )
+
+    def reconcile(self, request: ReconcileRequest | Event, /) -> Outcome:
         """Make the first call that is due, and the writes of the finalizer around it.
+
+        Args:
+            request: for an event, that may be it.
 
         Raises:
             FinalizerError: the finalizer could not be written.
@@ -370,6 +412,14 @@ class KindFunctions:
         """
         obj = request.object.viewed_as(self.kind)
         known = self._known_of(obj)
+        if known.is_settled:
+            known.is_settled, foreseen = False, known.foreseen
+            if foreseen is not None and foreseen[0] is obj:
+                known.foreseen, known.state.present = None, obj
+                self._make(known, foreseen[1])
+                if known.state.next_update(obj) is None:
+                    known.is_settled, known.look_now = True, False
+                return None
         if known.has_left and request.action is not ResourceAction.DELETE:
             self.forget(obj)  # a restore of the server has brought it back
             known = self._known_of(obj)
@@ -717,14 +767,19 @@ class KindFunctions:
             step: Step | None = foreseen[1]
         else:
             step = state.next(self._clock.monotonic())
-        if step is None:
-            return
+        if step is not None:
+            self._make(known, step)
+
+    def _make(self, known: _Known, step: Step) -> None:
+        """Make a call."""
+        state = known.state
         if known.recording is not None:
             self._before_call(known, known.recording, step)
         function, obj = self._functions[step.number], state.present
         known.running, known.called = step, step.number
-        state.start(step)
-        parts = self._parts_of(known, step, obj)
+        if state.has_times:
+            state.start(step)
+        parts = self._parts_of(known, step, obj) if known.parts else Parts()
         try:
             with parts:
                 returned = call_limited(
@@ -744,10 +799,11 @@ class KindFunctions:
                 known.parts.setdefault(step.number, _Begun(obj, parts, until))
             raise
         known.running, known.look_now = None, True
-        known.errors.pop(step.number, None)
+        if known.errors:
+            known.errors.pop(step.number, None)
         if known.parts:
             known.parts.pop(step.number, None)
-        state.succeeded(step, obj, self._clock.monotonic())
+        state.succeeded(step, obj, self._clock.monotonic() if state.has_times else 0.0)
 
     def _before_call(self, known: _Known, recording: _Recording, step: Step) -> None:
         """See to it that a crash after the call repeats at most the function's last success."""
@@ -893,6 +949,8 @@ class KindFunctions:
         if known is None:
             return ()
         known.called = None
+        if known.is_settled:
+            return ()
         if self._is_paused is not None and self._is_paused(known.state.present):
             return ()
         state, now, found = known.state, self._clock.monotonic(), list[Waiting]()
@@ -934,6 +992,8 @@ class KindFunctions:
         elif known.look_now and recording is not None and (unsaved := state.unsaved()):
             # What one has done is recorded although another one has failed.
             found.append(Waiting(self._name(unsaved[0]), None, 0, now))
+        if not found:
+            self._settle(known)
         return found
 
     def _name(self, number: int) -> str:

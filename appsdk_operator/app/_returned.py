@@ -20,7 +20,9 @@ def returning_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> None:
-        check_nothing(name, settle(function(*arguments)))
+        returned = function(*arguments)
+        if returned is not None:
+            check_nothing(name, settle(returned))
 
     call.__qualname__ = name
     return call

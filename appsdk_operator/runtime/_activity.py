@@ -543,9 +543,18 @@ def call_limited(
         slot.called = function, cause
     if seconds is None or slot is None:
         return settle(function(*args))
-    log = slot.log
-    with log.limited(slot, seconds, lambda: name or callback_name(function)):
-        return settle(function(*args))
+    # Not `with log.limited(…)`: an App makes each of its calls here.
+    outer, log = slot.limited, slot.log
+    call = log.begin_limited(slot, seconds)
+    try:
+        returned = function(*args)
+        if returned is not None:
+            returned = settle(returned)
+    except BaseException as error:
+        log.end_limited(slot, call, outer, error, lambda: name or callback_name(function))
+        raise
+    log.end_limited(slot, call, outer, None, lambda: name or callback_name(function))
+    return returned
 
 
 @final
@@ -612,6 +621,45 @@ class ActivityLog:
     def limited(self, slot: CallSlot, seconds: float, name: Callable[[], str]) -> _Limited:
         """A block with a time limit, within the call in ``slot``; ``name`` is for its error."""
         return _Limited(self, slot, seconds, name)
+
+    def begin_limited(self, slot: CallSlot, seconds: float) -> LimitedCall:
+        """A part of the call in ``slot`` begins, with a time limit."""
+        if seconds < self.monitor.shortest:
+            self.monitor.name_limit(seconds)  # not what is left of the outer one, which was named
+        outer, parent = slot.limited, self.stop
+        if outer is not None:
+            parent = outer.stop
+            seconds = min(seconds, left) if (left := outer.remaining()) is not None else seconds
+        clock = self.clock
+        call = slot.limited = LimitedCall(clock.monotonic(), seconds, parent, clock)
+        return call
+
+    def end_limited(
+        self,
+        slot: CallSlot,
+        call: LimitedCall,
+        outer: LimitedCall | None,
+        error: BaseException | None,
+        name: Callable[[], str],
+    ) -> None:
+        """That part has ended.
+
+        Args:
+            slot: of the call.
+            call: the part.
+            outer: the part of which it is a part.
+            error: what it has raised.
+            name: for its error.
+
+        Raises:
+            TimeLimitExceeded: it has taken longer, or was cancelled for that.
+        """
+        now = self.clock.monotonic()
+        has_exceeded = call.has_reached(now) and self.monitor.has_exceeded(call, now)
+        slot.limited = outer
+        call.end()
+        if has_exceeded and (error is None or is_cancelled(error)):
+            raise call.exceeded(name(), now) from None
 
     def begin(self, slot: CallSlot) -> None:
         """Show observers the call in ``slot``; only needed where there are any."""
@@ -822,26 +870,11 @@ class _Limited:
         self._name = name
 
     def __enter__(self) -> None:
-        log, slot, seconds = self._log, self._slot, self._seconds
-        if seconds < log.monitor.shortest:
-            log.monitor.name_limit(seconds)  # not what is left of the outer one, which was named
-        outer = self._outer = slot.limited
-        parent = log.stop
-        if outer is not None:
-            parent = outer.stop
-            seconds = min(seconds, left) if (left := outer.remaining()) is not None else seconds
-        slot.limited = self._call = LimitedCall(
-            log.clock.monotonic(), seconds, parent=parent, clock=log.clock
-        )
+        self._outer = self._slot.limited
+        self._call = self._log.begin_limited(self._slot, self._seconds)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        call, log = self._call, self._log
-        now = log.clock.monotonic()
-        has_exceeded = log.monitor.has_exceeded(call, now)
-        self._slot.limited = self._outer
-        call.end()
-        if has_exceeded and (error is None or is_cancelled(error)):
-            raise call.exceeded(self._name(), now) from None
+        self._log.end_limited(self._slot, self._call, self._outer, error, self._name)
 
 
 @contextlib.contextmanager

@@ -210,7 +210,7 @@ class InformerController:
             clock=clock,
         )
         if time_limit is not None:
-            self._delivery.deliver_by_object()
+            self._delivery.allow_replacement()
         self.activity.monitor.equip(
             workers=workers, log=_log, remedy="workers=", replace=self._delivery.replace
         )
@@ -404,7 +404,7 @@ class InformerController:
                 finalizer_uses.reduce(self, self._finalizer_uses())
                 raise
         if target.has_time_limits:
-            self._delivery.deliver_by_object()
+            self._delivery.allow_replacement()
         for key in keys:
             self._delivery.wake(key)
 

@@ -3,6 +3,8 @@
 * watcher-untouched, watcher-read, watcher-typed: an informer's store is updated, and a
   ``SimpleWatcher`` of an ``InformerController`` is called; it does not look into the object, reads
   a field of its spec, or reads it through a type.
+* app-update: an ``on_update`` of an ``App`` with one worker, too, which does not look into the
+  object either. It gets fewer events: an App would merge those of an object that wait for long.
 * reconciler: the same with a ``SimpleReconciler``, which is handed each event in the same order.
 * controller: a manager's controller, whose queue merges what waits for one object; only in the job
   ``reconcile``, where there is nothing to merge.
@@ -16,6 +18,7 @@ from typing import Any
 import attrs
 
 from appsdk_operator import (
+    App,
     Client,
     ClientConfig,
     InformerController,
@@ -44,6 +47,8 @@ CONTESTANT = Contestant(
         Variant(name="watcher-untouched", jobs=("watch", "list", "latency")),
         Variant(name="watcher-read", jobs=("watch",)),
         Variant(name="watcher-typed", jobs=("watch",), kinds=("widgets",)),
+        # So few that an App merges none.
+        Variant(name="app-update", jobs=("watch",), share={"watch": 0.08}),
         Variant(name="reconciler", jobs=("watch", "reconcile")),
         Variant(name="controller", jobs=("reconcile",)),
     ),
@@ -100,6 +105,12 @@ def watch(options: Options) -> dict[str, float]:
         if request.old is not None:
             untouched(request.old, request.object)
 
+    if options.variant == "app-update":
+        app = App("benchmark", workers=options.workers)
+        app.on_update(kind)(untouched)
+        with app.manager(_config(options)) as manager:
+            manager.run(stop)
+        return laps.numbers()
     with Client(_config(options)) as client:
         controller = _controller(options)
         controller.add_informer(Informer(kind, client), kind)

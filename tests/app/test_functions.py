@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.app import App, functions_of, timers_of
 from appsdk_operator.app._functions import KindFunctions
@@ -24,6 +26,7 @@ from appsdk_operator.watchers import (
     ReconcileRequest,
     never_retry,
 )
+from tests.hypothesis_profiles import scaled
 from tests.simulations import no_client
 from tests.watchers.conftest import ScriptedInformer
 
@@ -280,6 +283,74 @@ def thing(version: int, size: int, **more: Any) -> Object:
     metadata = {"name": "a", "uid": "u", "resourceVersion": str(version), "generation": size}
     metadata |= more
     return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
+
+
+_STEPS = st.one_of(
+    st.tuples(st.just("replace"), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["red", "blue", "status", "strip", "delete", "create"]), st.just(0)),
+    st.tuples(st.just("run"), st.sampled_from([0, 1, 40])),
+)
+
+
+def played(steps: Any, causes: str, failures: Any) -> list[Any]:
+    """What the functions of an App are called for, and what it writes."""
+    app, calls, left = App("thing-operator", retry_policy=ConstantBackoff(20)), [], list(failures)
+
+    def note(name: str) -> Any:
+        def function(*objects: Object[ThingSpec]) -> None:
+            is_failing = bool(left) and left.pop()
+            seen = [(each.spec.a, each.resource_version) for each in objects]
+            calls.append((round(world.clock.monotonic() - begin), name, *seen, is_failing))
+            if is_failing:
+                raise ConnectionError("down")
+
+        return function
+
+    if "a" in causes:
+        app.on_add(THING)(note("add"))
+    if "r" in causes:
+        app.on_add(THING, where=is_red)(note("paint"))
+    app.on_update(THING)(note("update"))
+    app.on_update(THING, when=field("metadata.labels").changed, where=is_red)(note("red"))
+    if "d" in causes:
+        app.on_delete(THING)(note("delete"))
+    with World(THING, app) as world:
+        begin = world.clock.monotonic()
+        world.create("a", {"a": 1})
+        for what, number in steps:
+            is_there = bool(world.objects())
+            if what == "run":
+                world.run(number)
+            elif what == "create":
+                world.create("a", {"a": 1}) if not is_there else None
+            elif not is_there:
+                continue
+            elif what == "replace":
+                world.replace("a", {"a": number})
+            elif what == "delete":
+                world.delete("a")
+            else:
+                patches: dict[str, Any] = {"red": RED, "blue": BLUE}
+                patches["strip"] = {"metadata": {"finalizers": None}}
+                patches["status"] = {"status": {"n": len(calls)}}
+                world.patch("a", patches[what])
+        world.run(100)
+        return [*calls, *writes(world)]
+
+
+@given(
+    steps=st.lists(_STEPS, max_size=10),
+    causes=st.sampled_from(["", "a", "d", "ad", "ard"]),
+    failures=st.lists(st.booleans(), max_size=6),
+)
+@settings(max_examples=scaled(40), deadline=None)
+def test_the_short_way_of_an_object_at_rest_makes_the_same_calls(
+    steps: Any, causes: str, failures: Any
+) -> None:
+    short = played(steps, causes, failures)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KindFunctions, "_settle", lambda *_: None)
+        assert played(steps, causes, failures) == short
 
 
 def test_an_object_that_is_no_longer_followed_is_forgotten() -> None:

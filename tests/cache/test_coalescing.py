@@ -205,3 +205,13 @@ def test_the_last_word_of_an_object_that_was_followed_by_turns_is_what_became_of
     last = heard[-1]
     assert (last.action is DELETE) == (ends != "followed")
     assert last.is_unfollowed == (ends == "unfollowed")
+
+
+def test_what_is_put_first_comes_first_and_keeps_its_tickets():
+    events = Pending(10).events
+    events.put(ONE.key, 7, UPDATE_3)
+    events.put_first(ONE.key, [(4, ADD), (5, UPDATE_2)])
+    assert events.count == 3
+    assert events.take(ONE.key, 3) is None
+    assert [events.take(ONE.key, 5) for _ in range(3)] == [ADD, UPDATE_2, None]
+    assert events.next_ticket(ONE.key) == 7

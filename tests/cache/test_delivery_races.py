@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Informer, Overflow, ResourceAction
 from appsdk_operator.resource import ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from tests.cache.conftest import PATIENCE, THING, thing, told
+from tests.cache.conftest import PATIENCE, THING, eventually, thing, told
+from tests.hypothesis_profiles import scaled
 
 CREATE, UPDATE, *_ = ResourceAction
 
@@ -278,3 +281,109 @@ def test_what_waits_at_the_stop_is_let_go(workers):
     delivery.stop()
     assert delivery.pending == 0
     assert not source.has_synced
+
+
+class Hanging:
+    """A handler that hangs in some of its calls, by their number, until the test releases it."""
+
+    def __init__(self, *numbers):
+        self.gates = {number: threading.Event() for number in numbers}
+        self.entered = {number: threading.Event() for number in numbers}
+        self.threads = {}
+        self.count = 0
+        self.running, self.overlaps, self.done = set(), [], []
+        self.lock = threading.Lock()
+
+    def __call__(self, key, event):
+        found = (key.source.kind, key.name)
+        with self.lock:
+            number, self.count = self.count, self.count + 1
+            self.threads[number] = threading.get_ident()
+            self.overlaps += [found] if found in self.running else []
+            self.running.add(found)
+        if number in self.gates:
+            self.entered[number].set()
+            assert self.gates[number].wait(PATIENCE)
+        with self.lock:
+            self.running.discard(found)
+            self.done.append((key.name, int(event.object.resource_version)))
+
+
+@given(
+    batches=st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=5),
+    later=st.lists(
+        st.tuples(st.integers(0, 1), st.text("abcd", min_size=1, max_size=4)), max_size=4
+    ),
+    hanging=st.sets(st.integers(0, 8), min_size=1, max_size=3),
+)
+@settings(max_examples=scaled(40), deadline=None)
+def test_the_events_behind_a_call_that_hangs_are_handled_by_the_worker_that_replaces_it(
+    batches, later, hanging
+):
+    handler = Hanging(*hanging)
+    delivery = Delivery("d", handler, clock=ManualClock())
+    delivery.allow_replacement()
+    sources = [delivery.source("k"), delivery.source("k")]
+    version, expected = 0, {}
+
+    def put(source, names):
+        nonlocal version
+        events = []
+        for name in names:
+            version += 1
+            events.append(add(name, version, initial=True))
+            expected.setdefault((source, name), []).append((name, version))
+        sources[source].on_events(events)
+
+    for names in batches:
+        put(0, names)
+    delivery.start()
+    first, held = True, set()
+    for number in sorted(hanging):
+        if number >= sum(map(len, batches)):
+            break
+        # What belongs to an object in a call that hangs is not begun, so it may never come.
+        if not handler.entered[number].wait(PATIENCE if first else 0.2):
+            break
+        first = False
+        held.add(number)
+        delivery.replace(handler.threads[number])
+        assert not delivery.replace(handler.threads[number])
+    for source, names in later:
+        put(source, names)
+    for source in sources:
+        source.on_initial_list_end()
+    for number in hanging:
+        handler.gates[number].set()
+    assert delivery.wait_idle(PATIENCE)
+    assert not handler.overlaps
+    assert sorted(handler.done) == sorted(each for events in expected.values() for each in events)
+    for (source, name), events in expected.items():
+        of_source = [each for each in handler.done if each in events]
+        assert of_source == events, (source, name)
+    assert all(source.has_synced for source in sources)
+    assert delivery.pending == 0
+    put(0, "abc")
+    assert delivery.wait_idle(PATIENCE)
+    delivery.stop()
+    assert delivery.join(PATIENCE) == []
+
+
+def test_once_the_call_has_returned_events_wait_in_the_batch_queue_again():
+    handler = Hanging(1)
+    delivery = Delivery("d", handler, clock=ManualClock())
+    delivery.allow_replacement()
+    source = delivery.source("k")
+    source.on_events(adds(4))
+    bound = delivery._line_bound
+    assert bound
+    delivery.start()
+    assert handler.entered[1].wait(PATIENCE)
+    assert delivery.replace(handler.threads[1])
+    eventually(lambda: [name for name, _ in handler.done] == ["n1", "n3", "n4"])
+    assert delivery._line_bound == 0
+    handler.gates[1].set()
+    eventually(lambda: delivery._line_bound == bound)
+    assert handler.done[-1] == ("n2", 2)
+    delivery.stop()
+    assert delivery.join(PATIENCE) == []

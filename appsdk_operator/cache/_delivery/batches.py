@@ -110,6 +110,28 @@ class BatchQueue(Generic[SourceT]):
         self._batches.extendleft(reversed(left))
         self._in_hand = ()
 
+    def take_rest(self, begun: int) -> tuple[tuple[SourceT, Event] | None, list[Batch[SourceT]]]:
+        """Remove all events, also those that were taken and not begun.
+
+        Args:
+            begun: how many of those that were taken last the worker has begun.
+
+        Returns:
+            The last one of these with its source, and the others, in order.
+        """
+        current: tuple[SourceT, Event] | None = None
+        rest: list[Batch[SourceT]] = []
+        for batch in (*self._in_hand, *self._batches):
+            count = min(begun, len(batch.events))
+            begun -= count
+            if count:
+                current = batch.source, batch.events[count - 1]
+            if count < len(batch.events):
+                ticket = batch.ticket + count
+                rest.append(Batch(batch.source, batch.events[count:], ticket, batch.arrived))
+        self.clear()
+        return current, rest
+
     def clear(self) -> None:
         """Remove all events, also those that were taken and are not handled yet."""
         self._batches.clear()

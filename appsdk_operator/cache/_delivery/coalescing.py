@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
@@ -85,6 +85,11 @@ class CoalescingBuffer(Generic[K]):
         waiting.append((ticket, event))
         self.count += 1
         return False
+
+    def put_first(self, key: K, events: Sequence[tuple[int, Event]]) -> None:
+        """Add events, each with its ticket, before those of ``key``; none of them is merged."""
+        self._by_key[key] = [*events, *self._by_key.get(key, ())]
+        self.count += len(events)
 
     def take(self, key: K, up_to: int) -> Event | None:
         """Remove and return the oldest event of ``key`` if its ticket is at most ``up_to``."""

@@ -107,6 +107,20 @@ class _Waiting(NamedTuple):
     ticket: int
 
 
+class _InHand:
+    """The events of the batch queue that a worker handles now."""
+
+    __slots__ = ("before", "closed", "is_seized")
+
+    def __init__(self, before: int) -> None:
+        self.before = before
+        """How many events were taken before these."""
+        self.is_seized = False
+        """Whether those that were not begun were taken away from it."""
+        self.closed: DeliveryKey | None = None
+        """The object of the one that it handles to its end."""
+
+
 class Handle(Protocol):
     """The function that a :class:`Delivery` calls; it must not raise."""
 
@@ -309,9 +323,15 @@ class Delivery:
         )
         # A single worker takes events in order of arrival, so up to this many of them wait in the
         # batch queue, where they need no queue entry per object.
-        self._line_bound = bound // 2 if workers == 1 and bound >= _EXACT_BOUND else 0
+        self._usual_line_bound = bound // 2 if workers == 1 and bound >= _EXACT_BOUND else 0
+        self._line_bound = self._usual_line_bound
         self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
         self._is_line_queued = False
+        # For workers that may be replaced: each event is begun with the lock.
+        self._is_replaceable = False
+        self._begins = threading.Lock()
+        self._in_hand: _InHand | None = None
+        self._replaced = 0
         self._sources: list[EventSource] = []
         # The queue locks a key, and an object has one for each source. By kind, namespace and name.
         self._handled_now: dict[tuple[str, str, str], tuple[_Waiting, ...]] = {}
@@ -472,25 +492,66 @@ class Delivery:
     def _start_worker(self, number: int) -> None:
         self._threads.start(f"worker-{number}", self._work)
 
-    def deliver_by_object(self) -> None:
-        """Use the batch queue for no further events, so that a worker holds one object at a time.
+    def allow_replacement(self) -> None:
+        """From the next batch on :meth:`replace` has an effect, at the cost of a lock an event.
 
-        For handlers with time limits: the worker of one that hangs can be replaced.
+        For handlers with time limits.
         """
-        with self._lock:
-            self._line_bound = 0
+        self._is_replaceable = True
 
     def replace(self, thread: int) -> bool:
         """Start a worker in the place of ``thread``, which ends after its present call.
 
-        The object of that call stays closed until then. Not while the batch queue is in use.
+        The object of that call stays closed until then, and the batch queue stays empty.
 
         Returns:
             Whether it has; False also for a thread that was replaced before, and after the stop.
         """
         with self._lock:
-            is_in_line = self._is_line_queued
-        return not is_in_line and self._spares.replace(thread)
+            if self._is_stopped:
+                return False
+            self._replaced += 1
+            self._empty_line()
+        if self._spares.replace(thread):
+            return True
+        self._replaced_ended()
+        return False
+
+    def _empty_line(self) -> None:
+        """Move what waits in the batch queue to the objects' own keys.
+
+        There it waits while its object is handled; the batch queue knows of one worker only.
+        """
+        self._line_bound = 0
+        in_hand, begun = self._in_hand, 0
+        with self._begins:
+            if in_hand is not None and not in_hand.is_seized:
+                in_hand.is_seized = True
+                begun = self._line.taken - in_hand.before
+            current, rest = self._line.take_rest(begun)
+        if current is not None:
+            assert in_hand is not None
+            source, event = current
+            in_hand.closed = key = source.key_of(event.object)
+            self._handled_now[key.source.kind, key.namespace, key.name] = ()
+        moved: dict[DeliveryKey, list[tuple[int, Event]]] = {}
+        for batch in rest:
+            if batch.source.is_removed:
+                batch.source.initial_left -= sum(map(_is_initial, batch.events))
+                continue
+            for ticket, event in enumerate(batch.events, batch.ticket):
+                moved.setdefault(batch.source.key_of(event.object), []).append((ticket, event))
+        for key, events in moved.items():
+            # What waits there already came after these.
+            self._pending.put_first(key, events)
+        self._queue.add_all(moved, tickets=[events[0][0] for events in moved.values()])
+
+    def _replaced_ended(self) -> None:
+        """A worker that was replaced has ended."""
+        with self._lock:
+            self._replaced -= 1
+            if not self._replaced:
+                self._line_bound = self._usual_line_bound
 
     def stop(self) -> None:
         """Drop pending events and end the workers after their current call; twice is harmless."""
@@ -581,6 +642,7 @@ class Delivery:
                         "%s: handling %s failed outside of the user's code", self._name, item.key
                     )
                 if self._spares.have_replaced_me():
+                    self._replaced_ended()
                     return
 
     def _process(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
@@ -610,49 +672,64 @@ class Delivery:
         finally:
             if event is not None and event.is_initial:
                 self._initial_handled(key.source)
-            with self._lock:
-                following = self._pending.next_ticket(key)
-                waiting = self._handled_now.pop(found)
-            if following is not None:
-                self._queue.add(key, ticket=following)
-            elif delay is not None:
-                self._queue.add(key, after=delay)
+            waiting = self._open(key, delay)
             self._queue.done(key)
-            for each in waiting:
-                self._queue.add(each.key, ticket=each.ticket)
-                self._queue.done(each.key, pieces=0)
+            self._let_go_of(waiting)
+
+    def _open(self, key: DeliveryKey, delay: float | None = None) -> tuple[_Waiting, ...]:
+        """The object of ``key`` is handled no more; returns its keys that have waited for that."""
+        with self._lock:
+            following = self._pending.next_ticket(key)
+            waiting = self._handled_now.pop((key.source.kind, key.namespace, key.name))
+        if following is not None:
+            self._queue.add(key, ticket=following)
+        elif delay is not None:
+            self._queue.add(key, after=delay)
+        return waiting
+
+    def _let_go_of(self, waiting: Iterable[_Waiting]) -> None:
+        for each in waiting:
+            self._queue.add(each.key, ticket=each.ticket)
+            self._queue.done(each.key, pieces=0)
 
     def _process_batches(self, limit: int | None) -> None:
         """Handle events of the batch queue, up to the ticket of the next key in the work queue."""
         with self._lock:
             began = self._clock.monotonic()
             runs = self._line.take(self._queue.next_ticket(), limit)
+            in_hand = _InHand(self._line.taken) if self._is_replaceable else None
+            self._in_hand = in_hand
         until = began + _MAX_BATCH_TIME
         try:
             for run in runs:
-                if self._is_stopped or not self._handle_run(run, until):
+                if self._is_stopped or not self._handle_run(run, until, in_hand):
                     break
         finally:
             pieces = sum(run.handled for run in runs)
             waited = sum((began - run.arrived) * run.handled for run in runs) / (pieces or 1)
             with self._lock:
+                self._in_hand = None
+                closed = in_hand.closed if in_hand is not None else None
                 if self._is_stopped:
                     self._line.clear()
-                else:
+                elif in_hand is None or not in_hand.is_seized:
                     self._line.put_back(runs)
                 following = self._line.next_ticket
                 self._is_line_queued = following is not None
             if following is not None:
                 self._queue.add(self._line_key, ticket=following)
+            waiting = self._open(closed) if closed is not None else ()
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
+            self._let_go_of(waiting)
 
-    def _handle_run(self, run: Batch[EventSource], until: float) -> bool:
+    def _handle_run(self, run: Batch[EventSource], until: float, in_hand: _InHand | None) -> bool:
         """Handle the events of a batch; returns False when interrupted.
 
-        The time ``until`` interrupts it, and so do a stop and :meth:`hold`.
+        The time ``until`` interrupts it, and so do a stop, :meth:`hold` and :meth:`replace`.
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
+        begins = self._begins
         before = taken = line.taken
         initial = 0
         try:
@@ -660,8 +737,15 @@ class Delivery:
                 if initial and not event.is_initial:
                     self._initial_handled(source, initial)
                     initial = 0
-                taken += 1
-                line.taken = taken
+                if in_hand is None:
+                    taken += 1
+                    line.taken = taken
+                else:
+                    with begins:
+                        if in_hand.is_seized:
+                            return False
+                        taken += 1
+                        line.taken = taken
                 if blocked:
                     self._room.wake()
                 delay: float | None = None

@@ -32,7 +32,7 @@ class HotLoops:
         self._warned_at = float("-inf")
 
     def note(self, key: Hashable, now: float) -> None:
-        """Count a reconcile of ``key`` at the monotonic time ``now``."""
+        """Count a reconcile of ``key`` at the monotonic time ``now``; a tuple is a key's parts."""
         began, counts = self._window
         if now - began >= _WINDOW:
             self._window = (now, {key: 1})
@@ -53,7 +53,7 @@ class HotLoops:
             "status away with %s",
             self._controller,
             self._kind,
-            safe_text(key),
+            "/".join(filter(None, key)) if type(key) is tuple else safe_text(key),
             _THRESHOLD,
             self._filter_hint,
             extra={"controller": self._controller, "kind": self._kind},

@@ -411,7 +411,7 @@ class Dispatcher:
                 slot.called = None, trigger.action.value
             if slot.is_noted or started >= activity.skip_until:
                 activity.end(slot, trigger, seconds)
-            self._reflect(source, target, target.request_of(trigger))
+            self._reflect(source, target, trigger)
         elif outcome is not None and outcome.requeue_after is not None:
             self._metrics.requeued(source.kind, trigger.action)
             request, due = target.request_of(trigger), monotonic() + outcome.requeue_after
@@ -488,18 +488,18 @@ class Dispatcher:
         self._reflect(source, target, request)
 
     def _reflect(
-        self, source: EventSource, target: RegisteredTarget, request: ReconcileRequest
+        self, source: EventSource, target: RegisteredTarget, trigger: Event | ReconcileRequest
     ) -> None:
         """Take over the calls that a target waits to make for an object."""
-        level = target.level_based
-        if level is None:
+        if target.level_based is None:
             return
-        waiting = level.waiting(request.object)
+        waiting = target.level_based.waiting(trigger.object)
         if not waiting and not self._pending:
             return
-        key = source.key_of(request.object)
+        key = source.key_of(trigger.object)
         if not waiting and _of_target(target, self._pending_of(key)) is None:
             return
+        request = target.request_of(trigger)
         with self._lock:
             if not target.is_removed and not source.is_removed:
                 self._calls_of(key, target).reflect(source, request, waiting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
@@ -61,12 +61,11 @@ class RegisteredTarget:
         "kind",
         "level_based",
         "selective",
+        "takes_events",
         "view",
     )
 
     role: ClassVar[Role]
-    takes_events: ClassVar[bool] = False
-    """Whether :meth:`call` takes events as they are, so that most calls need no request."""
 
     def __init__(
         self,
@@ -84,6 +83,8 @@ class RegisteredTarget:
         )
         """The kind whose types it gets objects with; None: that of the informer."""
         self.is_removed = False
+        self.takes_events = False
+        """Whether :meth:`call` takes events as they are, so that most calls need no request."""
         self.level_based: LevelBased | None = getattr(handler, "level_based", None)
         """What knows which of its functions is due; None: each event leads to a call."""
         self.has_time_limits = bool(getattr(handler, "has_time_limits", False))
@@ -181,6 +182,8 @@ class RegisteredTarget:
             return False
         try:
             is_concerned: object = self.selective.concerns(event.old, event.object)
+            if is_concerned is True:  # asked of nearly every update
+                return False
             return not no_awaitable("concerns", is_concerned)
         except BaseException as error:
             if is_interrupt(error):
@@ -251,11 +254,11 @@ class RegisteredWatcher(RegisteredTarget):
     __slots__ = ("watcher",)
 
     role = Role.WATCHER
-    takes_events = True
 
     def __init__(self, watcher: ResourceWatcher, kind: str | Kind) -> None:
         super().__init__(watcher, kind, watcher if isinstance(watcher, SelectiveWatcher) else None)
         self.watcher = watcher
+        self.takes_events = True
 
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call the method for the action.
@@ -302,7 +305,8 @@ class RegisteredReconciler(RegisteredTarget):
         Raises:
             TypeError: it returned something else than a Result or None.
         """
-        self._hot_loops.note(trigger.object.key, self._clock.monotonic())
+        obj = trigger.object
+        self._hot_loops.note((obj.namespace, obj.name), self._clock.monotonic())
         outcome = self.reconciler.reconcile(self.request_of(trigger))
         return checked_outcome(self.reconciler, settle(outcome))
 
@@ -315,8 +319,21 @@ class RegisteredFunctions(RegisteredReconciler):
 
     role = Role.WATCHER
 
+    def __init__(
+        self, reconciler: ResourceReconciler, kind: str | Kind, *, controller: str, clock: Clock
+    ) -> None:
+        super().__init__(reconciler, kind, controller=controller, clock=clock)
+        level: object = self.level_based
+        # Not one that wraps the level-based one.
+        self.takes_events = level is reconciler
+
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call ``reconcile``, which waits for its functions itself and returns nothing."""
-        self._hot_loops.note(trigger.object.key, self._clock.monotonic())
-        self.reconciler.reconcile(self.request_of(trigger))
+        obj = trigger.object
+        self._hot_loops.note((obj.namespace, obj.name), self._clock.monotonic())
+        if self.takes_events:
+            level: Any = self.level_based
+            level.reconcile(trigger)
+        else:
+            self.reconciler.reconcile(self.request_of(trigger))
         return None

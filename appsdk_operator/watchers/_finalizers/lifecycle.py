@@ -321,6 +321,14 @@ class FinalizerLifecycle:
             self.forget(obj)
         return outcome
 
+    def is_at_rest(self, obj: Object) -> bool:
+        """Whether no write to the object is pending, or not seen yet."""
+        uid = obj.uid
+        with self._lock:
+            return not (
+                uid in self._legacy or uid in self._write_pending or uid in self._finalizer_versions
+            )
+
     def forget(self, obj: Object) -> None:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
         uid = obj.uid
@@ -363,7 +371,7 @@ class FinalizerLifecycle:
         """
         if old.resource_version == new.resource_version:
             return False
-        if _goes_back(old, new):
+        if is_older_version(new.resource_version, old.resource_version):
             return True
         if new.generation > 0:
             return new.generation != old.generation
