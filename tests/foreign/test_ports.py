@@ -178,11 +178,11 @@ class Cluster:
         return {**json.loads(seen), **self.seen, "events": self.events(), "notes": self.notes()}
 
     def events(self) -> list[tuple[str, ...]]:
-        """What was reported of the widgets."""
+        """What the functions reported of the widgets; an App also tells of what it gives up."""
         return sorted(
             (one["regarding"]["name"], one["type"], one["reason"], one["note"])
             for one in self.client.list(EVENT, namespace=self.namespace)
-            if one["regarding"]["kind"] == "Widget"
+            if one["regarding"]["kind"] == "Widget" and one["reason"] != "Failing"
         )
 
 
