@@ -444,6 +444,7 @@ class CallSlot:
         "is_retry",
         "limited",
         "log",
+        "looks",
         "omitted_requests",
         "record",
         "requests",
@@ -454,6 +455,8 @@ class CallSlot:
 
     def __init__(self, log: ActivityLog) -> None:
         self.log: ActivityLog = log
+        self.looks: int = 0
+        """How many calls have found nothing to do, of those that look for what is due."""
         self.started: float = 0.0
         """The monotonic time of the call's start."""
         self.target: Any = None
@@ -587,6 +590,8 @@ class ActivityLog:
         self.last_trouble: float = -sys.float_info.max
         """When a call failed last, or succeeded after failures."""
         self._history = CallHistory()
+        self._looks = 0
+        """Those of workers that have ended."""
         self._failed = 0
         # The one that failed last comes last.
         self._failing: OrderedDict[tuple[str, str, str, str], FailingCalls] = OrderedDict()
@@ -609,7 +614,9 @@ class ActivityLog:
             yield
         finally:
             _slot.reset(token)
-            self.slots.pop(thread, None)
+            slot = self.slots.pop(thread, None)
+            with self._lock:
+                self._looks += 0 if slot is None else slot.looks
 
     def slot(self, thread: int) -> CallSlot:
         """The slot of a thread."""
@@ -709,7 +716,7 @@ class ActivityLog:
     def _keep(self, record: CallRecord) -> None:
         started = record.started
         if started >= self._history.next:
-            self._note_counts(started, ended_now=1)
+            self._note_counts(started, ended_now=1 if record.callback else 0)
         with self._lock:
             if record.cause is not None:
                 self._note_failure(record)
@@ -737,10 +744,17 @@ class ActivityLog:
             calls.append(record)
 
     def _note_counts(self, now: float, *, ended_now: int = 0) -> None:
-        calls, queued = self.read_counts()
+        calls, queued = self._counts()
         with self._lock:
             failures = self._failed
             self._history.note(now, calls=calls - ended_now, failures=failures, queued=queued)
+
+    def _counts(self) -> tuple[int, int]:
+        """The number of calls that have called something, and of those that wait."""
+        ended, queued = self.read_counts()
+        with self._lock:
+            looks = self._looks + sum(slot.looks for slot in self.slots.copy().values())
+        return ended - looks, queued
 
     def _note_failure(self, record: CallRecord) -> None:
         self._failed += 1
@@ -776,7 +790,7 @@ class ActivityLog:
         now = self.clock.monotonic()
         if now >= self._history.next:
             self._note_counts(now)
-        calls, queued = self.read_counts()
+        calls, queued = self._counts()
         with self._lock:
             return self._history.series(now, calls=calls, failures=self._failed, queued=queued)
 

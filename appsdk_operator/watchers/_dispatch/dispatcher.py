@@ -409,6 +409,7 @@ class Dispatcher:
         elif target.level_based is not None:
             if slot.called is None:
                 slot.called = None, trigger.action.value
+                slot.looks += 1
             if slot.is_noted or started >= activity.skip_until:
                 activity.end(slot, trigger, seconds)
             self._reflect(source, target, trigger)
