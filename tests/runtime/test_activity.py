@@ -251,3 +251,21 @@ def test_nothing_is_kept_of_parts_that_are_gone() -> None:
     assert sum(ref() is not None for ref in gone) == 1
     end()
     assert gone[-1]() is None
+
+
+def test_failures_in_a_row_are_counted_since_the_first_until_a_success() -> None:
+    engine = Engine()
+    for _ in range(3):
+        engine.call(fails=True)
+        engine.clock.advance(10.0)
+    engine.call("other", fails=True)
+    failing = {each.last.name: each for each in engine.log.failing()}
+    assert (failing["a"].count, failing["other"].count) == (3, 1)
+    assert failing["a"].last.started - failing["a"].since == 20.0
+    engine.call()
+    assert [each.last.name for each in engine.log.failing()] == ["other"]
+    assert engine.log.last_trouble == engine.clock.monotonic() + 0.5
+    engine.clock.advance(10.0)
+    engine.call(fails=True)
+    (failing_again,) = (each for each in engine.log.failing() if each.last.name == "a")
+    assert (failing_again.count, failing_again.since) == (1, engine.clock.monotonic())

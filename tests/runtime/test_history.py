@@ -44,3 +44,11 @@ def test_nothing_was_noted_is_nothing_called() -> None:
     found = CallHistory().series(1e5, calls=0, failures=0, queued=5)
     assert found["calls"] == [0] * SPANS
     assert found["queued"] == [0] * (SPANS - 1) + [5]
+
+
+def test_the_first_of_the_sixty_spans_counts() -> None:
+    history = CallHistory()
+    history.note(0.0, calls=0, failures=0, queued=0)
+    last = SPAN * (SPANS - 1)
+    assert history.series(last, calls=3, failures=1, queued=0)["calls"] == [3] + [0] * (SPANS - 1)
+    assert sum(history.series(last + SPAN, calls=3, failures=1, queued=0)["calls"]) == 0
