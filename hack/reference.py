@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import typing
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import attrs
 from sphinx.pycode import ModuleAnalyzer
@@ -43,6 +44,22 @@ GROUPS = {
     "data": "Data",
     "module": "Modules",
 }
+
+MAIN = (
+    "app.App",
+    "client.Client",
+    "manager.Manager",
+    "watchers.InformerController",
+    "watchers.OpinionatedWatcher",
+    "controllers.Controller",
+    "cache.Cache",
+    "cache.Informer",
+    "resource.Object",
+    "resource.MutableObject",
+    "testing.World",
+    "testing.APIServer",
+)
+"""Classes with a page of their own, which begins with a table of the methods."""
 
 FURTHER = {"kinds": "resource.kinds", "strategies": "testing.strategies"}
 """Public modules in rooms, which are pages of their own."""
@@ -172,6 +189,11 @@ def reference() -> Reference:
         path = f"{PACKAGE}.{room}.{name}"
         aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
     pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
+    homes = {_identity(name): name for names in documented.values() for name in names}
+    for names in documented.values():
+        for name in names:
+            if _is_main(name):
+                pages[f"classes/{name.name}.rst"] = _class_page(name, homes)
     pages["kinds.rst"] = _kinds_page()
     pages["strategies.rst"] = _strategies_page()
     pages["index.rst"] = _index(aliases)
@@ -224,11 +246,69 @@ def _page(room: str, names: list[Name], also: list[tuple[Name, Name]]) -> str:
         parts.append(_table([(here.name, home) for here, home in also]))
     parts.append(f".. currentmodule:: {module}\n\n")
     for group, title in GROUPS.items():
-        members = [name for name in names if name.group == group]
+        members = [name for name in names if name.group == group and not _is_main(name)]
         if members:
             parts.append(_heading(title, "-"))
             parts += [_entry(name) for name in members]
+    main = [name.name for name in names if _is_main(name)]
+    if main:
+        parts.append(".. toctree::\n   :hidden:\n\n")
+        parts += [f"   classes/{name}\n" for name in main]
     return "".join(parts)
+
+
+def _is_main(name: Name) -> bool:
+    return f"{name.room}.{name.name}" in MAIN
+
+
+def _class_page(name: Name, homes: dict[str, Name]) -> str:
+    """The page of a class: what its methods and properties do, then each with its docstring."""
+    module = f"{PACKAGE}.{name.room}"
+    source = PACKAGE if facade().get(name.name) == name.room else module
+    parts = [
+        _heading(f"class {name.name}", "="),
+        f"{name.first_line}\n\n.. code-block:: python\n\n   from {source} import {name.name}\n\n",
+        f".. currentmodule:: {module}\n\n",
+    ]
+    value = getattr(importlib.import_module(module), name.name)
+    methods, properties = _members(value, name, homes)
+    for title, rows in (("Methods", methods), ("Properties", properties)):
+        if rows:
+            parts.append(_heading(title, "-"))
+            parts.append(".. list-table::\n   :widths: 30 70\n   :class: names\n\n")
+            parts += [f"   * - :py:obj:`{a} <{path}>`\n     - {line}\n" for a, path, line in rows]
+            parts.append("\n")
+    return "".join([*parts, _heading("Details", "-"), _entry(name)])
+
+
+_MEMBER = re.compile(r":(meth|attr):`(\w+)`")
+_Rows = list[tuple[str, str, str]]
+
+
+def _members(value: type, name: Name, homes: dict[str, Name]) -> tuple[_Rows, _Rows]:
+    """Methods and properties in their order: what is shown, its path and the first line."""
+    methods: _Rows = []
+    properties: _Rows = []
+    seen: set[str] = set()
+    for owner in value.__mro__:
+        home = homes.get(f"{owner.__module__}:{id(owner)}", name)
+        if not owner.__module__.startswith(PACKAGE):
+            continue
+        for attribute, member in vars(owner).items():
+            if attribute.startswith("_") or attribute in seen:
+                continue
+            seen.add(attribute)
+            text = inspect.getdoc(getattr(member, "__func__", member))
+            if not text:
+                continue
+            # Its own class is known where a docstring is, and not in a table.
+            line = _MEMBER.sub(rf":py:\1:`\2 <{home.path}.\2>`", _first_line(text))
+            row = attribute, f"{home.path}.{attribute}", line
+            if isinstance(member, property):
+                properties.append(row)
+            elif isinstance(member, FunctionType | classmethod | staticmethod):
+                methods.append((f"{attribute}()", *row[1:]))
+    return methods, properties
 
 
 def _entry(name: Name) -> str:

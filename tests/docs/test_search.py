@@ -43,8 +43,8 @@ QUERIES = {
     "on_update": "app.html",
     "cron": "app.html",
     "schema": "crds.html",
-    "Client.get": "reference/client.html#appsdk_operator.client.Client.get",
-    "Manager.run()": "reference/manager.html#appsdk_operator.manager.Manager.run",
+    "Client.get": "reference/classes/Client.html#appsdk_operator.client.Client.get",
+    "Manager.run()": "reference/classes/Manager.html#appsdk_operator.manager.Manager.run",
 }
 
 
