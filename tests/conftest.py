@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import settings
+from hypothesis import Phase, given, settings, strategies
 
 from tests import hypothesis_profiles, one_case, planes, reports
 from tests.ids import check_ids
@@ -118,15 +118,22 @@ class _DocstringExamples:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector from going through thousands of tests while they are found."""
+    """Keep the garbage collector from going through thousands of tests, now and in each of them."""
     gc.disable()
     try:
         return (yield)
     finally:
-        # Not frozen: Hypothesis looks for who refers to what it is given.
-        # A full collection takes half a second of a test.
-        gc.set_threshold(700, 10, 100)
+        # At its first use Hypothesis looks for who refers to its generator, not in frozen objects.
+        _use_hypothesis()
+        # A full collection would take half a second of a test otherwise.
+        gc.freeze()
+        gc.set_threshold(2000, 10, 100)
         gc.enable()
+
+
+@settings(max_examples=1, database=None, phases=[Phase.generate])
+@given(strategies.none())
+def _use_hypothesis(_: None) -> None: ...
 
 
 @pytest.hookimpl(trylast=True)
