@@ -93,7 +93,8 @@ class Cluster:
             "events": sorted(
                 (each["regarding"]["name"], each["type"], each["reason"], each["note"])
                 for each in self.client.list(kinds.events.v1.Event, namespace=self.namespace)
-                if each["regarding"]["kind"] == "KopfExample"
+                # An App also tells of what it gives up.
+                if each["regarding"]["kind"] == "KopfExample" and each["reason"] != "Failing"
             ),
         }
 
