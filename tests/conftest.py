@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import Phase, given, settings, strategies
+from hypothesis import given, settings, strategies
 
 from tests import hypothesis_profiles, one_case, planes, reports
 from tests.ids import check_ids
@@ -131,7 +131,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@settings(max_examples=1, database=None, phases=[Phase.generate])
 @given(strategies.none())
 def _use_hypothesis(_: None) -> None: ...
 
