@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import os
 import sys
 import threading
 import weakref
@@ -27,7 +26,7 @@ from appsdk_operator.runtime._logs.texts import safe_text
 from appsdk_operator.runtime._logs.tracebacks import (
     callback_name,
     failed_function,
-    user_traceback,
+    place_of,
 )
 from appsdk_operator.runtime._threading.call_monitor import HELD_FOR, CallMonitor, RunningCall
 from appsdk_operator.runtime._threading.limited_calls import LimitedCall
@@ -82,7 +81,7 @@ class FailureCause:
         """The error's text, at most 1000 characters."""
         self.function: str = failed_function(error)
         """The user's function that raised it or called what did; ``""`` when unknown."""
-        self.place: str = _place_of(error)
+        self.place: str = place_of(error)
         """File and line in that function."""
 
     @property
@@ -1008,10 +1007,3 @@ def _shown(method: Callable[[Any], None], record: object) -> None:
 def _short(value: object) -> str:
     text = safe_text(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
-
-
-def _place_of(error: BaseException) -> str:
-    found = user_traceback(error)
-    if found is None:
-        return ""
-    return f"{os.path.basename(found.tb_frame.f_code.co_filename)}:{found.tb_lineno}"  # noqa: PTH119

@@ -146,3 +146,65 @@ def test_one_object_has_a_line_a_second_and_no_failure_is_lost_from_the_count(ri
     counted = sum(int(line.split(" and ")[1].split()[0]) for line in lines if " and " in line)
     assert counted + len(lines) + 1 == 5 + 2 + 200 + 1
     assert len(lines) <= 52
+
+
+# What fails now.
+
+
+def test_what_works_again_is_logged_with_its_failures_and_their_time(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    failing = rig.log.failing
+    assert not failing.calls
+    for _ in range(3):
+        failing.failed(1, "uid-1", "open_shop", ConnectionError("away"))
+        rig.clock.advance(14.0)
+    assert failing.calls
+    failing.succeeded(1, "uid-2", "Shop default/b")
+    failing.succeeded(2, "uid-1", "Shop default/a")
+    failing.succeeded(1, "uid-1", "Shop default/a")
+    failing.succeeded(1, "uid-1", "Shop default/a")
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.getMessage() == (
+        "open_shop works again for Shop default/a, after 3 failures in 42 s"
+    )
+    assert record.__dict__["failures"] == 3
+    assert not failing.calls
+
+
+def test_while_several_fail_a_line_a_minute_says_how_many_and_why(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = rig.log.failing
+    failing.failed(0, "uid-0", "greet", KeyError("name"))
+    assert caplog.messages == [], "one alone has its own lines"
+    for second in range(120):
+        rig.clock.advance(1.0)
+        failing.failed(1, f"uid-{second % 17}", "open_shop", ConnectionError("away"))
+    assert caplog.messages == [
+        "17 objects fail: 17 ConnectionError in open_shop, 1 KeyError in greet",
+        "17 objects fail: 17 ConnectionError in open_shop, 1 KeyError in greet",
+    ]
+
+
+def test_what_is_gone_fails_no_more_and_there_is_a_bound(rig: Rig) -> None:
+    failing = rig.log.failing
+    for called in (1, 2):
+        failing.failed(called, "gone", "f", KeyError("a"))
+    failing.forget("gone")
+    assert not failing.calls
+    failing.forget("gone")
+    for number in range(10_001):
+        failing.failed(1, number, "f", KeyError("a"))
+    assert len(failing.calls) == 10_000
+
+
+def test_a_record_has_the_error_and_its_place_as_fields(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.fail(extra={"kind": "shops"})
+    fields = caplog.records[0].__dict__
+    assert (fields["kind"], fields["error_text"]) == ("shops", "KeyError: 'a'")
+    assert fields["place"].startswith("test_failure_log.py:")

@@ -266,6 +266,9 @@ class ReconcileRunner(Generic[R]):
         if context.attempt:
             self._failures.pop(item.key, None)
         self._retry.forget(item.key)
+        failing = self._failure_log.failing
+        if failing.calls:
+            failing.succeeded(None, item.key, self._text_of(item.key))
         result = "success"
         if outcome is not None and outcome.requeue_after is not None:
             result = "requeue_after"
@@ -397,6 +400,8 @@ class ReconcileRunner(Generic[R]):
         name = self._callback_of(error)
         took = f" after {duration_text(seconds)}" if seconds >= _LONG else ""
         request = context.request
+        if is_failure:
+            self._failure_log.failing.failed(None, request, name, error)
         self._failure_log.failed(
             error,
             name,
@@ -414,6 +419,7 @@ class ReconcileRunner(Generic[R]):
                 **log_fields(context),
                 "callback": name,
                 "error": type(error).__name__,
+                "failures": count,
                 "retry_in": delay,
             },
         )

@@ -9,8 +9,14 @@ from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._logs.failing import FailingCalls
 from appsdk_operator.runtime._logs.loggers import SafeLogger
-from appsdk_operator.runtime._logs.tracebacks import traceback_of, user_traceback
+from appsdk_operator.runtime._logs.tracebacks import (
+    error_text,
+    place_of,
+    traceback_of,
+    user_traceback,
+)
 
 _INTERVAL = 5.0
 """Seconds between two lines about a frequent cause."""
@@ -66,6 +72,8 @@ class FailureLog:
         self._lock = threading.Lock()
         # The most recent cause comes last.
         self._by_cause: OrderedDict[_Cause, _CauseCounts] = OrderedDict()
+        self.failing = FailingCalls(log, clock)
+        """What fails now, for those who say so after each call."""
 
     def failed(
         self,
@@ -89,7 +97,7 @@ class FailureLog:
                 as one of another object.
             level: default: ERROR.
             with_traceback: whether the first line has a traceback; default: yes.
-            extra: further fields of the record.
+            extra: further fields of the record, which has ``error_text`` and ``place``, too.
         """
         if not self._log.isEnabledFor(level):
             return
@@ -111,7 +119,8 @@ class FailureLog:
         if counted:
             message += "; and %d more like it within %.3g s"
             args = (*args, counted, seconds)
-        self._log.log(level, message, *args, exc_info=exc_info, extra=extra, stacklevel=2)
+        fields = {**(extra or {}), "error_text": error_text(error), "place": place_of(error)}
+        self._log.log(level, message, *args, exc_info=exc_info, extra=fields, stacklevel=2)
 
     def _count(self, cause: _Cause, about: Hashable, now: float) -> tuple[_CauseCounts | None, int]:
         """The counts of a cause to log, and how many failures to report; None: log nothing."""

@@ -233,3 +233,11 @@ def _chain(error: traceback.TracebackException | None) -> Iterator[traceback.Tra
         if each is not None:
             yield each
             left += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
+
+
+def place_of(error: BaseException) -> str:
+    """The file and line of the user's code that raised ``error``, such as ``shop.py:12``."""
+    found = user_traceback(error)
+    if found is None:
+        return ""
+    return f"{os.path.basename(found.tb_frame.f_code.co_filename)}:{found.tb_lineno}"  # noqa: PTH119

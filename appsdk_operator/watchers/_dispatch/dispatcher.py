@@ -29,7 +29,7 @@ from appsdk_operator.runtime import (
     get_logger,
 )
 from appsdk_operator.runtime.validation import no_awaitable
-from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall
+from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall, called_of
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role, RunningCall
 from appsdk_operator.watchers._dispatch.pending_calls import CallReason, PendingCall, PendingCalls
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
@@ -65,6 +65,7 @@ class Dispatcher:
         self._name = name
         self._time_limit = time_limit
         self._failures = failures
+        self._failing = failures.log.failing
         self._dequeue_policy = dequeue_policy
         self._metrics = metrics
         self._clock = clock
@@ -406,7 +407,10 @@ class Dispatcher:
                 self._failed(source, slot, target, trigger, failure, seconds)
             finally:
                 failure = None  # its traceback holds this frame, which would hold it in turn
-        elif target.level_based is not None:
+            return
+        if self._failing.calls:
+            self._recovered(source, slot, target, trigger)
+        if target.level_based is not None:
             if slot.called is None:
                 slot.called = None, trigger.action.value
                 slot.looks += 1
@@ -449,6 +453,25 @@ class Dispatcher:
             started=slot.started,
             target=id(target if function is None else function),
         )
+
+    def _recovered(
+        self,
+        source: EventSource,
+        slot: CallSlot,
+        target: RegisteredTarget,
+        trigger: Event | ReconcileRequest,
+    ) -> None:
+        """Log that what has failed for the object works again, if that is so."""
+        called = called_of(target.handler)
+        if target.level_based is not None and trigger.action is not _DELETE:
+            if slot.called is None:
+                return
+            called = slot.called[0]
+        elif trigger.action is not _DELETE:
+            calls = _of_target(target, self._pending_of(source.key_of(trigger.object)))
+            if calls is not None and any(call.error is not None for call in calls.calls):
+                return  # a retry that the event has not replaced
+        self._failures.succeeded(called, trigger)
 
     def _failed(
         self,

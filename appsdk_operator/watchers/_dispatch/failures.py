@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias, final
 
 import attrs
 
-from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientError
 from appsdk_operator.controllers import (
     FinalizerError,
@@ -33,7 +33,8 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatch.registered import cause_of, name_of
-from appsdk_operator.watchers._reconciler import ResourceReconciler
+from appsdk_operator.watchers._level_based import CalledFunction
+from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._watcher import ResourceWatcher
 
 _log = get_logger("appsdk_operator.watchers")
@@ -165,8 +166,25 @@ class Failures:
             self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
+        if not is_known:
+            function = failed_function(error) or call.callback
+            called, about = called_of(call.watcher), _identity(call.object)
+            self.log.failing.failed(called, about, function, sole_error(error))
         forget_frames(error)
         return RetryPlan(delay, attempt, is_final)
+
+    def succeeded(self, called: Hashable, request: Event | ReconcileRequest) -> None:
+        """Note that a call has succeeded which may have failed before.
+
+        Args:
+            called: what :func:`called_of` has for it.
+            request: what it was called with.
+        """
+        obj = request.object
+        if request.action is ResourceAction.DELETE:
+            self.log.failing.forget(_identity(obj))
+        else:
+            self.log.failing.succeeded(called, _identity(obj), f"{obj.kind.kind} {obj.key}")
 
     def _is_final(self, error: Exception) -> bool:
         """Whether no resync repeats a call that is given up.
@@ -221,7 +239,7 @@ class Failures:
             error_text(sole_error(error)),
             _next_try(call, delay, is_final),
             # The last line about a call, however soon it follows the one before.
-            about=None if delay is None else obj.uid or obj.key,
+            about=None if delay is None else _identity(obj),
             level=logging.INFO if is_known else logging.ERROR,
             with_traceback=not is_known and not _is_self_explanatory(error),
             extra={
@@ -231,11 +249,21 @@ class Failures:
                 "object": obj.name,
                 "action": call.action.value,
                 "attempt": call.attempt,
+                "failures": call.attempt + 1,
                 "callback": name,
                 "error": type(sole_error(error)).__name__,
                 "retry_in": delay,
             },
         )
+
+
+def called_of(watcher: object) -> Hashable:
+    """What is called, for the log of what fails: a function of an App, or the whole watcher."""
+    return watcher.function if isinstance(watcher, CalledFunction) else id(watcher)
+
+
+def _identity(obj: Object) -> Hashable:
+    return obj.uid or obj.key
 
 
 def _next_try(call: WatcherCall, delay: float | None, is_final: bool) -> str:
