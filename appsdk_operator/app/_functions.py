@@ -296,7 +296,7 @@ class KindFunctions:
             nonlocal is_logged
             try:
                 return bool(no_awaitable(option, given(*objects)))
-            except Exception:
+            except BaseException:  # sys.exit(), for example: it must not end a worker
                 if not is_logged:
                     is_logged = True
                     _log.exception(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import zoneinfo
 from datetime import UTC, datetime, tzinfo
-from typing import final
+from typing import Final, final
 
 import attrs
 
 from appsdk_operator.runtime import safe_text, validation
+
+_CORRECTION: Final = 3 * 3600.0
+"""Seconds by which a clock may be set back without a second call for a time, as cron has it.
+Without a limit, a clock that was years ahead for a moment would end a timer for as long."""
 
 
 @final
@@ -37,12 +41,12 @@ class Schedule:
 
         Args:
             tick: the time for which a call has been made; what comes is later, although the clock
-                may have been set back.
+                may have been set back, unless by more than three hours.
             time: now, in seconds since the epoch.
         """
         if not self.cron:
             return 0.0, self.interval
-        following = self._next(max(tick, time))
+        following = self._next(tick if time < tick <= time + _CORRECTION else time)
         return following, following - time
 
     def _next(self, time: float) -> float:

@@ -16,7 +16,14 @@ from appsdk_operator.controllers import (
     retry_after_seconds,
     sole_error,
 )
-from appsdk_operator.runtime import Clock, call_limited, callback_name, get_logger, safe_text
+from appsdk_operator.runtime import (
+    Clock,
+    as_exception,
+    call_limited,
+    callback_name,
+    get_logger,
+    safe_text,
+)
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RetryPolicy
 
@@ -66,7 +73,8 @@ class AppTimer:
             return Result(requeue_after=pause)
         try:
             call_limited(self._function, seconds=self._time_limit)
-        except Exception as error:
+        except BaseException as raised:
+            error = as_exception("the timer", raised)
             sole = sole_error(error)
             asked = retry_after_seconds(sole)
             tick, pause = self._next()
@@ -74,7 +82,7 @@ class AppTimer:
                 if asked < pause:
                     raise
                 self._tick = tick
-                raise RetryAfter(pause, safe_text(sole)) from error
+                raise RetryAfter(pause, safe_text(sole)) from raised
             delay = None if isinstance(sole, TerminalError) else self._retry_delay(error)
             if delay is None or delay >= pause:
                 self._tick = tick
@@ -83,7 +91,7 @@ class AppTimer:
             else:
                 self._attempt, self._delay = self._attempt + 1, min(delay, pause)
             if isinstance(sole, TerminalError):
-                raise TimerError(safe_text(sole)) from error
+                raise TimerError(safe_text(sole)) from raised
             raise
         self._attempt = 0
         self._tick, pause = self._next()
@@ -96,7 +104,7 @@ class AppTimer:
         try:
             delay = no_awaitable("retry_policy", self._policy(error, self._attempt))
             return delay if delay is not None and 0 <= delay < math.inf else None
-        except Exception:
+        except BaseException:
             _log.exception(
                 "the retry policy failed: %s is called again after its interval",
                 callback_name(self._function),

@@ -77,6 +77,16 @@ def test_times_are_those_of_the_line_each_once_and_in_order(
         assert not any(map(fits, between))
 
 
+@pytest.mark.parametrize("hours", [0.5, 3.0, 3.5, 24.0 * 3650])
+def test_a_clock_that_is_set_back_repeats_no_time_of_the_last_three_hours(hours: float) -> None:
+    schedule = Schedule(cron="*/10 * * * *")
+    tick = 600.0 * 3_000_000
+    time = tick - 3600.0 * hours
+    following, pause = schedule.after(tick, time)
+    assert following == time + pause
+    assert following == (tick + 600.0 if hours <= 3.0 else time + 600.0)
+
+
 def test_a_daily_time_keeps_its_hour_when_clocks_change() -> None:
     schedule = Schedule(cron="0 3 * * *", timezone=BERLIN)
     found = times(schedule, datetime(2026, 3, 27, 12, tzinfo=BERLIN), 3)
