@@ -10,6 +10,7 @@ from appsdk_operator.controllers import (
     FinalizerError,
     FinalizeResult,
     FinalizerRegistry,
+    Finalizers,
     Finalizing,
     add_finalizer,
     finalizing,
@@ -113,6 +114,29 @@ def test_who_was_quicker_keeps_what_they_wrote():
     off = take_finalizer_off(server, put, OURS)
     assert off is not None
     assert off.finalizers == (THEIRS,)
+
+
+def released(server, obj, also=lambda present: []):
+    return Finalizers(WIDGET, server).release(obj, THEIRS, also)
+
+
+def test_a_release_leaves_alone_what_goes_and_what_is_not_to_be_released():
+    server = Others(WIDGET)
+    made = server.create("a", finalizers=[THEIRS, OURS])
+    assert released(server, made, lambda present: None) is made
+    changed = server.change("a", spec={"size": 1})
+    looked_at = []
+    off = released(server, made, lambda present: looked_at.append(present) or [])
+    assert off is not None
+    assert off.finalizers == (OURS,)
+    assert looked_at == [made, changed]
+    assert released(server, off) is off
+    stale = server.create("b", finalizers=[THEIRS])
+    server.delete("b")
+    kept = released(server, stale)
+    assert kept is not None
+    assert kept.is_deleting
+    assert kept.finalizers == (THEIRS,)
 
 
 def test_an_object_that_goes_takes_no_finalizer_and_one_that_is_gone_neither():
