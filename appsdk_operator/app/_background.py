@@ -400,12 +400,12 @@ class BackgroundRunner:
             return None, 0
         try:
             delay = no_awaitable("retry", self._retry(error, attempt))
-        except Exception:
+            if delay is None or not 0 <= delay < float("inf"):
+                return None, 0
+            return float(delay), attempt + 1
+        except BaseException:  # otherwise the run would never be over
             _log.exception("the retry policy of %s failed: it is given up", self._callback)
             return None, 0
-        if delay is None or not 0 <= delay < float("inf"):
-            return None, 0
-        return float(delay), attempt + 1
 
     def _log_failure(self, run: _Run, error: Exception, delay: float | None) -> None:
         asks = retry_after_seconds(sole_error(error)) is not None

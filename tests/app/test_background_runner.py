@@ -267,6 +267,28 @@ def test_a_policy_that_gives_up_or_fails_ends_it_and_an_error_may_name_its_delay
     assert "the retry policy of" in caplog.text
 
 
+@FLAVOURS
+@pytest.mark.parametrize("answer", ["soon", SystemExit(1)], ids=["a text", "an exit"])
+def test_a_policy_that_answers_what_is_no_time_ends_it_too(function: Any, answer: Any) -> None:
+    async def fails_async(live: Live[Any, Any], stop: StopSignal) -> None:
+        raise ConnectionError("reset")
+
+    def fails(live: Live[Any, Any], stop: StopSignal) -> None:
+        raise ConnectionError("reset")
+
+    def policy(error: Exception, attempt: int) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    case = Case(fails if function is waits else fails_async)
+    case.runner._retry = policy
+    with running(case):
+        one = case.see(thing())
+        case.wait_for_phase("over")
+        assert not case.runner.is_running_for(one)
+
+
 def test_a_returned_value_is_an_error_that_says_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
