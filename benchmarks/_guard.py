@@ -52,6 +52,13 @@ BOUNDS = (
     ),
     Bound(
         job="watch",
+        case="widgets of 2 KB",
+        label="appsdk app-update",
+        usual=0.2,
+        column=_CPU_PER_EVENT,
+    ),
+    Bound(
+        job="watch",
         case="widgets of 2 KB, TLS",
         label=_WATCHER,
         usual=0.46,

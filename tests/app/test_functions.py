@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.app import App, functions_of, timers_of
@@ -285,10 +285,9 @@ def thing(version: int, size: int, **more: Any) -> Object:
     return Object.from_dict(THING, {"metadata": metadata, "spec": {"a": size}})
 
 
-_STEPS = st.one_of(
-    st.tuples(st.just("replace"), st.integers(1, 3)),
-    st.tuples(st.sampled_from(["red", "blue", "status", "strip", "delete", "create"]), st.just(0)),
-    st.tuples(st.just("run"), st.sampled_from([0, 1, 40])),
+_STEPS = st.tuples(
+    st.sampled_from(["replace", "both", "red", "blue", "status", "strip", "hold", "delete"]),
+    st.sampled_from([1, 1, 0, 40]),
 )
 
 
@@ -314,35 +313,43 @@ def played(steps: Any, causes: str, failures: Any) -> list[Any]:
     app.on_update(THING, when=field("metadata.labels").changed, where=is_red)(note("red"))
     if "d" in causes:
         app.on_delete(THING)(note("delete"))
+    if "s" in causes:
+        app.on_delete(THING, where=is_red)(note("strip"))
     with World(THING, app) as world:
         begin = world.clock.monotonic()
         world.create("a", {"a": 1})
-        for what, number in steps:
-            is_there = bool(world.objects())
-            if what == "run":
-                world.run(number)
-            elif what == "create":
-                world.create("a", {"a": 1}) if not is_there else None
-            elif not is_there:
-                continue
+        world.run(1)
+        for number, (what, seconds) in enumerate(steps):
+            if not world.objects():
+                world.create("a", {"a": 1})
             elif what == "replace":
-                world.replace("a", {"a": number})
+                world.replace("a", {"a": number + 2})
             elif what == "delete":
                 world.delete("a")
             else:
                 patches: dict[str, Any] = {"red": RED, "blue": BLUE}
+                patches["both"] = {**RED, "spec": {"a": number + 2}}
                 patches["strip"] = {"metadata": {"finalizers": None}}
+                held = [*world.objects()[0].finalizers, "example.com/other"]
+                patches["hold"] = {"metadata": {"finalizers": list(dict.fromkeys(held))}}
                 patches["status"] = {"status": {"n": len(calls)}}
                 world.patch("a", patches[what])
+            world.run(seconds)
         world.run(100)
-        return [*calls, *writes(world)]
+        made = [(round(each.at - begin), each.text) for each in world.journal.of("write")]
+        return [*calls, *made]
 
 
 @given(
     steps=st.lists(_STEPS, max_size=10),
-    causes=st.sampled_from(["", "a", "d", "ad", "ard"]),
+    causes=st.sampled_from(["", "a", "d", "ad", "ard", "as"]),
     failures=st.lists(st.booleans(), max_size=6),
 )
+@example(steps=[("replace", 1), ("strip", 1), ("replace", 1)], causes="a", failures=[])
+@example(steps=[("replace", 1), ("red", 1), ("delete", 1)], causes="ard", failures=[])
+@example(steps=[("replace", 1), ("red", 1), ("blue", 1), ("delete", 1)], causes="as", failures=[])
+@example(steps=[("replace", 1), ("both", 1)], causes="", failures=[])
+@example(steps=[("hold", 1), ("delete", 1), ("replace", 1)], causes="", failures=[])
 @settings(max_examples=scaled(40), deadline=None)
 def test_the_short_way_of_an_object_at_rest_makes_the_same_calls(
     steps: Any, causes: str, failures: Any
@@ -378,9 +385,11 @@ def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> Non
     functions = functions_of_thing(app, ManualClock())
     old, new, newer = thing(5, 1), thing(9, 2), thing(12, 3)
     functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
+    assert not functions.waiting(old)
     for before, after in ((old, new), (new, old), (old, newer)):
         assert functions.concerns(before, after)
         functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=after))
+        assert not functions.waiting(after)
     # An event that was on its way is none.
     assert not functions.concerns(new, new)
     functions.reconcile(ReconcileRequest(action=ResourceAction.RESYNC, object=new))
@@ -499,6 +508,22 @@ def test_what_became_of_an_object_is_asked_with_delays_and_no_timer_runs_meanwhi
         world.failures["read"].clear()
         world.run(100)
     assert calls == ["look", "delete"]
+
+
+def test_after_a_restore_that_changes_nothing_for_the_functions_changes_are_seen() -> None:
+    app, calls = App("thing-operator"), list[Any]()
+    change = field("spec.a").changed
+    app.on_update(THING, when=change)(lambda old, new: calls.append((old.spec.a, new.spec.a)))
+    functions = functions_of_thing(app, ManualClock())
+    first, later = thing(5, 1), thing(9, 1)
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=first))
+    assert not functions.waiting(first)
+    for before, after in ((first, thing(8, 2)), (thing(8, 2), later), (later, first)):
+        assert functions.concerns(before, after)
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=after))
+        assert not functions.waiting(after)
+    assert functions.concerns(first, thing(6, 3))
+    assert calls == [(1, 2), (2, 1)]
 
 
 def test_an_object_that_a_restore_brings_back_before_its_clean_up_lives_on() -> None:
