@@ -561,15 +561,19 @@ class KindFunctions:
             return adopted.removals(obj, handled=handled)
 
         obj = state.present
-        is_early = self._clock.monotonic() < known.release.next_time
-        if is_early or obj.is_deleting or not adopted.may_be_on(obj):
+        is_left = (
+            not obj.is_deleting
+            and adopted.may_be_on(obj)
+            and bool(adopted.finalizer in obj.finalizers or operations(obj))
+        )
+        if is_left and self._clock.monotonic() < known.release.next_time:
             return
-        if adopted.finalizer in obj.finalizers or operations(obj):
+        if is_left:
             known.is_releasing = True
             made = self._lifecycle.release(obj, operations)
-            known.is_releasing, known.release = False, _WRITTEN
             if made is not None:
                 state.see(made.viewed_as(self.kind))
+        known.is_releasing, known.release = False, _WRITTEN
 
     def _check_sure(self, recording: _Recording, present: Object) -> None:
         """Check that no other process has handled the object after the record that was loaded.
@@ -970,7 +974,8 @@ class KindFunctions:
         if recording is not None and (write := recording.write).error is not None:
             name = self._name((state.unsaved() or [0])[0])
             found.append(Waiting(name, write.error, write.attempt, write.next_time))
-        if (write := known.release).error is not None:
+        is_there = not (known.has_left or state.present.is_deleting)
+        if (write := known.release).error is not None and is_there:
             name = self.called(obj).name
             found.append(Waiting(name, write.error, write.attempt, write.next_time))
         for number in state.failing():

@@ -636,6 +636,23 @@ def test_no_function_waits_for_what_cannot_be_taken_off_and_that_is_repeated(
         assert not left_by_kopf(the_only(world))
 
 
+@pytest.mark.parametrize(
+    ("place", "faults", "failures"),
+    [
+        ("elsewhere", ["", "lost", "lost", "500"], ["", "fails late", "fails late"]),
+        ("not remembered", ["crash after", "lost", "500", "crash before", "lost"], []),
+    ],
+)
+def test_a_lost_answer_to_what_was_taken_off_leads_to_no_further_look(
+    place: str, faults: list[str], failures: list[str]
+) -> None:
+    for present in (1, 2):
+        for has_finalizer in (True, False):
+            one = {**left(1, present), "finalizer": has_finalizer}
+            play(one, FUNCTIONS, PLACES[place](), faults, failures)
+            play(one, ("add", "update"), PLACES[place](), faults, failures)
+
+
 def label_changed_meanwhile(faults: Sequence[str]) -> None:
     """What functions see of labels alone is there after a crash, too."""
     calls: list[Any] = []
