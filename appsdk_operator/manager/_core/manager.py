@@ -472,7 +472,8 @@ class Manager:
         Args:
             namespace: its namespace; ``""`` without one.
             name: its name.
-            kind: its kind, as the calls name it; default: objects of any kind.
+            kind: its kind, for example ``deployments.v1.apps`` or ``Deployment``; default: objects
+                of any kind.
         """
         return self._debug.timeline(namespace, name, kind)
 

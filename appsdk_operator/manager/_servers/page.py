@@ -482,6 +482,7 @@ def _calls(
         # What an earlier call planned has been, or was replaced.
         result: list[object] = [_outcome({**call, "next_in": None} if key in seen else call)]
         seen.add(key)
+        controller = str(call["controller"]).removeprefix(f"{state['operator']}/")
         if call["error"]:
             result.append(tag("div", _error(call["error"]), class_="small"))
             result.append(dim(_place(call["error"])))
@@ -491,7 +492,7 @@ def _calls(
                 ago(state, call["started"]),
                 join(result),
                 small(call["why"]),
-                two(call["callback"] or "none", call["controller"] if is_of_one else ""),
+                two(call["callback"] or "none", controller if is_of_one else ""),
                 seconds_text(call["seconds"]),
                 _writes(call),
             ]
@@ -584,15 +585,14 @@ def _failures(state: Mapping[str, Any], asked: Asked) -> Html:
         cells.append(
             [
                 two(_cause_link(cause), _place(cause)),
-                failing,
+                two(failing, names.get(cause["controller"], cause["controller"])),
                 ago(state, cause["since"]),
                 join([ago(state, cause["last"]), dim(_times(cause["count"]))]),
-                two(cause["callback"], names.get(cause["controller"], cause["controller"])),
                 small(join([links, f" and {rest:,} more" if rest > 0 else ""])),
                 _outcome(cause),
             ]
         )
-    columns = ("Cause", "Failing now", "Since", "Last", "Callback~", "Objects~", "Then")
+    columns = ("Cause", "Failing now", "Since", "Last", "Objects~", "Then")
     remark = f"{counted(len(causes), 'cause')}, of the last 200 failed calls and all that fail now"
     content = [table("", columns, cells), _all(len(shown), len(causes), asked, "failures")]
     return panel("Failures", remark, join(content))
