@@ -64,8 +64,7 @@ def test_the_last_line_has_all_of_it(
     monkeypatch.setattr(user_types, "run", run)
     assert user_types.main() == 1
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "types that users see: "
-        "the public names: wrong; pyright, the pages: wrong; mypy, the pages: wrong"
+        "types that users see: the public names: wrong; pyright: wrong; mypy, the pages: wrong"
     )
     monkeypatch.setattr(user_types, "run", lambda *_, **__: "")
     assert user_types.main() == 0
