@@ -122,6 +122,7 @@ def test_the_programs_that_a_page_calls_are_there(blocks: list[Any]) -> None:
 
 def test_the_links_of_a_page_lead_to_files_and_headings_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"\]\([^)\s]*#[^)\s]+\s[^)]*\)", text), "a link with a space is none"
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if link.startswith("https://"):
             continue
