@@ -971,10 +971,10 @@ class KindFunctions:
             shown = CalledFunction((running or self.backgrounds.runners[0]).function, "")
             return (Waiting(shown.name, None, 0, next_look),)
         recording = known.recording
-        if recording is not None and (write := recording.write).error is not None:
+        is_there = not (known.has_left or state.present.is_deleting)
+        if recording is not None and is_there and (write := recording.write).error is not None:
             name = self._name((state.unsaved() or [0])[0])
             found.append(Waiting(name, write.error, write.attempt, write.next_time))
-        is_there = not (known.has_left or state.present.is_deleting)
         if (write := known.release).error is not None and is_there:
             name = self.called(obj).name
             found.append(Waiting(name, write.error, write.attempt, write.next_time))

@@ -296,6 +296,39 @@ def test_a_record_that_cannot_be_written_keeps_nothing_from_its_call_but_its_nex
         assert len(world.objects()[0].finalizers) == 1
 
 
+@pytest.mark.parametrize("is_stripped", [False, True])
+def test_a_record_that_could_not_be_written_is_tried_no_more_for_an_object_that_is_deleted(
+    calls: Calls, is_stripped: bool
+) -> None:
+    app, failing = own(), [True]
+    app.on_add(THING)(nothing)
+    app.on_update(THING)(calls.update())
+
+    @app.on_delete(THING)
+    def remove(thing: Object) -> None:
+        calls.append("delete")
+        if failing[0]:
+            raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.write_faults += ["500"]
+        world.replace("a", {"a": 2})
+        world.run(1)
+        if is_stripped:
+            world.write_faults += ["500"] * 4
+            world.patch("a", {"metadata": {"finalizers": []}})
+        world.delete("a")
+        world.run(600)
+        # After 5, 10, 20, … seconds, and nothing in between.
+        assert 3 <= calls.count("delete") <= 10
+        assert len(world.journal.of("call")) <= 50
+        failing[0] = False
+        world.run(600)
+        assert not world.objects()
+
+
 def test_a_clean_up_is_remembered_of_an_object_that_left_its_filter(calls: Calls) -> None:
     app = own()
     app.on_add(THING)(nothing)
