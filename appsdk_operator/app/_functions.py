@@ -22,7 +22,7 @@ from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import FinalizerError, Outcome, PatchAbandonedError, Result
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
-from appsdk_operator.runtime import Clock, call_limited, get_logger, safe_text
+from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
     CalledFunction,
@@ -296,7 +296,9 @@ class KindFunctions:
             nonlocal is_logged
             try:
                 return bool(no_awaitable(option, given(*objects)))
-            except BaseException:  # sys.exit(), for example: it must not end a worker
+            except BaseException as raised:
+                # Not in a worker, which sys.exit() must not end.
+                as_exception(f"{option}= of {name}", raised)
                 if not is_logged:
                     is_logged = True
                     _log.exception(
