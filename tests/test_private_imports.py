@@ -25,6 +25,8 @@ EXCEPTIONS = {
     "dashboards/test_alerts.py": "project",
     # Gives the managers of a program of examples metrics of their own.
     "dashboards/test_prometheus.py": "runtime",
+    # Knows by its class that an operator does not start beside a live one.
+    "foreign/test_adopted.py": "app",
     # Runs what the command writes beside the original.
     "foreign/test_migrated.py": "cli",
     "foreign/test_ports.py": "cli",
