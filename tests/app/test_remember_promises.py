@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from appsdk_operator.app._due import ObjectState
 from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._handled import Handled, HandledState
 from appsdk_operator.app._remember import AnnotationRecords
+from appsdk_operator.client import MergePatch
 from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.testing import BrokenPromise, Promise, World, check_operator
 from tests.hypothesis_profiles import scaled
@@ -62,6 +64,83 @@ def test_no_change_is_lost_to_a_crash_or_while_the_operator_is_down(
         replicas=replicas,
         leader_election=replicas > 1,
         max_examples=scaled(16 // replicas),
+    )
+
+
+class Place:
+    """A place for records that is slow, fails, and asks the server, by turns; new in each history.
+
+    What was stored survives a crash.
+    """
+
+    def __init__(self, turns: list[str]) -> None:
+        self.app: App | None = None
+        self.texts: dict[str, str] = {}
+        self._turns = turns
+        self._count = 0
+        self._world: World | None = None
+
+    def begin(self, world: World) -> None:
+        """Called after each step; before the first one that creates nothing is stored."""
+        if world is not self._world:
+            self._world, self._count = world, 0
+            self.texts.clear()
+
+    def load(self, obj: Object, /) -> str | None:
+        self._turn(obj)
+        return self.texts.get(obj.uid)
+
+    def store(self, obj: Object, state: str | None, /) -> None:
+        turn = self._turn(obj)
+        if state is None:
+            self.texts.pop(obj.uid, None)
+        else:
+            self.texts[obj.uid] = state
+        if turn == "fails afterwards":
+            raise ConnectionError("the answer is lost")
+
+    def _turn(self, obj: Object) -> str:
+        self._count += 1
+        turn = self._turns[self._count % len(self._turns)]
+        assert self.app is not None
+        match turn:
+            case "fails":
+                raise ConnectionError("the place is down")
+            case "is slow":
+                threading.Event().wait(20)
+            case "hangs":
+                threading.Event().wait(400)
+            case "reads":
+                self.app.live_client.get(THING, obj.name, namespace=obj.namespace)
+            case "writes":
+                patch = MergePatch({"metadata": {"annotations": {"seen": str(self._count % 3)}}})
+                self.app.client.patch(THING, obj.name, patch, namespace=obj.namespace)
+        return turn
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        ["hangs"],
+        ["writes", "fails afterwards"],
+        ["is slow", "reads", "fails"],
+        ["fails", "hangs", "writes", "fails afterwards", "is slow"],
+    ],
+    ids=",".join,
+)
+def test_no_change_is_lost_in_a_place_that_is_slow_fails_or_asks_the_server(
+    turns: list[str],
+) -> None:
+    place = Place([*turns, "ok", "ok"])
+    place.app = remembering(states=place, time_limit=None)
+    check_operator(
+        place.app,
+        # Its own writes are some after a restart, and a timer waits while it hangs.
+        promises=set(Promise) - {Promise.IDEMPOTENCE, Promise.TIMERS},
+        specs=SPECS,
+        always=place.begin,
+        at_rest=place.begin,
+        max_examples=scaled(8),
     )
 
 
