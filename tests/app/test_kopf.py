@@ -636,6 +636,21 @@ def test_no_function_waits_for_what_cannot_be_taken_off_and_that_is_repeated(
         assert not left_by_kopf(the_only(world))
 
 
+def test_what_cannot_be_taken_off_is_repeated_for_an_object_at_rest_too(calls: Calls) -> None:
+    app = own(remember=False)
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, **of_kopf({"spec": {"a": 1}}))
+        world.write_faults += ["500"] * 8
+        world.run(1)
+        assert MARKER in the_only(world).finalizers
+        world.run(3600)
+        assert not left_by_kopf(the_only(world))
+        world.replace("a", {"a": 2})
+        world.run(1)
+        assert calls == [("update", 1, 2)]
+
+
 @pytest.mark.parametrize(
     ("place", "faults", "failures"),
     [
