@@ -9,7 +9,7 @@ from appsdk_operator.app._handled import Handled
 from appsdk_operator.client import ClientLike, NotFound, live_reader
 from appsdk_operator.controllers import guarded_patch, uid_guard
 from appsdk_operator.resource import Kind, Object, json_pointer
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import as_exception, get_logger
 from appsdk_operator.watchers import RECORD_SUFFIX
 
 _log: Final = get_logger("appsdk_operator.app")
@@ -97,7 +97,8 @@ class Records:
             return
         try:
             self._states.store(obj, None)
-        except Exception:
+        except BaseException as raised:
+            as_exception("store() of handled_states=", raised)  # not in a worker
             _log.exception("store(%r, None) of handled_states= failed: its state stays there", obj)
 
     def is_missing(self, obj: Object) -> bool:

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from appsdk_operator.app import App
+from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import World
 
@@ -87,7 +88,7 @@ class Hostile:
         return self._texts.get(obj.uid)
 
     def store(self, obj: Object, state: str | None, /) -> None:
-        self.may_fail("store")
+        self.may_fail("store" if state is not None else "gone")
         if state is None:
             self._texts.pop(obj.uid, None)
         else:
@@ -135,6 +136,29 @@ def test_whatever_is_raised_wherever_keeps_nothing_else_from_its_calls(
     assert 25 <= counts["every"] <= 40
     assert 35 <= counts["every of the app"] <= 50
     assert 4 <= counts["cron"] <= 10
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=IDS)
+def test_a_place_of_records_that_raises_for_an_object_that_is_gone_ends_nothing(
+    error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    hostile = Hostile("gone", error)
+    app = hostile.app()
+
+    @app.on_delete(THING)
+    def remove(thing: Object) -> None:
+        raise TerminalError("never")
+
+    with World(app) as world:
+        world.create("a", {"a": 1})
+        world.run(100)
+        world.delete("a")
+        world.run(1)
+        world.patch("a", {"metadata": {"finalizers": []}})
+        world.run(100)
+        assert world.replicas[0].process == 1
+    assert hostile.left == 2
+    assert "None) of handled_states= failed: its state stays there" in caplog.text
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=IDS)
