@@ -62,8 +62,8 @@ def _measured() -> dict[str, str]:
     kopf = float(found(page, goal.format(events, number, "kopf")))
     memory = float(found(page, goal.format("memory per cached object", number, "client-go")))
     return {
-        "watch_events_client_go": f"{client_go:.0f} times",
-        "watch_events_kopf": f"{kopf:.0f} times",
+        "watch_events_client_go": f"{int(client_go)} times",
+        "watch_events_kopf": f"{int(kopf)} times",
         "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"),
         "memory_client_go": f"{memory:.1f} times",
         "rate_ours": found(figures, rate.format("appsdk watcher-untouched")),
