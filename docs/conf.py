@@ -60,15 +60,21 @@ def _measured() -> dict[str, str]:
     page, figures = "performance.md", "measurements.md"
     client_go = float(found(page, goal.format(events, number, "client-go")))
     kopf = float(found(page, goal.format(events, number, "kopf")))
-    memory = float(found(page, goal.format("memory per cached object", number, "client-go")))
+    memory = float(
+        found(page, goal.format("memory per cached object", number, "client-go"))
+    )
     return {
         "watch_events_client_go": f"{int(client_go)} times",
         "watch_events_kopf": f"{int(kopf)} times",
-        "memory_of_json": found(page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"),
+        "memory_of_json": found(
+            page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"
+        ),
         "memory_client_go": f"{memory:.1f} times",
         "rate_ours": found(figures, rate.format("appsdk watcher-untouched")),
         "rate_kopf": found(figures, rate.format("kopf event")),
-        "rate_controller_runtime": found(figures, rate.format("controller-runtime typed")),
+        "rate_controller_runtime": found(
+            figures, rate.format("controller-runtime typed")
+        ),
         "cases": found("fidelity.md", r"^\| all \| [\d,]+ \| ([\d,]+) \|"),
     }
 
@@ -88,7 +94,9 @@ toc_object_entries = False
 # What docstrings refer to and others document: a build needs no network for their inventories.
 # Types in signatures are in no list: they come from code that type checkers have read,
 # so they are right, and those that are private, type variables or foreign have no link.
-_STANDARD_LIBRARY = "asyncio|concurrent|contextlib|datetime|enum|logging|ssl|threading|time"
+_STANDARD_LIBRARY = (
+    "asyncio|concurrent|contextlib|datetime|enum|logging|ssl|threading|time"
+)
 _OTHERS = "hypothesis|kubernetes|msgspec|prometheus_client|pytest|tenacity"
 nitpick_ignore_regex = [
     ("py:.*", rf"({_STANDARD_LIBRARY}|{_OTHERS})(\..*)?"),
@@ -167,7 +175,9 @@ def process_docstring(
     """Make reStructuredText of a docstring, in place."""
     # The docstring of an attribute is prose: napoleon would take what is before a colon for a type.
     place = "object" if what in {"attribute", "data", "property"} else what
-    text = GoogleDocstring(mark_examples(lines), _SECTIONS, app, place, name, value, options)
+    text = GoogleDocstring(
+        mark_examples(lines), _SECTIONS, app, place, name, value, options
+    )
     lines[:] = text.lines()
 
 
@@ -180,7 +190,9 @@ def register_aliases(app: Sphinx, env: BuildEnvironment) -> None:
         if documented in modules:
             modules.setdefault(alias, modules[documented])
         for name in [
-            each for each in objects if each == documented or each.startswith(f"{documented}.")
+            each
+            for each in objects
+            if each == documented or each.startswith(f"{documented}.")
         ]:
             entry = objects[name]
             further = alias + name.removeprefix(documented)
@@ -242,7 +254,9 @@ def mark_types(_app: Sphinx, document: nodes.document) -> None:
     A builtin of the name of somebody's attribute, such as ``object``, would lead to that.
     """
     bases = [
-        each for each in document.findall(nodes.paragraph) if each.astext().startswith("Bases: ")
+        each
+        for each in document.findall(nodes.paragraph)
+        if each.astext().startswith("Bases: ")
     ]
     for signature in [*document.findall(desc_signature), *bases]:
         for node in list(signature.findall(pending_xref)):
@@ -269,7 +283,9 @@ def find_elsewhere(
         return None
     entry = _names_in_pages(env).get(node["reftarget"])
     if entry is not None:
-        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, content)
+        return make_refnode(
+            app.builder, node["refdoc"], entry.docname, entry.node_id, content
+        )
     if node.get("in_signature"):
         return nodes.inline("", "", *_shown(node))
     return None
@@ -324,7 +340,9 @@ def count_words(app: Sphinx, error: Exception | None) -> None:
             parts = [part for word in words if "_" in word for part in word.split("_")]
             counts = Counter(english.stem(word) for word in [*words, *parts])
             counted[page] = {
-                word: count for word, count in sorted(counts.items()) if count > 1 and len(word) > 2
+                word: count
+                for word, count in sorted(counts.items())
+                if count > 1 and len(word) > 2
             }
     written = json.dumps(counted, ensure_ascii=False, separators=(",", ":"))
     path = Path(app.outdir, "_static/words.js")

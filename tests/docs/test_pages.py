@@ -84,7 +84,7 @@ def test_the_blocks_of_a_page_are_of_a_known_language_and_fit(blocks: list[Any])
     for block in blocks:
         assert block.language in LANGUAGES, block
         width = max(map(len, block.text.splitlines()), default=0)
-        assert block.language != "python" or width <= 100, block
+        assert block.language != "python" or width <= 88, block
 
 
 def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None:
