@@ -23,7 +23,6 @@ var Scorer = {
     if (!counts) return score / 4;
     // Pages about everything come after those about one thing.
     const rank = /^(tutorial\/|cookbook|faq|glossary)/.test(page) ? 5 : 20;
-    if (kind !== "text") return rank + 3.3 * score;
     const stemmer = new Stemmer();
     const stems = (text) => splitQuery(text.toLowerCase()).map((word) => stemmer.stemWord(word));
     const [words, titled] = [stems(query), stems(title)];
@@ -32,6 +31,8 @@ var Scorer = {
         6 * Math.log2(1 + (Object.hasOwn(counts, word) ? counts[word] : 0)) +
         (titled.includes(word) ? 30 : 0),
     );
-    return rank + points.reduce((a, b) => a + b, 0) / Math.max(1, words.length);
+    const said = points.reduce((a, b) => a + b, 0) / Math.max(1, words.length);
+    // Of two sections of one title, the one in the page that says more.
+    return kind === "text" ? rank + said : rank + 3.3 * score + said / 10;
   },
 };
