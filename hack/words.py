@@ -37,6 +37,17 @@ NAMES = {
     "_says": "the noun of what it writes to",
 }
 """Names as a whole, and what they end with."""
+PHRASES = {
+    "made up for": "catches up with, after an active subject",
+    "present state": "current state",
+    "rooms": "packages",
+    "tells of": "describes, reports, shows",
+    "the wanted one": "the desired state",
+    "wanted state": "desired state",
+    "way of an event": "path of an event",
+    "what differs": "the differences, the changed fields",
+}
+"""Phrases of pages, where the field has words of its own or a noun is missing."""
 _PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "appsdk_operator")
 _SUFFIXES = {".py", ".pyi", ".md", ".j2", ".html"}
 _ALLOWED = {"equal_numbers", "public_numbers"}
@@ -54,6 +65,13 @@ def found_in(line: str) -> Iterator[tuple[str, str]]:
                 yield name, instead
 
 
+def phrases_in(line: str) -> Iterator[tuple[str, str]]:
+    """Each phrase of a page's line that is to be replaced, with what to write instead."""
+    for phrase, instead in PHRASES.items():
+        if re.search(rf"\b{phrase}\b", line, re.IGNORECASE):
+            yield phrase, instead
+
+
 def files(root: Path) -> Iterator[Path]:
     """What people read: the package, its examples and its pages."""
     for place in _PLACES:
@@ -67,7 +85,8 @@ def main(root: Path) -> int:
     status = 0
     for path in files(root):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            for word, instead in found_in(line):
+            found = [*found_in(line), *(phrases_in(line) if path.suffix == ".md" else ())]
+            for word, instead in found:
                 print(f"{path.relative_to(root)}:{number}: {word}: write {instead}")
                 status = 1
     return status

@@ -37,6 +37,19 @@ def test_each_place_is_named_with_what_to_write(
     )
 
 
+def test_phrases_are_found_in_pages_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("The Rooms.\n\nIt reads the present state.\n")
+    (tmp_path / "docs" / "code.py").write_text('"""The rooms, and the present state."""\n')
+    assert main(tmp_path) == 1
+    assert capsys.readouterr().out == (
+        "docs/page.md:1: rooms: write packages\n"
+        "docs/page.md:3: present state: write current state\n"
+    )
+
+
 def test_pages_without_them_are_fine(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("Plain words.\n")
+    (tmp_path / "README.md").write_text("Plain words in a room.\n")
     assert main(tmp_path) == 0
