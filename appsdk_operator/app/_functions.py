@@ -621,6 +621,22 @@ class KindFunctions:
             if is_worth_it and state.next(now) is None:
                 self._save(known, recording, record)
 
+    def _record_first(self, known: _Known, recording: _Recording) -> None:
+        """Before the finalizer, record what was handled, unless both are written at once.
+
+        Otherwise a crash between the two would hide a change that comes before the next process.
+
+        Raises:
+            RecordError: it could not be recorded.
+        """
+        if isinstance(self._records, AnnotationRecords):
+            return
+        try:
+            self._save(known, recording, known.state.record())
+        except RecordError:
+            recording.has_failed = False  # all functions wait, as for the finalizer
+            raise
+
     def _save(self, known: _Known, recording: _Recording, record: Handled) -> None:
         assert self._records is not None
         obj, before = known.state.present, recording.written
@@ -762,7 +778,11 @@ class KindFunctions:
         if action is ResourceAction.CREATE:
             if not state.is_complete:
                 self._call_next(known)
-            return None if state.is_complete else _UNFINISHED
+            if not state.is_complete:
+                return _UNFINISHED
+            if known.recording is not None and not known.is_marked:
+                self._record_first(known, known.recording)
+            return None
         self._call_next(known)
         return None
 

@@ -144,6 +144,19 @@ def test_no_change_is_lost_in_a_place_that_is_slow_fails_or_asks_the_server(
     )
 
 
+@pytest.mark.parametrize("turn", ["fails", "fails afterwards", "hangs"])
+def test_what_changes_before_the_first_record_is_stored_is_not_lost(turn: str) -> None:
+    place = Place(["ok", "ok", turn, turn, turn, "ok"])
+    place.app = remembering(states=place, time_limit=None)
+    check_operator(
+        place.app,
+        always=place.begin,
+        at_rest=place.begin,
+        promises=[Promise.CHAIN, Promise.NO_HOT_LOOP],
+        replay=['create a {"a": 3, "b": 3}', "wait 1", "crash", 'spec a {"a": 2, "b": 2}'],
+    )
+
+
 @pytest.mark.parametrize("has_add", [True, False])
 def test_a_new_leader_goes_on_from_what_the_last_one_has_recorded(has_add: bool) -> None:
     begins = ["seed 1", 'create a {"a": 1, "b": 3}']

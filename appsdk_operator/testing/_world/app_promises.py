@@ -92,7 +92,10 @@ class _Chains:
                     self.handled[one], self.last[one] = (update, entry.object), entry
                 found = self._beginnings.setdefault(chain, {}).setdefault(entry.who, [])
                 found.append(HandledState.of(entry.object, paths))
-                self.last_handled.setdefault(chain, {}).setdefault(entry.who, (update, entry))
+                handled = self.last_handled.setdefault(chain, {})
+                before = handled.setdefault(entry.who, (update, entry))[1]
+                if before.declared.cause == "add" and before.process != entry.process:
+                    handled[entry.who] = update, entry
             return
         if entry.declared is not update or entry.old is None:
             return
