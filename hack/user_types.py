@@ -117,6 +117,8 @@ def write_pages(project: Path) -> None:
             if saved:
                 (project / saved).parent.mkdir(parents=True, exist_ok=True)
                 (project / saved).write_text(text, encoding="utf-8")
+                if "/" not in saved:  # what a later block changes in it has its names
+                    home = dict.fromkeys(names_of(text)[0], saved.removesuffix(".py")) | home
                 continue
             module = f"{page.stem.replace('-', '_').lower()}_{line:04}"
             own, used = names_of(text)

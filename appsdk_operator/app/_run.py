@@ -11,6 +11,7 @@ from typing import Final, Protocol, Unpack
 import attrs
 
 from appsdk_operator.app._run_options import RunOptions
+from appsdk_operator.cache import NamespaceSelection
 from appsdk_operator.client import ClientConfig, ClientError, ClientLike
 from appsdk_operator.manager import (
     CacheSetup,
@@ -63,7 +64,11 @@ class RunnableApp(Protocol):
         ...
 
     def manager(
-        self, server: ClientConfig | ClientLike, **options: Unpack[ManagerOptionsDict]
+        self,
+        server: ClientConfig | ClientLike,
+        *,
+        namespaces: NamespaceSelection | None = None,
+        **options: Unpack[ManagerOptionsDict],
     ) -> Manager:
         """A manager of it."""
         ...

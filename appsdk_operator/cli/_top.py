@@ -491,6 +491,10 @@ def _text_of(cells: Sequence[object]) -> str:
     return " ".join(plain(cell) for cell in cells).casefold()
 
 
+def _order_by(column: int) -> Callable[[tuple[str, Sequence[object]]], Any]:
+    return lambda row: _order_of(row[1][column])
+
+
 def _order_of(cell: object) -> tuple[bool, float, str]:
     """Numbers by size, before texts."""
     if isinstance(cell, (int, float)):
@@ -582,9 +586,8 @@ class Top(App[None]):
     def _show_tables(self) -> None:
         for title, (columns, rows) in tables_of(self._state).items():
             shown = [row for row in rows if self._search in _text_of(row[1])]
-            column = self._sorted_by.get(title)
-            if column is not None:
-                shown.sort(key=lambda row: _order_of(row[1][column]))
+            if title in self._sorted_by:
+                shown.sort(key=_order_by(self._sorted_by[title]))
             self.screen_stack[0].query_one(f"#table-{title.lower()}", _Rows).show(columns, shown)
 
     def on_unmount(self) -> None:

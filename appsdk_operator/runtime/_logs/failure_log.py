@@ -72,7 +72,7 @@ class FailureLog:
         self._lock = threading.Lock()
         # The most recent cause comes last.
         self._by_cause: OrderedDict[_Cause, _CauseCounts] = OrderedDict()
-        self.failing = FailingCalls(log, clock)
+        self.failing: FailingCalls = FailingCalls(log, clock)
         """What fails now, for those who say so after each call."""
 
     def failed(

@@ -220,6 +220,18 @@ class SimulatedCluster:
         wanted = (self.namespace, name)
         return next((obj for obj in self.objects() if (obj.namespace, obj.name) == wanted), None)
 
+    def get(self, name: str) -> Object:
+        """The object of that name.
+
+        Raises:
+            AssertionError: there is none.
+        """
+        found = self.find(name)
+        if found is None:
+            there = ", ".join(sorted(obj.name for obj in self.objects())) or "none"
+            raise AssertionError(f"there is no {self.kind.kind} {name}; there are: {there}")
+        return found
+
     def objects(self, kind: Kind | None = None) -> list[Object]:
         """The objects of a kind; default: those that this is about."""
         kind = kind or self.kind
