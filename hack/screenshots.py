@@ -104,11 +104,12 @@ def operator() -> Iterator[str]:
 
 
 def photograph(url: str) -> None:
-    """The page in the light, and the timeline of an object in the dark."""
+    """The page in the light and in the dark, and the timeline of an object in the dark."""
     from playwright.sync_api import sync_playwright
 
     pictures = (
         ("debug-page.png", "/debug/", "light", 900),
+        ("debug-page-dark.png", "/debug/", "dark", 900),
         ("debug-timeline.png", f"/debug/object?{OSLO}", "dark", 760),
     )
     with sync_playwright() as driver:

@@ -36,6 +36,13 @@ SOURCES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
 """Files that are shown as a page of their own where a page links to them, and their language."""
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+PICTURE = re.compile(
+    r"""<picture>
+<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">
+<img alt="([^"]+)" src="([^"]+)">
+</picture>"""
+)
+"""A picture for each theme, as forges show it."""
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -99,8 +106,19 @@ class Stage:
         """A page's text, with links that lead to where the site has their targets."""
         parts = FENCE.split(page.read_text(encoding="utf-8"))
         for number in range(0, len(parts), 2):
+            parts[number] = PICTURE.sub(lambda found: self.themed(found, page, name), parts[number])
             parts[number] = LINK.sub(lambda found: self.link(found, page, name), parts[number])
         return "".join(parts)
+
+    def themed(self, found: re.Match[str], page: Path, name: str) -> str:
+        """A picture for each theme of the site, which may be another than the system's."""
+        dark, text, light = found[1], found[2], found[3]
+        pictures = []
+        for picture, theme in ((light, "light"), (dark, "dark")):
+            staged = (page.parent / picture).resolve().relative_to(ROOT / "docs").as_posix()
+            path = os.path.relpath(staged, Path(name).parent)
+            pictures.append(f":::{{image}} {path}\n:alt: {text}\n:class: only-{theme}\n:::\n")
+        return "\n".join(pictures)
 
     def link(self, found: re.Match[str], page: Path, name: str) -> str:
         """A link of a page, as the site has it."""

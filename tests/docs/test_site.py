@@ -64,6 +64,16 @@ def test_the_site_shows_files_that_a_page_links_to_and_no_links_to_what_it_lacks
     assert "tests/examples/cronjob)" not in stage.with_links(cronjob, "examples/cronjob/index.md")
 
 
+def test_a_picture_for_each_theme_follows_the_theme_of_the_site(tmp_path: Path) -> None:
+    stage = site.Stage(tmp_path, tmp_path)
+    text = stage.with_links(DOCS.parent / "README.md", "overview.md")
+    alt = "The live page of an operator: failures by cause, and what each controller does"
+    for file, theme in (("debug-page.png", "light"), ("debug-page-dark.png", "dark")):
+        assert f":::{{image}} {file}\n:alt: {alt}\n:class: only-{theme}\n:::\n" in text
+        assert (DOCS / file).exists()
+    assert "<picture>" not in text
+
+
 def test_links_to_files_and_anchors_that_are_not_there_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<p id="here"><a href="#here"><a href="#gone"><a href="b.html#top"><a href="b.html#gone">'
