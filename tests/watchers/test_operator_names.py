@@ -492,6 +492,25 @@ def test_an_object_that_is_deleted_before_its_finalizer_was_replaced_is_cleaned_
     assert world.seen == ["delete"] * 2
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_object_that_loses_the_old_name_before_it_was_replaced_is_cleaned_up(
+    make_world, is_seen
+):
+    world = make_world()
+    world.server.create("a", finalizers=[OLD])
+    world.refuse_write(1)
+    world.simulation.poll()
+    while world.simulation.handle():
+        pass
+    world.server.change("a", finalizers=[])
+    world.server.delete("a")
+    if not is_seen:
+        world.simulation.compact()
+    world.simulation.settle()
+    assert world.finalizers() is None
+    assert world.seen == ["delete"]
+
+
 def test_an_object_that_is_deleted_after_it_was_listed_is_cleaned_up_once(make_world):
     world = make_world()
     world.server.create("a", finalizers=[OLD])

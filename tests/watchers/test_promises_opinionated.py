@@ -463,6 +463,21 @@ def ours(obj: Object) -> list[str]:
     releases=UPGRADES[0],
     policy=None,
 )
+# It is deleted while its add runs, and somebody removes the in-progress finalizer before any event
+# has shown it.
+@example(
+    history=[
+        Step("spec", "a"),
+        Step("poll", "", []),
+        Step("handle"),
+        Step("compact"),
+        Step("strip", "a"),
+    ],
+    write_fates=[],
+    callback_fates=[DELETE_WITHIN],
+    releases=UPGRADES[0],
+    policy=None,
+)
 # What is deleted under the operator's earlier name fails to be cleaned up at first.
 @example(
     history=[

@@ -313,7 +313,7 @@ class FinalizerLifecycle:
             is_done = self._write_pending.get(obj.uid) is _DELETE
             is_unprotected = obj.uid in self._unprotected
         outcome: Outcome = None
-        is_held = not obj.is_deleting and not self.names.isdisjoint(obj.finalizers)
+        is_held = not obj.is_deleting and bool(self._our_finalizers_on(obj))
         # An object that left the informer's selector looks the same, but still exists.
         if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
             outcome = self._call(notify, _DELETE, obj, None)
@@ -396,6 +396,8 @@ class FinalizerLifecycle:
             return False  # the clean-up handles it
         if self.finalizer in old.finalizers:
             return not (new.is_deleting and self.in_progress_finalizer in new.finalizers)
+        if self._superseded(old):
+            return not self._superseded(new)
         with self._lock:
             version = self._finalizer_versions.get(new.uid)
         return version is not None and _has_reached(new, version) and not _has_reached(old, version)
@@ -541,14 +543,15 @@ class FinalizerLifecycle:
         with self._retry_write_only(obj, _CREATE, "add"):
             replaced = (*self._own.in_progress, *self.foreign)
             done = self._put(present, self.finalizer, instead_of=replaced, also=also)
+        if done is None or done.is_deleting:
+            # The in-progress finalizer holds it until the delete callback has succeeded. It stays
+            # unprotected: no event may ever show that finalizer, if another client removes it.
+            return None, outcome
         with self._lock:
-            # An object that is being deleted by now keeps the in-progress finalizer, which also
-            # holds it until the delete callback has succeeded.
-            if done is not None and not self.names.isdisjoint(done.finalizers):
-                self._unprotected.discard(obj.uid)
-                if done.uid and self.finalizer in done.finalizers:
-                    self._finalizer_versions[done.uid] = done.resource_version
-        return None if done is not None and done.is_deleting else done, outcome
+            self._unprotected.discard(obj.uid)
+            if done.uid:
+                self._finalizer_versions[done.uid] = done.resource_version
+        return done, outcome
 
     def _begun_with(self, obj: Object) -> tuple[str, ...]:
         """The in-progress finalizers of an earlier spelling or name that the object has."""
