@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from appsdk_operator.runtime import LocalHistogram, ManualClock, Metrics, WorkQueue
+from appsdk_operator.runtime import LocalHistogram, ManualClock, Metrics, QueueItem, WorkQueue
 from tests.hypothesis_profiles import scaled
 
 KEYS = st.sampled_from("abcde")
@@ -166,9 +166,11 @@ class QueueMachine(RuleBasedStateMachine):
     def get(self) -> None:
         expected = self.model.next()
         if expected is not None or (self.model.is_shut_down and not self.model.locked):
-            item = self.queue.get()
+            self.check_item(self.queue.get(), expected)
         else:
-            item = self.queue.try_get()
+            self.check_item(self.queue.try_get(), expected)
+
+    def check_item(self, item: QueueItem[str] | None, expected: str | None) -> None:
         if expected is None:
             assert item is None
             return
@@ -186,9 +188,22 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.locked)
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
+        self.queue.done(self.draw_done(data))
+
+    @precondition(lambda self: self.model.locked)
+    @rule(data=st.data())
+    def done_and_get(self, data: st.DataObject) -> None:
+        key = self.draw_done(data)
+        expected = self.model.next()
+        if expected is None and (self.model.locked or not self.model.is_shut_down):
+            self.queue.done(key)  # the other one would wait
+        else:
+            self.check_item(self.queue.done_and_get(key), expected)
+
+    def draw_done(self, data: st.DataObject) -> str:
         key = data.draw(st.sampled_from(sorted(self.model.locked)))
-        self.queue.done(key)
         self.model.work_times.append(self.model.now - self.model.locked.pop(key))
+        return key
 
     @rule(seconds=SECONDS)
     def pass_time(self, seconds: float) -> None:

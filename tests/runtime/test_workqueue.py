@@ -589,6 +589,71 @@ def test_a_drain_ends_for_every_worker_when_the_last_key_is_done(queue: WorkQueu
         assert results == [None]
 
 
+@pytest.mark.parametrize("sleepers", [0, 2])
+def test_a_worker_that_takes_the_next_key_as_it_gives_one_back_wakes_who_waits_for_the_end(
+    queue: WorkQueue[str], sleepers: int
+) -> None:
+    queue.add("a")
+    queue.add("b")
+    queue.try_get()
+    queue.shut_down(drain=True)
+    idle_thread, idle = in_thread(queue.wait_idle)
+    item = queue.done_and_get("a")
+    assert item is not None
+    started = [in_thread(queue.get) for _ in range(sleepers)]
+    until_sleeping(queue, sleepers)
+    assert queue.done_and_get("b") is None
+    for thread, results in started:
+        thread.join()
+        assert results == [None]
+    idle_thread.join()
+    assert idle == [True]
+
+
+def test_a_key_that_was_added_while_it_was_worked_on_comes_again_as_it_is_given_back(
+    queue: WorkQueue[str],
+) -> None:
+    queue.add("a")
+    queue.try_get()
+    queue.add("a", reason="again")
+    item = queue.done_and_get("a")
+    assert item is not None
+    assert (item.key, item.reasons) == ("a", ("again",))
+
+
+def test_a_worker_that_gives_its_key_back_waits_for_the_next_one(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add("a")
+    queue.try_get()
+    queue.add("later", after=10.0)
+    idle_thread, idle = in_thread(queue.wait_idle)
+    thread, results = in_thread(lambda: queue.done_and_get("a"))
+    idle_thread.join()
+    assert idle == [True]
+    clock.block_until_waiting(1)
+    clock.advance(10.0)
+    thread.join()
+    assert results[0].key == "later"
+
+
+def test_a_worker_that_takes_a_key_wakes_another_one_for_the_next(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    queue.try_get()
+    started = [in_thread(queue.get) for _ in range(2)]
+    until_sleeping(queue, 2)
+    queue.hold()
+    for key in ("b", "c", "d"):
+        queue.add(key)
+    queue.is_held = False  # as let_go(), which would wake all
+    assert queue.done_and_get("a") is not None
+    for thread, _ in started:
+        thread.join(5)
+    stuck = [thread for thread, _ in started if thread.is_alive()]
+    queue.shut_down()
+    assert not stuck
+
+
 def test_a_shut_down_without_drain_ends_a_drain(queue: WorkQueue[str]) -> None:
     queue.add("a")
     queue.add("b")
@@ -754,7 +819,8 @@ def test_many_threads_never_get_a_key_twice_at_once_and_lose_none(seed: int) -> 
 
     def work(n: int) -> None:
         rng = random.Random(f"{seed}-{n}")
-        while (item := queue.get()) is not None:
+        item = queue.get()
+        while item is not None:
             with lock:
                 busy[item.key] += 1
                 if busy[item.key] > 1:
@@ -765,7 +831,11 @@ def test_many_threads_never_get_a_key_twice_at_once_and_lose_none(seed: int) -> 
             with lock:
                 handled[item.key] = max(handled[item.key], version)
                 busy[item.key] -= 1
+            if rng.random() < 0.5:
+                item = queue.done_and_get(item.key)
+                continue
             queue.done(item.key)
+            item = queue.get()
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(workers)]
     threads += [threading.Thread(target=produce, args=(n,)) for n in range(producers)]

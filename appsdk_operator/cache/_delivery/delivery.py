@@ -583,7 +583,9 @@ class Delivery:
         if item is None:
             return False
         with self._worker_context():
-            self._process(item.key, item.ticket, limit=1)
+            handled = self._process(item.key, item.ticket, limit=1)
+        if handled is not None:
+            self._queue.done(handled)
         return True
 
     def wait_idle(self, timeout: float | None = None) -> bool:
@@ -631,9 +633,11 @@ class Delivery:
 
     def _work(self) -> None:
         with self._worker_context():
-            while (item := self._queue.get()) is not None:
+            item = self._queue.get()
+            while item is not None:
+                handled: DeliveryKey | None = None
                 try:
-                    self._process(item.key, item.ticket)
+                    handled = self._process(item.key, item.ticket)
                 except BaseException:
                     if self._on_failure is not None:
                         raise
@@ -642,17 +646,27 @@ class Delivery:
                         "%s: handling %s failed outside of the user's code", self._name, item.key
                     )
                 if self._spares.have_replaced_me():
+                    if handled is not None:
+                        self._queue.done(handled)
                     self._replaced_ended()
                     return
+                queue = self._queue
+                item = queue.get() if handled is None else queue.done_and_get(handled)
 
-    def _process(self, key: DeliveryKey, ticket: int, *, limit: int | None = None) -> None:
-        """Process one key of the work queue: the batch queue, a resync, or an object's event."""
+    def _process(
+        self, key: DeliveryKey, ticket: int, *, limit: int | None = None
+    ) -> DeliveryKey | None:
+        """Process one key of the work queue: the batch queue, a resync, or an object's event.
+
+        Returns:
+            The key, if the caller is to give it back to the work queue.
+        """
         if key is self._line_key:
             self._process_batches(limit)
-            return
+            return None
         if not key.name and key.namespace.startswith(_RESYNC_KEY):
             self._resync(key)
-            return
+            return None
         found = (key.source.kind, key.namespace, key.name)
         with self._lock:
             waiting = self._handled_now.get(found)
@@ -660,21 +674,25 @@ class Delivery:
                 # The key stays locked, and this worker, which may be the only one, is free: the
                 # call may take long.
                 self._handled_now[found] = (*waiting, _Waiting(key, ticket))
-                return
+                return None
             self._handled_now[found] = ()
             # Not an event with a later ticket: a delay that has passed brought the key up early.
             event = self._pending.take(key, ticket)
         if self._room.waiting:
             self._room.wake()
         delay: float | None = None
+        has_returned = False
         try:
             delay = self._handle(key, event)
+            has_returned = True
         finally:
             if event is not None and event.is_initial:
                 self._initial_handled(key.source)
             waiting = self._open(key, delay)
-            self._queue.done(key)
-            self._let_go_of(waiting)
+            if waiting or not has_returned:
+                self._queue.done(key)
+                self._let_go_of(waiting)
+        return None if waiting else key
 
     def _open(self, key: DeliveryKey, delay: float | None = None) -> tuple[_Waiting, ...]:
         """The object of ``key`` is handled no more; returns its keys that have waited for that."""

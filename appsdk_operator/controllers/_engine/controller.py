@@ -393,8 +393,11 @@ class Controller(Generic[R]):
         item = run.queue.try_get()
         if item is None:
             return False
-        with self._loop.bound(), self.activity.entered():
-            bug = run.runner.handle(item)
+        try:
+            with self._loop.bound(), self.activity.entered():
+                bug = run.runner.handle(item)
+        finally:
+            run.queue.done(item.key)
         if bug is not None:
             raise bug
         return True
@@ -495,16 +498,23 @@ class Controller(Generic[R]):
     def _work(self, run: ControllerRun[R], spares: SpareWorkers) -> None:
         queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
         with self._loop.bound(), self.activity.entered():
-            while (item := queue.get()) is not None:
-                if has_stopped():
-                    queue.done(item.key)
+            item = queue.get()
+            while item is not None:
+                is_over = True
+                try:
+                    if not has_stopped():
+                        bug = handle(item)
+                        if bug is not None:
+                            self._fail(bug)
+                            self._own.set()
+                        is_over = spares.have_replaced_me()
+                finally:
+                    # Last: after this another worker may get the request.
+                    if is_over:
+                        queue.done(item.key)
+                if is_over:
                     return
-                bug = handle(item)
-                if bug is not None:
-                    self._fail(bug)
-                    self._own.set()
-                if spares.have_replaced_me():
-                    return
+                item = queue.done_and_get(item.key)
 
     def _warn_without_sources(self, run: ControllerRun[R]) -> None:
         """Log that nothing will ever be reconciled, unless a source is added within a second."""

@@ -152,18 +152,11 @@ class ReconcileRunner(Generic[R]):
         return {request: series.count for request, series in self._failures.copy().items()}
 
     def handle(self, item: QueueItem[R]) -> BaseException | None:
-        """Reconcile ``item``, and act on its result or error.
+        """Reconcile ``item``, and act on its result or error; the caller gives it back then.
 
         Returns:
             The bug that has to end the controller; None if it continues.
         """
-        try:
-            return self._handle(item)
-        finally:
-            # Last: after this another worker may get the request.
-            self._queue.done(item.key)
-
-    def _handle(self, item: QueueItem[R]) -> BaseException | None:
         request = item.key
         clock = self._clock
         started = clock.monotonic()

@@ -267,16 +267,8 @@ class WorkQueue(Generic[K]):
         """
         with self._lock:
             now = self._clock.monotonic()
-            since = self._state.done(key)
-            if since is None:
-                _log.warning("done(%r) without get(): ignored", key)
+            if not self._unlock(key, now, pieces, waited):
                 return
-            if pieces == 1:
-                self._work_time.observe(now - since)
-            elif pieces:
-                self._work_time.observe((now - since) / pieces, pieces)
-                self._queue_time.observe(waited, pieces - 1)
-                self._state.adds += pieces - 1
             is_idle = self._is_idle(now)
             if is_idle:
                 self._became_idle.notify_all()
@@ -287,6 +279,42 @@ class WorkQueue(Generic[K]):
             is_over = self._is_shut_down and is_idle
         if is_over:
             self._retire()
+
+    def done_and_get(self, key: K) -> QueueItem[K] | None:
+        """:meth:`done` and :meth:`get` in one, for half of the price.
+
+        No other thread is woken for a key that the caller takes itself.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            self._unlock(key, now)
+            item = self._hand_out(now)
+            if item is not None:
+                if self._sleepers:
+                    self._pass_on(now)
+                return item
+            if self._is_idle(now):
+                self._became_idle.notify_all()
+            if self._is_shut_down:
+                self._condition.notify_all()
+            item = self._wait_for_key(now)
+            is_over = item is None and self._is_idle(self._clock.monotonic())
+        if is_over:
+            self._retire()
+        return item
+
+    def _unlock(self, key: K, now: float, pieces: int = 1, waited: float = 0.0) -> bool:
+        since = self._state.done(key)
+        if since is None:
+            _log.warning("done(%r) without get(): ignored", key)
+            return False
+        if pieces == 1:
+            self._work_time.observe(now - since)
+        elif pieces:
+            self._work_time.observe((now - since) / pieces, pieces)
+            self._queue_time.observe(waited, pieces - 1)
+            self._state.adds += pieces - 1
+        return True
 
     def hold(self) -> None:
         """Hand out no key until :meth:`let_go`; twice is harmless.

@@ -19,13 +19,17 @@ class TimeLimitExceeded(TimeoutError):  # noqa: N818 - it says what is so, as St
 class LimitedCall:
     """One call of a user's function that may have a time limit. Thread-safe."""
 
-    # Here, because there is one for each call of an App.
-    is_timed_out: bool = False
-    """Whether the deadline passed while it ran."""
-    is_own_time_out: bool = False
-    """Whether the deadline passed before what it is part of was stopped."""
-    _stop: StopSignal | None = None
-    _is_over: bool = False
+    __slots__ = (
+        "_clock",
+        "_is_over",
+        "_parent",
+        "_stop",
+        "deadline",
+        "is_own_time_out",
+        "is_timed_out",
+        "limit",
+        "started",
+    )
 
     def __init__(
         self, started: float, limit: float | None, parent: StopSignal, clock: Clock
@@ -44,8 +48,14 @@ class LimitedCall:
         """The seconds that it may take; None: as long as it likes."""
         self.deadline: float | None = None if limit is None else started + limit
         """The monotonic time by which it should end; None without a limit."""
+        self.is_timed_out: bool = False
+        """Whether the deadline passed while it ran."""
+        self.is_own_time_out: bool = False
+        """Whether the deadline passed before what it is part of was stopped."""
         self._parent = parent
         self._clock = clock
+        self._stop: StopSignal | None = None
+        self._is_over = False
 
     @property
     def stop(self) -> StopSignal:
