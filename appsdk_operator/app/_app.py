@@ -151,7 +151,7 @@ Run = TypeVar("Run", bound=Runnable | Callable[[StopSignal], object])
 
 @final
 class App:
-    """What an operator is: its name, its kinds, what handles them, and its options.
+    """An operator: its name, its kinds, the functions that handle them, and its options.
 
         app = App("bucket-operator")
         BUCKET = app.own(Kind(group="example.com", version="v1", kind="Bucket"), short_names=["bu"])
@@ -167,30 +167,30 @@ class App:
         if __name__ == "__main__":
             app.run()
 
-    Functions may be ``async def``. They stay what they are: a decorator only notes them.
+    Functions may be ``async def``. A decorator registers a function and returns it unchanged.
 
-    What is due is computed from states. For each object each function has the state with which it
-    last succeeded, and is called when the present one asks for it; events, retries and resyncs only
-    say when to look:
+    The kit compares states to find the functions that are due. For each object and function it
+    keeps the state with which the function last succeeded, and compares it with the current state.
+    Events, retries and resyncs only say when to compare:
 
         * ``on_delete`` while the object is being deleted, until it has succeeded,
         * ``on_add`` for an object that was never handled, until it has succeeded,
-        * ``on_sync`` once for one that an earlier process has handled,
-        * ``on_update`` when the object differs from what the function has handled, which is the
-          old object that it gets,
+        * ``on_sync`` once for an object that an earlier process has handled,
+        * ``on_update`` when the object differs from the state that the function has handled; the
+          function gets that state as the old object,
         * ``every`` when its interval is over.
 
-    So no change is lost to a later one. A failure delays the function that failed and no other one;
-    what was given up is due again when the object has changed. All functions of a kind are called
-    for one object one at a time, in the order of their declaration, and share one finalizer. Kinds
-    with ``on_update`` and ``every`` alone have none. The states are in memory, and with
-    ``remember`` on the objects, too.
+    So no change is lost to a later one. A failure delays only the function that failed. A call that
+    the retry policy gave up is due again when the object changes. For one object, the functions of
+    a kind run one at a time, in the order of their declaration. They share one finalizer; a kind
+    with ``on_update`` and ``every`` alone has none. The kit keeps the states in memory and, with
+    ``remember``, also on the objects.
 
     :meth:`watch`, :meth:`reconciler`, :meth:`task` and the webhooks are layers over the packages
     below.
 
-    The app's name is in everything that the operator leaves in a cluster: in its finalizers, as the
-    field manager of its writes, in its user agent, Events and Lease, and in the names of its
+    The app's name is in everything that the operator leaves in a cluster: its finalizers, the field
+    manager of its writes, its user agent, Events and Lease. It is also in the names of its
     controllers, which metrics and logs show.
 
     Declare everything before the first :meth:`manager`, in one thread. After that an App does not
@@ -199,49 +199,52 @@ class App:
     Args:
         name: the operator's name, unique in a cluster: at most 40 lower-case letters, digits and
             '-'. It is part of finalizers, so a change of it needs ``previous_names``.
-        previous_names: former names: finalizers with them are recognised, and replaced. Default:
-            ``("operator",)``, what operators without a name write.
-        previous_watchers: the names of watchers in earlier versions of the operator: their
-            finalizers are recognised, and the one of the app replaces them. Default: none.
-        namespaces: the namespaces in which the operator works, by name; default: all. Names with
-            patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels of Namespaces:
-            those that match, as they come and go.
+        previous_names: former names. The App recognises finalizers with these names, and replaces
+            them. Default: ``("operator",)``, the name in finalizers of operators without a name.
+        previous_watchers: the names of watchers in earlier versions of the operator. The App
+            recognises their finalizers, and replaces them by its own. Default: none.
+        namespaces: the names of the namespaces in which the operator works; default: all. Or
+            patterns, such as ``["team-*", "!team-x"]``, or a selector of Namespace labels: the
+            operator then follows the matching namespaces as they come and go.
         leader_election: True: one replica works at a time, by a Lease of the app's name in the
             namespace of its pods; or the options of the election. ``appsdk-operator pause`` needs
             it. Default: all replicas work.
-        workers: how many objects of a kind are handled in parallel, unless ``controller_options``
-            or the options of a reconciler say otherwise; default 8. The calls for one object keep
-            their order; with 1 those for all objects of a kind do.
-        retry_policy: when a failed call of a function or watcher is repeated; default: after about
-            5, 10, 20, … and then every 600 seconds, without an end. What it gives up on is not
-            called again before the object changes or the operator starts again; timers go on at
+        workers: the number of objects of a kind that are handled in parallel, unless
+            ``controller_options`` or the options of a reconciler say otherwise; default 8. The
+            calls for one object keep their order; with 1 worker, so do the calls for all objects of
+            a kind.
+        retry_policy: when a failed call of a function or watcher is repeated. Default: after about
+            5, 10, 20, … seconds, and then every 600 seconds, without an end. A call that the policy
+            gives up is made again when the object changes or the operator restarts; timers go on at
             their interval.
         time_limit: seconds that a call of a function may take, unless the function has a limit of
             its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
-            the stop signal (``current_stop()``) of a plain function is set. One that goes on holds
-            up its own object only: a spare worker takes over.
-        paused: the objects for which no function is called, ``on_delete`` and timers included, and
-            on which no finalizer is written, such as ``annotation("example.com/paused")``;
-            default: none. Calls that run end. Afterwards each function is called once for what has
-            changed, an update from the state that it has handled.
-        remember: whether what functions have handled outlives the process, so that ``on_update``
-            gets the old object also of a change that was made while the operator was down: True:
-            of all kinds with functions; False: of none; or the kinds. Default: of those of
+            the stop signal (``current_stop()``) of a plain function is set. A function that goes on
+            delays its own object only: a spare worker takes over.
+        paused: a filter of objects, such as ``annotation("example.com/paused")``; default: none.
+            For a paused object the kit calls no function, not even ``on_delete`` or a timer, and
+            writes no finalizer. A running call ends normally. When the object is no longer paused,
+            the kit calls each function once for the changes since then; an update begins at the
+            state that the function has handled.
+        remember: whether the handled states outlive the process. If so, ``on_update`` gets the old
+            object even when the change was made while the operator was down. True: for all kinds
+            with functions; False: for none; or a list of kinds. Default: for the kinds of
             :meth:`own` with an ``on_update``. It costs an annotation of at most 16 KiB, and one
             patch for each handled change.
-        handled_states: where that is stored, see :class:`HandledStates`; default: in the annotation
-            ``<name>.appsdk-operator.io/handled`` of the object.
-        adopt: the operator with kopf that this one replaces: its objects count as handled in the
-            state that kopf has recorded, and get the App's finalizer in place of kopf's, see
-            :class:`Kopf`. The App does not start while a peer of kopf is alive. Default: none.
+        handled_states: where the handled states are stored, see :class:`HandledStates`; default: in
+            the annotation ``<name>.appsdk-operator.io/handled`` of the object.
+        adopt: the operator with kopf that this App replaces, see :class:`Kopf`; default: none. The
+            App takes the state that kopf has recorded as handled, and replaces kopf's finalizer by
+            its own. It does not start while a peer of kopf is alive.
         error_handler: called for each failed call of a watcher; default: logs it.
-        resync: seconds between two calls of watchers for all objects from the local copy;
-            default 30. For functions it is a look at whether one is due.
-        options: further options of its managers, see :class:`ManagerOptions`. Other than there
-            ``failure_events`` has a default: failures that are given up are Events on their object.
+        resync: seconds between two calls of watchers for all objects from the local copy; default
+            30. For functions the App checks whether one is due.
+        options: further options of its managers, see :class:`ManagerOptions`. Unlike there,
+            ``failure_events`` has a default: when the kit gives up a call, it records an Event on
+            the object.
 
     Raises:
-        TypeError, ValueError: an option that cannot be used; the text says what to do.
+        TypeError, ValueError: an option is invalid; the text says what to do.
 
     >>> app = App("bucket-operator", leader_election=True)
     >>> app.options.leader_election.id
@@ -271,8 +274,8 @@ class App:
         check_operator_name(name)
         if not name:
             raise ValueError(
-                "name='': give the operator a name, such as 'bucket-operator'; it is in all that "
-                "it leaves in a cluster"
+                "name='': give the operator a name, such as 'bucket-operator'; everything that it "
+                "leaves in a cluster has this name"
             )
         unknown = [each for each in options if each not in AppOptionsDict.__annotations__]
         if unknown:
@@ -326,17 +329,20 @@ class App:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces in which it works, by name; empty: all, or those that a pattern or a label
-        selector chooses, see ``options.cache.namespace_selector``."""
+        """The names of the namespaces in which it works.
+
+        Empty: all namespaces, or the ones that a pattern or a label selector chooses, see
+        ``options.cache.namespace_selector``.
+        """
         return self._options.cache.namespace_names if self._options.cache else ()
 
     @property
     def kinds(self) -> tuple[Kind[Any, Any] | Versions[Any, Any], ...]:
         """The kinds whose CRDs are the app's, in the order of their declaration.
 
-        Those of :meth:`own`, and then all kinds that its functions handle, unless their group is
-        one of Kubernetes (without a dot, or below ``k8s.io``), or :meth:`uses` says that they are
-        somebody else's. A kind in several versions is there as ``Versions``.
+        The kinds of :meth:`own` come first, then the kinds that functions handle. A kind of
+        Kubernetes (its group has no dot, or is below ``k8s.io``) is left out, and so is a kind
+        that :meth:`uses` declares as ``foreign``. A kind in several versions is a ``Versions``.
 
         Raises:
             ValueError: a kind is handled in several versions, and nothing converts between them.
@@ -352,7 +358,7 @@ class App:
             service: namespace and name of the Service of the webhook server, which converts kinds
                 of several versions.
             url: the address of the webhook server, in place of a Service.
-            ca: the PEM certificates of the authority of its certificate.
+            ca: the PEM certificates of the authority that signed the server's certificate.
 
         Raises:
             ValueError: as :attr:`kinds`, and as ``custom_resource_definition``.
@@ -361,7 +367,7 @@ class App:
 
     @property
     def webhooks(self) -> Webhooks:
-        """Its webhooks by path, with their rules and conversions, without a server."""
+        """The app's webhooks by path, with their rules and conversions, without a server."""
         found = Webhooks(metrics=Metrics())
         add_webhooks(found, self._declared)
         return found
@@ -369,16 +375,16 @@ class App:
     def permissions(self) -> tuple[Permission, ...]:
         """The permissions that follow from the declarations, merged and in order.
 
-        What the functions do with other kinds cannot be known; :meth:`uses` declares it.
+        The App cannot know what its functions do with other kinds: declare that by :meth:`uses`.
         """
         return permissions_of(self._name, self._declared, self._options, self._watchers.adopt)
 
     def finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
         """The finalizers that its watchers may have put on objects, by kind.
 
-        Those of its earlier names are among them, those of the other versions of a kind, and those
-        of additions in progress. A watcher that a function makes of the client is taken to have
-        the default finalizer. A kind of several versions is there in its hub's.
+        This includes the finalizers of its earlier names, of the other versions of a kind, and of
+        additions in progress. If a function of the client makes the watcher, the App assumes the
+        default finalizer. A kind of several versions is listed by its hub version.
 
         Raises:
             ValueError: as :attr:`kinds`.
@@ -401,8 +407,9 @@ class App:
             The kind.
 
         Raises:
-            ValueError: it was declared before; or as ``custom_resource_definition``.
-            TypeError: it is neither a Kind nor Versions; or as ``custom_resource_definition``.
+            ValueError: ``kind`` was declared before; or as ``custom_resource_definition``.
+            TypeError: ``kind`` is neither a Kind nor Versions; or as
+                ``custom_resource_definition``.
         """
         if not isinstance(kind, Versions):
             check_kind(kind)
@@ -449,16 +456,16 @@ class App:
 
         Args:
             kind: the kind.
-            verbs: the verbs; default: those of a read through the cache. Empty: none, to say no
-                more than ``foreign``.
-            subresources: the same verbs for these, such as ``("status",)``.
+            verbs: the verbs; default: the verbs of a read through the cache. Empty: no verbs, for a
+                declaration of ``foreign`` alone.
+            subresources: subresources with the same verbs, such as ``("status",)``.
             names: the names of the objects; default: any.
-            namespace: the only namespace; default: those in which the app works.
-            reason: why, for whoever reads the role.
+            namespace: the only namespace; default: the namespaces in which the app works.
+            reason: why the app needs this, for the people who read the role.
             foreign: whether the CRD of the kind is somebody else's although the app handles it.
 
         Raises:
-            TypeError, ValueError: an argument that cannot be used.
+            TypeError, ValueError: an argument is invalid.
         """
         check_kind(kind)
         check_followed_namespace("" if namespace is None else namespace)
@@ -489,25 +496,25 @@ class App:
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that was not handled before, until it has succeeded.
 
-        Several functions for a kind are called in the order of their declaration; each is repeated
-        by itself. That an object was handled is known by its finalizer, also after a restart.
+        The kit calls several functions of a kind in the order of their declaration, and retries
+        each one by itself. After a restart, the finalizer shows that an object was handled.
 
         Args:
             kind: the kind of the object.
-            where: whether it is called for an object; default: for all. One that no longer matches
-                keeps its finalizer, and still gets ``on_delete``. Where functions of the kind have
-                different ones, it is called again after a restart, for the finalizer does not say
-                for which it was put.
-            retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
-            result: a field of the status, such as ``status.url``: what the function returns is
-                written there, unless it is there already. None leaves the field as it is. A write
-                that fails is a failure of the call. Default: it returns nothing.
+            where: a filter of the objects; default: all. An object that no longer matches keeps its
+                finalizer, and still gets ``on_delete``. If functions of the kind have different
+                filters, the function is called again after a restart, because the finalizer does
+                not show which function it was set for.
+            retry: when a failed call is repeated; default: the App's ``retry_policy``.
+            result: a field of the status, such as ``status.url``, to which the kit writes the
+                returned value unless the field has it already. None leaves the field as it is. If
+                the write fails, the call has failed. Default: the function returns nothing.
             time_limit: seconds that a call may take; default: the App's.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or the function does not take one object.
-            ValueError: ``time_limit`` is not above 0, or ``result`` is no field of the status of
-                the kind; the text has the nearest name.
+            TypeError: ``kind`` is not a Kind, or the function does not take one object.
+            ValueError: ``time_limit`` is not above 0, or the status of the kind has no such
+                ``result`` field; the text names the nearest one.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
             kind, "add", where=where, retry=retry, time_limit=time_limit, result=result
@@ -524,9 +531,9 @@ class App:
         result: str = "",
         time_limit: float | None = None,
     ) -> ObjectDecorator[SpecT, StatusT]:
-        """Call the function for each object that an earlier process has handled, at the start.
+        """Call the function at the start, for each object that an earlier process has handled.
 
-        Also for one that was changed meanwhile, see :meth:`changed_meanwhile`.
+        :meth:`changed_meanwhile` shows whether the object was changed while the operator was down.
 
         For the arguments and errors see :meth:`on_add`.
         """
@@ -553,19 +560,19 @@ class App:
                 storage.resize(new.name, new.spec["size"])
 
         The old object is the state with which the function last succeeded, so no change is lost
-        when a call fails and another change follows. It begins with the oldest state that an
-        ``on_add`` or ``on_sync`` has succeeded with, or else with the first one that was seen;
-        where the App remembers the kind, with what an earlier process has handled, in which the
-        fields that are not remembered are as they are now. After a failed call it is called again
-        even if the object is back in that state.
+        when a call fails and another change follows. The first old object is the oldest state with
+        which an ``on_add`` or ``on_sync`` has succeeded, or else the first state that the App saw.
+        If the App remembers the kind, it is the state that an earlier process has handled; fields
+        that are not remembered have their current values in it. After a failed call the function is
+        called again, even if the object is back in the old state.
 
         Args:
             kind: as for :meth:`on_add`, as ``where``, ``retry`` and ``time_limit``.
             where: see there.
-            when: whether a change, from the old object to the new one, is an update: a filter such
-                as ``field("spec.size").changed``, or a function of both objects. A filter of an
-                object looks at the new one. Default: a change of the spec is one. With it those of
-                the status and metadata are looked at, too.
+            when: the changes that are an update: a filter such as ``field("spec.size").changed``,
+                or a function of the old object and the new one. A filter of one object sees the new
+                object. Default: changes of the spec. With ``when``, changes of status and metadata
+                count, too, if they match.
             retry: see there.
             time_limit: see there.
             result: as for :meth:`on_add`.
@@ -595,8 +602,8 @@ class App:
     ) -> ObjectDecorator[SpecT, StatusT]:
         """Call the function for an object that is being deleted, and still exists.
 
-        The object is released once it has succeeded. For the arguments and errors see
-        :meth:`on_add`.
+        The kit releases the object once the function has succeeded. For the arguments and errors
+        see :meth:`on_add`.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
             kind, "delete", where=where, retry=retry, time_limit=time_limit
@@ -618,16 +625,16 @@ class App:
     ) -> None:
         """Call a watcher, or a reconciler of objects, for the events of ``kind``.
 
-        Watchers of a kind run in the order of their declaration, functions of ``on_…`` and
-        ``every`` where the first of them was declared.
+        Watchers of a kind run in the order of their declaration. Functions of ``on_…`` and
+        ``every`` run together, in the place of the first of them.
 
         Args:
             kind: the kind.
-            watcher: a watcher, such as a :class:`SimpleWatcher`; or what makes one from the
-                manager's client, for each manager anew: a class or a function.
+            watcher: a watcher, such as a :class:`SimpleWatcher`. Or a class or a function that
+                makes one from a manager's client; each manager calls it.
 
         Raises:
-            TypeError: it is neither.
+            TypeError: ``watcher`` is none of these.
         """
         check_kind(kind)
         declared = Watched(kind=kind, target=watcher, is_factory=_is_factory(watcher))
@@ -645,19 +652,19 @@ class App:
         name: str = "",
         options: ControllerOptions | None = None,
     ) -> Callable[[T], T]:
-        """Reconcile the objects of ``kind``: the function gets the key of one, a ``Request``.
+        """Reconcile the objects of ``kind``: the function gets a ``Request``, the key of an object.
 
         Args:
             kind: the kind.
-            owns: kinds that it creates: an event leads to the object that owns theirs.
-            watches: other kinds, with a function from an object to requests, or a handler.
-            predicates: events of ``kind`` must pass all of them: filters such as
+            owns: kinds that the function creates: an event of such an object reconciles its owner.
+            watches: other kinds, each with a function from an object to requests, or a handler.
+            predicates: conditions that an event of ``kind`` must meet, all of them: filters such as
                 ``labels("app=web")`` and ``field("spec.size").changed``, or functions of an event.
-            name: of the controller, for a second reconciler of a kind; default: the kind.
+            name: the controller's name, for a second reconciler of a kind; default: the kind.
             options: options of the controller.
 
         Raises:
-            TypeError: an argument has the wrong type, or what is decorated is no reconciler.
+            TypeError: an argument has the wrong type, or the decorated object is not a reconciler.
             ValueError: the name is taken.
         """
 
@@ -784,36 +791,38 @@ class App:
             @app.every(cron="0 3 * * *", timezone="Europe/Berlin")
             def sweep(): ...
 
-        A call that fails is repeated as the App's retry policy says, but after the interval, or at
-        the next time of ``cron``, at the latest, also after a ``TerminalError``. A timer of a kind
-        never overlaps with another function of its object, and not before ``on_add`` of it has
-        succeeded. An object that is being deleted gets no call.
+        The kit repeats a failed call as the App's retry policy says, and at the latest after the
+        interval or at the next time of ``cron``, even after a ``TerminalError``. A timer of a kind
+        never overlaps with another function of its object, and is not called before ``on_add`` of
+        the object has succeeded. An object that is being deleted gets no call.
 
         Args:
             interval: seconds between the end of a call and the next one.
-            kind: the kind whose objects the function gets; default: it is called without any.
-            cron: instead of an interval, the times of a crontab line: minute, hour, day of month,
-                month, day of week. A time that passes while the operator is down, or while the
-                previous call runs, is left out; the clock is looked at when a call ends.
-            timezone: that of ``cron``, as ``Europe/Berlin``; default: UTC. A time that a change to
-                summer time leaves out comes right after it, and one that comes twice counts once.
-            where: whether it is called for an object; default: for all.
-            retry: when a failed call is repeated; default: as the App's ``retry_policy`` says.
+            kind: the kind whose objects the function gets; default: the function takes no object.
+            cron: instead of an interval, the times as a crontab line: minute, hour, day of month,
+                month, day of week. The kit skips a time that passes while the operator is down, or
+                while the previous call runs; it reads the clock when a call ends.
+            timezone: the time zone of ``cron``, such as ``Europe/Berlin``; default: UTC. If a
+                change to summer time skips a time, the call comes right after the change. A time
+                that comes twice counts once.
+            where: a filter of the objects; default: all.
+            retry: when a failed call is repeated; default: the App's ``retry_policy``.
             time_limit: seconds that a call may take; default: the App's.
             result: as for :meth:`on_add`, for a timer of a kind.
-            idle: for a timer of a kind, seconds for which the object's spec (for kinds without
-                generations: all but our finalizers) has not changed before a call; default 0.
+            idle: for a timer of a kind, the seconds without a change of the object's spec that must
+                pass before a call; default 0. For kinds without generations every change counts,
+                except of the App's finalizers.
             first_after: seconds until the first call for an object, or of the app; default 0. A
-                restart begins anew.
-            name: of its controller, where it has one; default: the function's name.
-            every_replica: whether it runs on all replicas; default: on the leader. For a kind it
-                has a controller of its own then, and may overlap with other functions.
+                restart begins again.
+            name: the name of its controller, if it has one; default: the function's name.
+            every_replica: whether it runs on all replicas; default: on the leader. A timer of a
+                kind then has its own controller, and may overlap with other functions.
 
         Raises:
             TypeError: an argument has the wrong type, neither an interval nor ``cron`` is given, or
                 both are, or the function takes other arguments.
-            ValueError: an interval of 0 or less, no crontab line, an unknown time zone, or a name
-                that is taken.
+            ValueError: an interval of 0 or less, a malformed crontab line, an unknown time zone, or
+                a name that is taken.
         """
         schedule = schedule_of(interval, cron, timezone, idle, first_after)
         validation.check_flag("every_replica", every_replica)
@@ -829,7 +838,8 @@ class App:
             for option, is_given in about_objects.items():
                 if is_given:
                     raise TypeError(
-                        f"{option}= is about objects, and every(…) without a kind has none"
+                        f"{option}= is about objects, and every(…) without a kind has no objects: "
+                        "leave it out, or give a kind"
                     )
 
         def declare(function: Callable[..., Any]) -> Any:
@@ -865,32 +875,33 @@ class App:
                 while not await stop.wait_async(5.0):
                     await storage.poll(live.object.name)
 
-        It begins once ``on_add`` has succeeded for the object. It is asked to end, by ``stop``,
-        when the object is being deleted, leaves ``where``, is paused, and when the operator stops
-        or hands over the lead. ``on_delete`` waits for its end, and so does a run for another
-        object of the same name: at most one runs at any time. The object has the App's finalizer
-        meanwhile.
+        It starts once ``on_add`` has succeeded for the object. The kit sets ``stop`` when the
+        object is being deleted, no longer matches ``where``, or is paused, and when the operator
+        stops or loses the lead. ``on_delete`` waits for the end of the function, and so does a run
+        for a new object of the same name: at most one runs at any time. While it runs, the object
+        has the App's finalizer.
 
-        What does not end 10 seconds after its stop is cancelled if it is a coroutine. A thread
-        cannot be; the log names the line where it is, and what follows goes on waiting.
+        If the function has not ended 10 seconds after ``stop`` was set, the kit cancels a
+        coroutine. It cannot cancel a thread: it logs the line at which the thread is, and
+        everything that waits for the thread goes on waiting.
 
-        When it returns by itself it is over for the life of the object, in this process; when it
-        raises, it begins again as ``retry`` says, after ten minutes of running as for a first
-        failure. What was given up begins again when the spec, labels or annotations change.
+        If the function returns, it does not start again for the object in this process. If it
+        raises, it starts again as ``retry`` says; an error after ten minutes counts as a first
+        one. A function that the policy gave up starts again when the spec, labels or annotations
+        of the object change.
 
-        Each object of a plain function has a thread. For more than a few hundred objects use an
+        A plain function has one thread for each object. For more than a few hundred objects use an
         ``async def`` function: its coroutines share one thread.
 
         Args:
             kind: the kind of the object.
-            where: whether it runs for an object; default: for all.
-            retry: when it begins again after a failure; default: as the App's ``retry_policy``
-                says.
-            name: of its runnable; default: the function's name.
+            where: a filter of the objects; default: all.
+            retry: when it starts again after a failure; default: the App's ``retry_policy``.
+            name: the name of its runnable; default: the function's name.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or the function does not take a :class:`Live` and a stop
-                signal.
+            TypeError: ``kind`` is not a Kind, or the function does not take a :class:`Live` and a
+                stop signal.
             ValueError: the name is taken.
         """
         check_kind(kind)
@@ -925,14 +936,14 @@ class App:
                 while not stop.wait(5.0):
                     ...
 
-        An error ends the manager. It may also be an object with ``run(stop)``.
+        An error ends the manager. An object with ``run(stop)`` can be given in place of a function.
 
         Args:
             function: what to run.
             every_replica: whether it runs on all replicas; default: on the leader.
 
         Raises:
-            TypeError: it cannot be run.
+            TypeError: ``function`` is neither a function nor such an object.
         """
         validation.check_flag("every_replica", every_replica)
 
@@ -956,21 +967,22 @@ class App:
             def database() -> str | None:
                 return None if pool.is_open else "the pool is closed"
 
-        All is well when it returns None, True or an empty text. Else it returns the reason as text,
-        or False, or raises. It is called on every replica where the manager has a health server,
-        whose ``timeout`` it has. Before the lifespans have begun it is not called: a ready check
-        fails until then, and another one passes.
+        All is well when the function returns None, True or an empty text. Otherwise it returns the
+        reason as text, or False, or raises. Every replica with a health server calls it, with the
+        ``timeout`` of that server. Before the lifespans have begun the kit does not call it: until
+        then a ready check fails, and any other check passes.
 
         Args:
             function: the function, without arguments; may be ``async def``.
-            ready: True: while it fails the pod is not ready, at ``/readyz/<name>``. Default: the
-                pod is restarted, at ``/healthz/<name>``; for what a restart corrects, and not for a
-                service that is away.
-            name: its name there; default: the function's, with '-' for '_'.
+            ready: True: while the check fails the pod is not ready; it is served at
+                ``/readyz/<name>``. Default: while it fails Kubernetes restarts the pod; it is
+                served at ``/healthz/<name>``. Use the default for problems that a restart corrects,
+                not for another service that is down.
+            name: the name of the check; default: the function's name, with '-' for '_'.
 
         Raises:
             TypeError: the function takes arguments.
-            ValueError: the name is taken, or is no path segment.
+            ValueError: the name is taken, or is not a path segment.
         """
         validation.check_flag("ready", ready)
         validation.check_text("name", name)
@@ -989,7 +1001,7 @@ class App:
         return declare if function is None else declare(function)
 
     def lifespan(self, function: Life) -> Life:
-        """Run the generator function around everything else: to its ``yield``, and then the rest.
+        """Run a generator function around everything else: to its ``yield``, and then the rest.
 
             @app.lifespan
             def pool() -> Iterator[None]:
@@ -997,21 +1009,21 @@ class App:
                     connections.append(connection)
                     yield
 
-        The first part runs before the webhooks, the first watch and the first call; the rest once
-        all of these have ended, also when the manager ends with an error. Both run on every
-        replica. Several begin in the order of their declaration, and end in reverse. An async one
-        is one task, on the event loop of the App's checks.
+        The first part runs before the webhooks, the first watch and the first call. The rest runs
+        once all of these have ended, even when the manager ends with an error. Both parts run on
+        every replica. Several lifespans begin in the order of their declaration, and end in
+        reverse. An async lifespan is one task, on the event loop of the App's checks.
 
-        :attr:`client` writes in both parts, and reads from the cache in neither: there
-        :attr:`live_client` reads. An error before the ``yield`` ends the manager with it, later
-        ones do at its end. What exceeds the ``graceful_shutdown_timeout`` of the manager may still
-        run when the rest does.
+        In both parts :attr:`client` can write, but it has no cache to read from: read with
+        :attr:`live_client`. The manager raises an error of the first part at once, and an error of
+        the rest at its end. If a call exceeds the manager's ``graceful_shutdown_timeout``, it may
+        still run when the rest begins.
 
         Args:
             function: a generator function without arguments, plain or async, with one ``yield``.
 
         Raises:
-            TypeError: it is none.
+            TypeError: ``function`` is not such a function.
         """
         check_lifespan(function)
         self._declare(self._declared.lifespans, function)
@@ -1034,17 +1046,18 @@ class App:
 
             app.client.list(BUCKET, field_selector={"owner": uid})
 
-        The kind is cached on every replica from the start, also if nothing else of the App needs
-        it.
+        Every replica caches the kind from the start, even if nothing else of the App needs it.
 
         Args:
             kind: the kind.
             path: the field, such as ``spec.region``; or any name, with a function.
-            function: the values under which an object is found; default: the one at ``path``.
+            function: returns the values under which lists find the object; default: the value at
+                ``path``.
 
         Raises:
             TypeError: an argument has the wrong type.
-            ValueError: the kind has such an index, or lacks the field; the text has the nearest.
+            ValueError: the kind has this index already, or lacks the field; the text names the
+                nearest field.
         """
         check_kind(kind)
         validation.check_text("path", path, empty=False)
@@ -1054,24 +1067,24 @@ class App:
         self._declare(self._declared.indexes, declared)
 
     def memo(self, obj: Object[Any, Any]) -> dict[str, Any]:
-        """What the App's functions remember of an object, while the operator runs: a dict for them.
+        """A dict for each object, in which functions remember values while the operator runs.
 
-        Every call for one object returns the same dict, until the object is gone; another one of
-        its name, with another uid, begins with an empty one. It is in memory: of one manager, as
-        :attr:`client` is, so that each replica has its own, and empty after a restart and in a new
-        leader. Keep what must not be lost in the object's status.
+        Every call for one object returns the same dict, until the object is gone. A new object of
+        the same name, with another uid, begins with an empty dict. The dict is in the memory of
+        one manager, like :attr:`client`: each replica has its own, and it is empty after a restart
+        and in a new leader. Write values that must not be lost to the object's status.
 
-        Getting it is thread-safe. The dict is a plain one: functions of one object do not overlap,
-        so that they need no lock; webhooks and threads of your own do.
+        This method is thread-safe, but the dict is a plain one. Functions of one object do not
+        overlap, so they need no lock; webhooks and your own threads do.
 
         Args:
-            obj: an object of a kind that the App handles, in any state. For one that is gone, or is
-                about to be created, the dict is kept nowhere.
+            obj: an object of a kind that the App handles, in any state. If the object is gone, or
+                is about to be created, the App does not keep the dict.
 
         Raises:
             RuntimeError: as for :attr:`client`.
             NotCachedError: the manager does not cache the kind.
-            ValueError: it has no uid.
+            ValueError: ``obj`` has no uid.
         """
         manager = self._present("memo")
         with self._lock:
@@ -1087,7 +1100,7 @@ class App:
         path: str | None = None,
         **options: Unpack[WebhookRuleOptions],
     ) -> DefaulterDecorator[SpecT, StatusT]:
-        """Complete new and changed objects by the function, before they are validated and stored.
+        """Set defaults in new and changed objects, before the API server validates and stores them.
 
         Args:
             kind: the kind, in the version that the function gets.
@@ -1139,10 +1152,10 @@ class App:
         path: str | None = None,
         **options: Unpack[WebhookRuleOptions],
     ) -> Any:
-        """Check objects by the function; to refuse one it raises, or returns field errors.
+        """Validate objects: to refuse one, the function raises, or returns field errors.
 
-        Functions for different operations on a kind are one webhook, whose options are given with
-        one of them.
+        The functions for different operations on a kind are one webhook; give its options with
+        one of the functions.
 
         Args:
             kind: the kind, in the version that the function gets.
@@ -1206,25 +1219,27 @@ class App:
         served: bool = True,
         lossless: str | bool = False,
     ) -> Any:
-        """Convert between the versions of a kind: ``convert(VERSIONS)``, or as a decorator.
+        """Convert objects between the versions of a kind: ``convert(VERSIONS)``, or as a decorator.
 
             @app.convert(BUCKET_V1ALPHA1, BUCKET)
             def upgrade(old: Object, new: MutableObject) -> None:
                 new.spec["size"] = int(old.spec["size"])
 
-        The decorator is needed for both directions. The hub is the version of :meth:`own`, or else
-        the newest one.
+        Declare a function for each direction. The hub is the version of :meth:`own`, or else the
+        newest one.
 
         Args:
-            versions: the ``Versions``; for the decorator the version that is converted.
-            to: the version that it is converted to.
-            deprecated: as for ``Versions.older``, of the version that is not the hub.
-            served: the same.
-            lossless: the same.
+            versions: the ``Versions``; for the decorator, the version that the function converts
+                from.
+            to: the version that the function converts to.
+            deprecated: as for ``Versions.older``, for the version that is not the hub.
+            served: as for ``deprecated``.
+            lossless: as for ``deprecated``.
 
         Raises:
-            TypeError: an argument or the function cannot be used.
-            ValueError: the kinds are not two versions of one kind, or it is declared already.
+            TypeError: an argument or the function is invalid.
+            ValueError: the kinds are not two versions of one kind, or the conversion is declared
+                already.
         """
         if isinstance(versions, Versions):
             self.own(versions)
@@ -1262,7 +1277,7 @@ class App:
         """Serve any other webhook; see :meth:`~appsdk_operator.webhooks.Webhooks.add`.
 
         Args:
-            path: begins with a slash.
+            path: where it is served; begins with a slash.
             handler: an ``Admission``, a ``TokenReviewWebhook``, or a function from an
                 ``HTTPRequest`` to an ``HTTPResponse``.
             rule: the requests that the API server is to send there.
@@ -1285,16 +1300,16 @@ class App:
     ) -> Manager:
         """A Manager that runs the app; for tests, and as a part of a larger program.
 
-        The App takes no declarations from now on.
+        From now on the App takes no declarations.
 
         Args:
             server: the API server: a config or a client, see :class:`Manager`.
-            namespaces: the namespaces, as for the App, whose ones they replace; ``["*"]``: all.
+            namespaces: namespaces in place of those of the App, in the same form; ``["*"]``: all.
             options: options that override those of the App.
 
         Raises:
-            TypeError, ValueError, OSError: as :class:`Manager`; or the declarations do not fit
-                together.
+            TypeError, ValueError, OSError: as :class:`Manager`; or the declarations contradict each
+                other.
         """
         if namespaces is not None:
             cache = options.get("cache", self._options.cache)
@@ -1308,11 +1323,12 @@ class App:
         unless the program has handlers of its own, and returns after a stop.
 
         Args:
-            options: how it was started; default: what environment variables say, see
+            options: the options of the start; default: from environment variables, see
                 :class:`RunOptions`.
 
         Raises:
-            SystemExit: it failed, or was not started; with a status of :class:`ExitStatus`.
+            SystemExit: the program failed, or did not start; with a status of
+                :class:`ExitStatus`.
         """
         try:
             options = options or RunOptions.from_environment()
@@ -1327,23 +1343,23 @@ class App:
 
     @property
     def client(self) -> ClientLike:
-        """The client of the manager in whose callback this is read; it reads from the cache.
+        """The client of the manager, which reads from the cache.
 
-        Outside of callbacks, or in a thread that a callback has started by itself, it is the client
-        of the only manager of the App that runs, or was made.
+        Inside a callback it is the client of the callback's manager. Outside of callbacks, and in
+        a thread that a callback has started, it is the client of the App's only manager.
 
         Raises:
-            RuntimeError: there is none, or there are several.
+            RuntimeError: outside of callbacks, the App has no manager, or several.
         """
         return self._present("client").client
 
     @property
     def live_client(self) -> ClientLike:
-        """The same as :attr:`client`, but always reads from the server."""
+        """Like :attr:`client`, but it always reads from the API server."""
         return self._present("live_client").live_client
 
     def edit(self, obj: Object[SpecT, StatusT]) -> Edit[SpecT, StatusT]:
-        """Change ``obj`` in a ``with`` block; its end writes what differs.
+        """Change ``obj`` in a ``with`` block; at its end the kit writes the changed fields.
 
             @app.on_add(BUCKET)
             def make(bucket: Object) -> None:
@@ -1353,19 +1369,19 @@ class App:
                     draft["status"]["url"] = url
 
         In ``async def`` functions write ``async with``. The draft is a
-        :class:`~appsdk_operator.resource.MutableObject` of the newest state that the cache has, own
-        writes included. Where the kind has no class for its status, a missing one is an empty dict.
-        The object gets one merge patch of the changed fields, and one of its status if that
-        changed; without a difference there is no request, and neither when the block raises. A
-        field that is set to None is removed; conditions get their times as with
-        :meth:`Client.modify`.
+        :class:`~appsdk_operator.resource.MutableObject` of the newest state in the cache, which
+        includes your own writes. If the kind has no class for its status, a missing status is an
+        empty dict. The kit sends one merge patch of the changed fields, and another one if the
+        status changed. It sends nothing if no field changed, or if the block raises. Set a field
+        to None to remove it. Conditions get their times as with :meth:`Client.modify`.
 
-        What others have changed meanwhile stays: after a concurrent write the block's changes are
-        merged into the present state, field by field, and written again, up to 10 times. Lists are
-        one field; conditions, finalizers and owner references are merged by item. An object that is
-        gone, also if another one has its name, needs no change: nothing is written or raised.
+        Changes that others made meanwhile stay. After a concurrent write the kit merges the
+        block's changes into the current state, field by field, and writes again, up to 10 times.
+        A list counts as one field; conditions, finalizers and owner references are merged by item.
+        If the object is gone, the kit writes nothing and raises nothing, even if a new object has
+        its name.
 
-        The App's permissions have the status of its own kinds. For more, say
+        The App's permissions cover the status of its own kinds. For other fields declare
         ``app.uses(BUCKET, verbs=["get", "patch"])``.
 
         Args:
@@ -1375,24 +1391,24 @@ class App:
             The context manager; its ``object`` is the object after the block, None when it is gone.
 
         Raises:
-            Conflict: others have changed one of the same fields since the draft was made; the text
-                names it. So the function is called again, as for other errors.
-            NotFound: the status was changed, and the kind has no subresource ``status``.
+            Conflict: somebody else has changed one of the same fields since the draft was made; the
+                text names the field. The kit then calls the function again, as after other errors.
+            NotFound: the block changed the status, and the kind has no subresource ``status``.
             ApiError, TransportError: as :meth:`Client.patch`.
         """
         client = self._present("edit").client
         return Edit(client, obj, live=live_reader(client))
 
     def changed_meanwhile(self, obj: Object[Any, Any]) -> bool | None:
-        """Whether the object was changed while no process of the App handled it, before this one.
+        """Whether the object was changed while the operator was down.
 
-        For ``on_sync``, to tell a restart from a change. The fields that are remembered count.
+        For ``on_sync``, to tell a mere restart from a change. Only remembered fields count.
 
         Args:
             obj: the object that the function got.
 
         Returns:
-            Whether it was; None if nothing is remembered of its kind, or of the object.
+            Whether it was changed; None if the App does not remember the kind, or the object.
 
         Raises:
             RuntimeError: as :attr:`client`.
@@ -1405,7 +1421,7 @@ class App:
 
     @property
     def events(self) -> EventRecorder:
-        """The recorder for Events in the app's name, of the manager as for :attr:`client`."""
+        """The recorder of Events in the app's name, of the same manager as :attr:`client`."""
         return self._present("events").event_recorder(self._name)
 
     # Internals.
@@ -1456,8 +1472,8 @@ class App:
     def _declare(self, declarations: list[Any], declared: Any) -> None:
         if self._is_in_use:
             raise RuntimeError(
-                f"{self._name} has a manager already, which this would not reach: declare "
-                "everything before app.manager(…) and app.run()"
+                f"{self._name} has a manager already, which would not see this declaration: "
+                "declare everything before app.manager(…) and app.run()"
             )
         for kind in kinds_of(declared):
             check_names(kind, self._declared.names)
@@ -1641,10 +1657,10 @@ def _with_namespaces(
     """
     if isinstance(namespaces, Sequence) and not namespaces:
         raise ValueError(
-            "namespaces is empty: name some, or leave it out for all; ['*'] is all, too"
+            "namespaces is empty: name some, or leave it out for all; ['*'] means all, too"
         )
     if given is not None and given.namespaces:
-        raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give the one")
+        raise ValueError("namespaces and cache=CacheSetup(namespaces=…): give only one of them")
     return attrs.evolve(setup or CacheSetup(), namespaces=namespaces)
 
 
@@ -1659,7 +1675,7 @@ def _checked_remember(given: Any) -> bool | tuple[Kind[Any, Any], ...] | None:
 def _checked_adopt(given: Any) -> Kopf | None:
     if given is None or isinstance(given, Kopf):
         return given
-    raise TypeError(f"adopt={given!r}: give Kopf(), with what the operator has set of its own")
+    raise TypeError(f"adopt={given!r}: give Kopf(), with the operator's own settings as options")
 
 
 def _checked_states(given: Any, remember: Any) -> HandledStates | None:
@@ -1692,7 +1708,7 @@ def _is_factory(watcher: Any) -> bool:
             return False
     if not callable(watcher):
         raise TypeError(
-            f"watcher={watcher!r} is no watcher: give an object with add, update and delete, a "
+            f"watcher={watcher!r} is not a watcher: give an object with add, update and delete, a "
             "SimpleWatcher(…), or a function of the client that makes one"
         )
     validation.check_callable("watcher", watcher, "client")

@@ -42,7 +42,7 @@ _MOST_SHOWN: Final = 100
 
 @final
 class Live(Generic[SpecT_co, StatusT_co]):
-    """The object of a background function, which changes while that runs. Thread-safe."""
+    """The object of a background function, in its newest state. Thread-safe."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -54,7 +54,7 @@ class Live(Generic[SpecT_co, StatusT_co]):
 
     @property
     def object(self) -> Object[SpecT_co, StatusT_co]:
-        """The newest state of the object; once it is gone, the last one that was read."""
+        """The newest state of the object; once the object is gone, its last state."""
         newest = self._newest
         try:
             found = self._client.get(newest.kind, newest.name, namespace=newest.namespace)
@@ -339,7 +339,7 @@ class BackgroundRunner:
             check_nothing(self._callback, await self.function(live, run.stop))
         except asyncio.CancelledError as raised:
             if not run.stop.is_set():
-                error = RuntimeError("it was cancelled, and nobody had asked it to end")
+                error = RuntimeError("it was cancelled, but the kit had not asked it to end")
                 error.__cause__ = raised
         except BaseException as raised:
             error = raised
@@ -519,7 +519,7 @@ class _Host:
         import asyncio
 
         if self._loop is None:
-            raise RuntimeError("its event loop could not be started")
+            raise RuntimeError("the event loop of the background functions could not be started")
         coroutine = make()
         try:
             asyncio.run_coroutine_threadsafe(coroutine, self._loop)

@@ -68,7 +68,9 @@ class _ServedCheck:
     def __call__(self) -> Health:
         if not self._is_running():
             # A pod that is slow to begin must not be restarted for that.
-            return Health(not self._declared.is_ready_check, "the app has not begun, or has ended")
+            return Health(
+                not self._declared.is_ready_check, "the app has not started, or has stopped"
+            )
         with self._loop.bound():
             verdict: Any = settle(self._declared.function())
         if isinstance(verdict, Health):

@@ -42,7 +42,7 @@ class Parts:
         if part in self._asked:
             raise ValueError(
                 f"each: the key {part[1]!r} was used in this call already, with the same function: "
-                "give key=, which tells the items of both apart"
+                "give key=, with which the items of both calls have different keys"
             )
         self._asked.add(part)
         return self._done is not None and part in self._done
@@ -84,31 +84,32 @@ def each(
     *,
     key: Callable[[T], Hashable] | None = None,
 ) -> Coroutine[Any, Any, None] | None:
-    """Call ``function`` for each item, also when it fails for another one.
+    """Call ``function`` for each item, even if it fails for another one.
 
         @app.on_add(BUCKET)
         def make(bucket: Object[BucketSpec]) -> None:
             each(bucket.spec.regions, lambda region: storage.make(region, bucket.name))
 
-    When an App calls its function for an object again because that has failed, items for which
-    ``function`` has succeeded are left out, until the spec, labels or annotations of the object
-    change, or what ``when=`` looks at, or the App's function succeeds as a whole; those of a timer
-    until its interval is over. That is in memory: after a restart all are called again. Anywhere
-    else, such as in a reconciler or in a test, all are called each time. Once the call has to end,
-    as at its time limit, no further item is called.
+    If the App's function fails and the App retries it, ``each`` skips the items for which
+    ``function`` has succeeded already. This ends when the App's function succeeds as a whole, or
+    when the spec, labels or annotations of the object, or the fields of ``when=``, change; for a
+    timer also when its interval is over. The memory ends with the process: after a restart
+    ``each`` calls ``function`` for all items again. Outside of App functions, such as in a
+    reconciler or in a test, it does so each time. Once the call has to end, as at its time limit,
+    ``each`` calls no further item.
 
     Args:
-        items: the items, called one after the other, in their order.
-        function: what is called with an item; what it returns is dropped. If it is ``async def``,
-            the result has to be awaited: ``await each(…)``.
-        key: what tells an item from the others, and is the same at the next attempt; default: the
-            item itself.
+        items: the items, in the order of the calls.
+        function: is called with each item; its result is dropped. If it is ``async def``, await the
+            result: ``await each(…)``.
+        key: a function from an item to its key: unique among the items, and the same at the next
+            attempt. Default: the item itself.
 
     Raises:
-        ExceptionGroup: it failed for one item or more, in the order of the items; each error has a
-            note with the key.
-        ValueError: two items have one key, also of two calls of this with one function, within one
-            call by the App; nothing is called.
+        ExceptionGroup: ``function`` failed for one item or more. The errors are in the order of the
+            items, each with a note that has the key.
+        ValueError: two items have the same key, in one call of ``each`` or in two with the same
+            ``function`` within one call of the App's function; nothing is called.
         TypeError: an item without ``key``, or a key, cannot be hashed; nothing is called.
         concurrent.futures.CancelledError: the call has to end (:func:`current_stop`).
 
@@ -169,7 +170,8 @@ def _todo(
             ) from error
         if is_taken:
             raise ValueError(
-                f"each: two items have the key {name!r}: give key=, which tells them apart"
+                f"each: two items have the key {name!r}: give key=, with which they have different "
+                "keys"
             )
         found[name] = item
     return [

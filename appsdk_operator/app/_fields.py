@@ -61,7 +61,9 @@ def check_index(index: Index, declared: Declarations) -> None:
     path = index.path
     field_selector_of({path: "value"}, "path")
     if path in ("metadata.name", "metadata.namespace"):
-        raise ValueError(f"index({index.kind}, {path!r}): every cache answers that: leave it out")
+        raise ValueError(
+            f"index({index.kind}, {path!r}): every cache has this index already: leave it out"
+        )
     if any((each.kind, each.path) == (index.kind, path) for each in declared.indexes):
         raise ValueError(
             f"index({index.kind}, {path!r}) is declared twice: use it, or choose another path"

@@ -656,8 +656,8 @@ class KindFunctions:
             except Exception as error:
                 recording.has_failed = True
                 raise RecordError(
-                    f"what was handled of {obj!r} could not be recorded: the call is not repeated, "
-                    f"and this is: {safe_text(error)}"
+                    f"the handled state of {obj!r} could not be stored: the App retries the write, "
+                    f"not the call: {safe_text(error)}"
                 ) from error
             recording.is_sure = True
         recording.written, recording.write = text, _WRITTEN

@@ -79,8 +79,8 @@ def _owned(
                 f"{name} is declared with Versions that have no {', '.join(sorted(missing))}: add "
                 "it there"
                 if missing
-                else f"{name} is declared with Versions, and with convert(…) of single versions: "
-                "use the one"
+                else f"{name} is declared with Versions, and with convert(…) of single "
+                "versions: use only one of them"
             )
         return explicit
     if len(kinds) == 1:
@@ -106,7 +106,7 @@ def _versions(
             missing = (kind, hub) if up is None else (hub, kind)
             raise ValueError(
                 f"{hub.qualified_name} is handled in {hub.version} and in {kind.version}: declare "
-                f"what converts it, @app.convert({missing[0]}, {missing[1]}), or use one version"
+                f"a converter, @app.convert({missing[0]}, {missing[1]}), or use one version"
             )
         versions = versions.older(
             kind,

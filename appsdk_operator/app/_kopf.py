@@ -26,24 +26,28 @@ _LABELS, _ANNOTATIONS = "/metadata/labels", "/metadata/annotations"
 @final
 @attrs.frozen(kw_only=True)
 class Kopf:
-    """How the operator with kopf recorded what it has handled, for ``App(adopt=Kopf())``.
+    """The kopf operator that an App replaces: its annotations, finalizer and peering.
 
-    The defaults are kopf's own. Give what the operator has set in ``settings.persistence``.
+    Give it as ``App(adopt=Kopf())``.
+
+    The defaults are kopf's own. Give the values that the operator has set in
+    ``settings.persistence``.
 
     >>> Kopf(prefix="buckets.example.com", finalizer="buckets.example.com/cleanup").peering
     'default'
     """
 
     prefix: str = "kopf.zalando.org"
-    """The prefix of its annotations: that of ``AnnotationsDiffBaseStorage`` and of the storage of
-    the progress."""
+    """The prefix of its annotations, those of its progress storage included."""
     key: str = "last-handled-configuration"
     """The name of the annotation with the last handled state."""
     finalizer: str = "kopf.zalando.org/KopfFinalizerMarker"
     """Its finalizer."""
     peering: str | None = "default"
-    """The peering objects (ClusterKopfPeering and KopfPeering) in which no live peer may stand when
-    the App starts. None: it does not look, for an operator that ran with ``--standalone``."""
+    """The name of the peering objects (ClusterKopfPeering and KopfPeering).
+
+    The App does not start while they list a live peer. None: the App does not look, for an operator
+    that ran with ``--standalone``."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("prefix", "key"):

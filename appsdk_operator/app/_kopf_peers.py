@@ -41,11 +41,11 @@ def check_peers(client: ClientLike, name: str, namespaces: Sequence[str], now: f
     for peering in _peerings(client, name, namespaces):
         for peer, left in _live_peers(peering, now):
             raise LivePeerError(
-                f"peer {peer} in {peering.kind.kind} {peering.key} is alive for {left:.0f} seconds "
-                "more, unless it is renewed: an operator with kopf runs still, and two would "
-                "handle the same objects. Scale its Deployment to 0, or end its 'kopf freeze' with "
-                "'kopf resume', and start again when that time is over. Kopf(peering=None) does "
-                "not look at peers"
+                f"an operator with kopf still runs, and two operators would handle the same "
+                f"objects: peer {peer} in {peering.kind.kind} {peering.key} is alive for "
+                f"{left:.0f} seconds more, or longer if it renews. Scale its Deployment to 0, or "
+                "end its 'kopf freeze' with 'kopf resume', and start again when that time is over. "
+                "With Kopf(peering=None) the App ignores peers"
             )
 
 
@@ -67,7 +67,7 @@ def _peerings(client: ClientLike, name: str, namespaces: Sequence[str]) -> Itera
         except ApiError as error:
             error.add_note(
                 f"adopt=Kopf(peering={name!r}) looks for live peers of kopf: grant the App's "
-                "permissions, or say Kopf(peering=None) if the operator ran without peering"
+                "permissions, or give Kopf(peering=None) if the operator ran without peering"
             )
             raise
 

@@ -32,7 +32,7 @@ def check_lifespan(function: object) -> None:
         hint = "write def or async def with one yield, between what begins and what ends"
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             hint = "declare the generator function itself, without contextlib's decorator"
-        raise TypeError(f"lifespan: {function!r} is no generator function: {hint}")
+        raise TypeError(f"lifespan: {function!r} is not a generator function: {hint}")
     try:
         inspect.signature(function).bind()
     except TypeError as error:
@@ -177,8 +177,8 @@ class _Lifespan:
             raise RuntimeError(f"the lifespan {self._name} yields twice: it needs one yield")
         if value is not None:
             raise TypeError(
-                f"the lifespan {self._name} yields {type(value).__name__}, which an App keeps "
-                "nowhere: yield nothing, and keep it in a variable of the module"
+                f"the lifespan {self._name} yields {type(value).__name__}, which an App drops: "
+                "yield nothing, and keep it in a variable of the module"
             )
         self._is_at_yield.set()
 

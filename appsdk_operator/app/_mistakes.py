@@ -84,7 +84,7 @@ def missing_attribute(app: object, name: str) -> AttributeError:
         known = ", ".join(f"on.{each} is {_DECORATORS[each]}" for each in words)
         text = f"{text}: {known}"
     elif word in _DECORATORS:
-        text = f"{text}: that is {_DECORATORS[word]}"
+        text = f"{text}: use {_DECORATORS[word]}"
     return AttributeError(text, name=name, obj=app)
 
 

@@ -151,7 +151,7 @@ def _of_results(declared: Declarations) -> Iterator[Permission]:
         if path is not None and each.kind is not None:
             reason = f"what functions return is written to {path} of {each.kind.plural}"
             yield _on(each.kind, ("patch",), reason, subresource="status")
-            reason = f"{path} is written to the present state of {each.kind.plural}"
+            reason = f"{path} is written to the current state of {each.kind.plural}"
             yield _on(each.kind, ("get",), reason)
 
 

@@ -17,22 +17,22 @@ _log: Final = get_logger("appsdk_operator.app")
 
 @runtime_checkable
 class HandledStates(Protocol):
-    """A place for what an App has handled, for ``App(handled_states=…)``.
+    """A store for the states that an App has handled, for ``App(handled_states=…)``.
 
-    Texts of at most 16 KiB, one for each object, in a form of the App's own. The methods are called
-    by its workers, for different objects at the same time, and for one object one at a time. They
-    may wait. An error is one of the object's: what it was called for is repeated.
+    It stores a text of at most 16 KiB for each object, in the App's own format. The App's workers
+    call the methods: for one object one at a time, for different objects at the same time. The
+    methods may block. If one raises, the App retries the call for that object.
     """
 
     def load(self, obj: Object[Any, Any], /) -> str | None:
-        """The text that was stored last for the object, by its uid; None: there is none.
+        """The text that was last stored for the object, by its uid; None: there is none.
 
-        Called at the first sight of an object in each process.
+        Each process calls it when it first sees the object.
         """
         ...
 
     def store(self, obj: Object[Any, Any], state: str | None, /) -> None:
-        """Store the text, in place of an earlier one; None: the object is gone."""
+        """Store the text in place of an earlier one; None: remove it, the object is gone."""
         ...
 
 

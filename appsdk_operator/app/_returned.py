@@ -60,9 +60,9 @@ def check_nothing(name: str, returned: object) -> None:
     if not name.endswith("<lambda>"):
         # Not the value: it may be a Secret's content.
         raise TypeError(
-            f"{name} returned {type(returned).__name__}, which an App keeps nowhere: return "
-            "None, or give the decorator result='status.…' to have it written; to be called again "
-            "raise RetryAfter(seconds)"
+            f"{name} returned {type(returned).__name__}, which an App drops: return None, or give "
+            "the decorator result='status.…' to have it written; to be called again raise "
+            "RetryAfter(seconds)"
         )
 
 

@@ -35,14 +35,14 @@ class ExitStatus(enum.IntEnum):
     """The exit status of an operator's program."""
 
     STOPPED = 0
-    """It was asked to stop, and did. After a second signal: 128 and its number."""
+    """The program stopped as asked. After a second signal: 128 plus the signal's number."""
     FAILED = 1
     """A part of it failed; the log says which."""
     NOT_STARTED = 2
-    """An option, the configuration of the cluster or a declaration cannot be used, or a port is
-    taken; the log says what to do. Another start would not help."""
+    """An option, the cluster configuration or a declaration is invalid, or a port is taken; the log
+    says what to do. Another start would not help."""
     LEAD_LOST = 3
-    """Another replica leads: the process has to be started again, as a candidate."""
+    """Another replica leads. Start the process again, as a candidate."""
 
 
 class RunnableApp(Protocol):
@@ -115,7 +115,7 @@ def _webhook_server(app: RunnableApp, options: RunOptions) -> WebhookServerOptio
     server = app.options.webhook_server or WebhookServerOptions()
     if not isinstance(server, WebhookServerOptions):
         raise ValueError(
-            f"webhook_address and webhook_service are for the options of a webhook server, and the "
+            "webhook_address and webhook_service change the options of a webhook server, but the "
             f"App has {server!r}: leave them out"
         )
     if options.webhook_address is not None:

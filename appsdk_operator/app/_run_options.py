@@ -72,7 +72,7 @@ def _lower(value: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class RunOptions:
-    """The options of a program, from arguments or from its environment.
+    """The options of a program, from arguments or from environment variables.
 
     The command ``appsdk-operator run`` has an option for each field, and the first paragraph below
     a field is its help.
@@ -95,13 +95,13 @@ class RunOptions:
     leader_election: bool | None = attrs.field(default=None, converter=_election)
     """Whether one replica works at a time. Default: as the App says."""
     leader_election_namespace: str = attrs.field(default="", validator=_text)
-    """Namespace of the Lease; default: as the App says, or that of the pod."""
+    """Namespace of the Lease; default: as the App says, or the namespace of the pod."""
     log_level: Literal["debug", "info", "warning", "error"] = attrs.field(
         default="info",
         converter=_lower,
         validator=_choice("debug", "info", "warning", "error"),
     )
-    """The least level of what is logged. Default: info."""
+    """The lowest level that is logged. Default: info."""
     log_format: LogFormat = attrs.field(
         default="auto", converter=_lower, validator=_choice(*LOG_FORMATS)
     )
@@ -120,17 +120,17 @@ class RunOptions:
     """Where to serve /debug/, the page that shows what the operator does, such as 127.0.0.1:6060;
     0: nowhere. Default: as the App says; with --dev on.
 
-    Other addresses than those of loopback need ``profile_server`` options of the App with a
+    An address other than loopback needs ``profile_server`` options of the App with a
     ``filter_provider``."""
     webhook_address: str | None = attrs.field(default=None, validator=_text)
     """Where to serve webhooks, if the App has any. Default: as the App says."""
     webhook_service: str = attrs.field(default="", validator=_text)
     """Service that leads to the webhooks: the operator makes their certificates itself.
 
-    It is a ``name`` in the namespace of the pod, or ``namespace/name``. The certificates are kept
-    in the Secret ``<service>-tls``, and their authority is injected into the webhook configurations
-    of the App's name and into its CRDs of several versions. Default: certificates come from where
-    the App says."""
+    Give a ``name`` in the namespace of the pod, or ``namespace/name``. The operator keeps the
+    certificates in the Secret ``<service>-tls``. It injects their authority into the webhook
+    configurations of the App's name, and into its CRDs of several versions. Default: certificates
+    as the App says."""
     tracing: bool = attrs.field(default=False, converter=_tracing)
     """Send spans to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. It needs the extra
     'tracing'.
@@ -146,7 +146,7 @@ class RunOptions:
             given: fields that override them.
 
         Raises:
-            ValueError: a variable cannot be used; the text names it.
+            ValueError: a variable has an invalid value; the text names the variable.
         """
         environ = os.environ if environ is None else environ
         found = {field: environ[name] for field, name in ENVIRONMENT.items() if environ.get(name)}

@@ -82,13 +82,15 @@ def schedule_of(
         raise TypeError("give either an interval in seconds, or cron='0 3 * * *'")
     if interval is None:
         if first_after:
-            raise ValueError("first_after= is for intervals: cron= says when the first call is")
+            raise ValueError("first_after= needs an interval: cron= says when the first call is")
         return Schedule(cron=_checked_cron(cron), timezone=_zone(timezone), idle=idle)
     validation.check_number("interval", interval)
     if not 0 < interval < math.inf:
         raise ValueError(f"interval={interval}: use more than 0 seconds")
     if timezone:
-        raise ValueError("timezone= is that of cron=")
+        raise ValueError(
+            "timezone= needs cron=: leave it out, or give cron= in place of the interval"
+        )
     return Schedule(interval=interval, idle=idle, first_after=first_after)
 
 

@@ -77,7 +77,7 @@ def _joined(
         return None, {}
     if any(each != given[0] for each in given):
         raise ValueError(
-            f"the functions that validate {kind} are one webhook, and give it different options: "
-            "give them with one of the functions"
+            f"the functions that validate {kind} are one webhook, but have different options: give "
+            "the options with one of the functions"
         )
     return given[0]

@@ -303,7 +303,7 @@ def test_a_returned_value_is_an_error_that_says_what_to_do(
         with running(case):
             case.see(thing())
             case.wait_for_phase("waiting")
-    assert caplog.text.count("returned int, which an App keeps nowhere") >= 2
+    assert caplog.text.count("returned int, which an App drops") >= 2
 
 
 def test_what_leaves_the_program_is_an_error_like_any_other() -> None:
@@ -382,7 +382,7 @@ def test_a_coroutine_that_is_cancelled_by_somebody_else_starts_again(
     with running(case):
         case.see(thing())
         case.wait_for_phase("waiting")
-    assert "nobody had asked it to end" in caplog.text
+    assert "the kit had not asked it to end" in caplog.text
 
 
 def test_a_thread_that_cannot_be_started_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_a_list_before_the_run_says_when_there_is_a_client() -> None:
     ("path", "function", "text"),
     [
         ("spec.sise", None, "did you mean 'size'"),
-        ("metadata.name", None, "every cache answers that"),
+        ("metadata.name", None, "every cache has this index"),
         ("", None, "path"),
         ("spec..size", None, "write names with dots"),
         ("metadata.labels['app']", None, "write names with dots"),

@@ -253,7 +253,7 @@ async def async_two_yields() -> AsyncIterator[None]:
     ("function", "text"),
     [
         (no_yield, "ended without a yield"),
-        (value, "yields dict, which an App keeps nowhere"),
+        (value, "yields dict, which an App drops"),
     ],
 )
 def test_it_yields_and_yields_nothing(config: ClientConfig, function: Any, text: str) -> None:
@@ -278,7 +278,7 @@ def test_it_yields_once(config: ClientConfig, function: Any) -> None:
         (nothing, "write def or async def with one yield"),
         (contextlib.contextmanager(no_yield), "without contextlib's decorator"),
         (lambda obj: (yield), "without arguments"),
-        (None, "no generator function"),
+        (None, "not a generator function"),
     ],
 )
 def test_what_is_no_lifespan_is_refused(function: Any, text: str) -> None:

@@ -107,7 +107,7 @@ def test_patterns_of_an_app_are_no_names() -> None:
     assert app.options.cache is not None
     assert str(app.options.cache.namespace_selector) == "infra, team-*"
     assert RunOptions(namespaces="infra,team-*").namespaces == ("infra", "team-*")
-    with pytest.raises(ValueError, match="give the one"):
+    with pytest.raises(ValueError, match="give only one of them"):
         App("bucket-operator", namespaces=["a"], cache=CacheSetup(namespaces=["team-*"]))
 
 
@@ -132,7 +132,7 @@ def test_the_namespaces_of_a_manager_are_given_as_those_of_its_app() -> None:
     assert not setup(namespaces=["red"], cache=CacheSetup()).lazy
     with pytest.raises(ValueError, match="namespaces is empty"):
         setup(namespaces=[])
-    with pytest.raises(ValueError, match="give the one"):
+    with pytest.raises(ValueError, match="give only one of them"):
         setup(namespaces=["red"], cache=CacheSetup(namespaces=["green"]))
     with pytest.raises(ValueError, match="lower-case letters"):
         setup(namespaces=["Red"])

@@ -259,7 +259,7 @@ def test_a_write_of_a_record_is_repeated_at_its_times_and_no_call_with_it(
         assert handled(world) == 1
         world.run(600)
         assert handled(world) == 2
-    assert "could not be recorded: the call is not repeated" in caplog.text
+    assert "could not be stored: the App retries the write, not the call" in caplog.text
     assert calls == [("update", (1, 0), (2, 0))]
 
 

@@ -354,4 +354,4 @@ def test_its_permission_says_why() -> None:
     assert status.verbs == ("patch",)
     assert status.reasons == ("what functions return is written to status.message of pods",)
     assert "get" in pods.verbs
-    assert "status.message is written to the present state of pods" in pods.reasons
+    assert "status.message is written to the current state of pods" in pods.reasons

@@ -118,7 +118,7 @@ def test_a_time_that_a_change_of_clocks_leaves_out_or_repeats_comes_once() -> No
         ({"interval": 60, "cron": "* * * * *"}, "either an interval in seconds, or cron='0 3"),
         ({"interval": 0}, "use more than 0 seconds"),
         ({"interval": float("inf")}, "use more than 0 seconds"),
-        ({"interval": 60, "timezone": "UTC"}, "timezone= is that of cron="),
+        ({"interval": 60, "timezone": "UTC"}, "timezone= needs cron="),
         ({"cron": "* * * * *", "first_after": 5.0}, "cron= says when the first call is"),
         ({"cron": "@daily"}, "does not have five fields: use minute, hour"),
         ({"cron": "0 0 3 * * *"}, "does not have five fields: use minute, hour"),
