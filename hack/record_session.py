@@ -7,7 +7,9 @@ Needs kubectl and the packages of development:
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import queue
 import re
 import shutil
@@ -17,7 +19,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO
 
 from rich.console import Console
 from rich.text import Text
@@ -34,22 +35,24 @@ class Operator:
     def __init__(self, folder: Path, console: Console) -> None:
         self.console = console
         command = [str(Path(sys.executable).parent / "appsdk-operator"), *RUN.split()[1:]]
+        screen, terminal = pty.openpty()  # so that it prints what a person sees
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
+        os.close(terminal)
         self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        assert self.process.stdout is not None
-        self.reader = threading.Thread(target=self._read, args=(self.process.stdout,))
+        self.reader = threading.Thread(target=self._read, args=(screen,))
         self.reader.start()
 
-    def _read(self, output: IO[str]) -> None:
-        for line in output:
-            self.lines.put(line.rstrip())
+    def _read(self, screen: int) -> None:
+        with os.fdopen(screen, encoding="utf-8") as output, contextlib.suppress(OSError):
+            for line in output:  # OSError: the last process has closed its end
+                self.lines.put(line.rstrip())
 
     def shows(self, pattern: str) -> re.Match[str]:
         """Show its lines up to the one with ``pattern``; queue.Empty after 30 seconds.
@@ -58,9 +61,11 @@ class Operator:
         """
         while True:
             line = self.lines.get(timeout=30)
-            found = re.search(pattern, line)
-            if found or " INFO " not in line:
-                self.console.print(Text("▏ " + line, style="white" if found else "bright_black"))
+            text = Text.from_ansi(line)
+            found = re.search(pattern, text.plain)
+            if found or " INFO " not in text.plain:
+                style = "white" if found else "bright_black"
+                self.console.print(Text.assemble("▏ ", text, style=style))
             if found:
                 return found
 

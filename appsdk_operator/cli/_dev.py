@@ -65,7 +65,7 @@ def develop(target: str, options: RunOptions) -> int:
             environment[ENVIRONMENT["debug_address"]] = f"fd:{listener.fileno()}"
         child = _Child(target, where, environment, listener)
         if not is_off(address):
-            _say(f"see what the operator does: http://{address}/debug/")
+            _say(f"the live page is on http://{address}/debug/")
         try:
             _watch(child, target, stopped)
         finally:
@@ -141,6 +141,14 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
     from watchfiles import PythonFilter, watch
 
+    class ProgramFilter(PythonFilter):
+        """Python files that an operator may import: not those of its tests."""
+
+        ignore_entity_patterns = (
+            *PythonFilter.ignore_entity_patterns,
+            *(r"^test_.*\.py$", r"_test\.py$", r"^conftest\.py$"),
+        )
+
     folders = {Path.cwd()}
     place = target.partition(":")[0]
     if place.endswith(".py"):
@@ -148,7 +156,7 @@ def _watch(child: _Child, target: str, stopped: threading.Event) -> None:
     # Without a time-out, at which watchfiles may drop a change that comes in the same moment.
     for changes in watch(
         *sorted(folders),
-        watch_filter=PythonFilter(),
+        watch_filter=ProgramFilter(),
         stop_event=_Watched(stopped, child.start),
         rust_timeout=0,
         debounce=400,
@@ -331,7 +339,8 @@ def _announce(server: str, kubeconfig: Path) -> None:
     """Say where the API is, once it serves the App's kinds; restarts do not repeat it."""
     with contextlib.suppress(FileExistsError):
         kubeconfig.with_name("announced").touch(exist_ok=False)
-        _say(f"a Kubernetes API is on {server}; for kubectl: export KUBECONFIG={kubeconfig}")
+        _say(f"a Kubernetes API is on {server}")
+        _say(f"for kubectl: export KUBECONFIG={kubeconfig}")
 
 
 @contextlib.contextmanager

@@ -39,8 +39,8 @@ _EXTRAS: Final = {
 GROUPS: Final = {
     "Start": ("init", "run", "add"),
     "Develop": ("crds", "models", "check", "apiserver", "assets", "migrate", "update"),
-    "Ship": ("manifests", "rbac", "release"),
-    "Operate": ("top", "retry", "pause", "resume"),
+    "Ship": ("manifests", "rbac"),
+    "Operate": ("top", "retry", "pause", "resume", "uninstall"),
     "More": ("completion", "version"),
 }
 """The commands by what one does with them, in the order of the help."""

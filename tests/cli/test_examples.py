@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.timeout(400)]
 PATIENCE = 300.0
 UNSET = ("KUBECONFIG", "XDG_DATA_HOME")
 STAYS = {"apiserver", "run"}
-ON_A_CLUSTER = {"pause", "release", "resume", "retry"}
+ON_A_CLUSTER = {"pause", "resume", "retry", "uninstall"}
 ON_AN_OPERATOR = {"top"}
 """Those that read from an operator, and that tests/cli/test_top.py runs."""
 
@@ -147,7 +147,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "pause": leases,
     "rbac": operator_with_tests,
     "models": crds,
-    "release": operator,
+    "uninstall": operator,
     "resume": leases,
     "retry": bucket,
     "run": operator,

@@ -100,10 +100,10 @@ def test_a_file_outside_of_the_image_is_refused(capsys: pytest.CaptureFixture[st
     assert "not below the current folder" in capsys.readouterr().err
 
 
-def test_release_asks_before_it_deletes(
+def test_uninstall_asks_before_it_deletes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["release", "operator_of_buckets.py:app", "--kubeconfig", "config"]
+    command = ["uninstall", "operator_of_buckets.py:app", "--kubeconfig", "config"]
     with APIServer() as server:
         server.write_kubeconfig(folder / "config")
         with Client(ClientConfig(server=server.url)) as client:
@@ -127,7 +127,7 @@ def _abort() -> None:
     raise click.Abort
 
 
-def test_release_says_what_is_wrong_with_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["release", "operator_of_buckets.py:app", "--kubeconfig", "none"]
+def test_uninstall_says_what_is_wrong_with_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["uninstall", "operator_of_buckets.py:app", "--kubeconfig", "none"]
     assert cli.main(command) == 1
     assert "there is no kubeconfig at none" in capsys.readouterr().err

@@ -119,15 +119,16 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
     file = tmp_path / "buckets.py"
     file.write_text(OPERATOR)
     with started(tmp_path, "buckets:app", "--dev") as program:
-        page = program.wait_for("see what the operator does").split()[-1]
+        page = program.wait_for("the live page is on").split()[-1]
         line = program.wait_for("KUBECONFIG=")
         config = ClientConfig.from_kubeconfig(line.partition("KUBECONFIG=")[2].strip())
         program.wait_for("bucket-operator has started")
         with Client(config) as client:
             client.create(MutableObject.new(BUCKET, "a", namespace="default", spec={}))
             program.wait_for("made a")
+            (tmp_path / "test_buckets.py").write_text("import buckets")
             file.write_text("this is no Python")
-            program.wait_for("has changed: starting again")
+            program.wait_for("dev: buckets.py has changed: starting again")
             program.wait_for("buckets cannot be imported")
             program.wait_for("ended with status 2")
             file.write_text(OPERATOR.replace('"kept ', '"still there: '))
@@ -138,6 +139,7 @@ def test_in_development_a_saved_file_restarts_the_operator_and_the_objects_stay(
                 client.create(MutableObject.new(BUCKET, "bad", namespace="default", spec={}))
         assert program.end() == 0
     assert "bucket-operator has stopped" in program.lines[-1]
+    assert "test_buckets" not in "".join(program.lines)
 
 
 def test_a_killed_parent_takes_the_operator_along(tmp_path: Path) -> None:

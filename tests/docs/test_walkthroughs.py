@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import queue
 import re
 import shutil
@@ -41,21 +43,23 @@ class Terminal:
         self.command = command
         self.lines: list[str] = []
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        screen, terminal = pty.openpty()
         self._process = subprocess.Popen(
             ["bash", "-c", f"exec env {command}"],
             cwd=folder,
             env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
         )
-        self._reader = threading.Thread(target=self._read)
+        os.close(terminal)
+        self._reader = threading.Thread(target=self._read, args=(screen,))
         self._reader.start()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._queue.put(line.rstrip("\n"))
+    def _read(self, screen: int) -> None:
+        with os.fdopen(screen, encoding="utf-8") as output, contextlib.suppress(OSError):
+            for line in output:  # OSError: the last process has closed its end
+                self._queue.put(re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", line.rstrip()))
         self._queue.put(None)
 
     def expect(self, wanted: str) -> None:
@@ -83,8 +87,6 @@ class Terminal:
             raise
         finally:
             self._reader.join()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
             while (line := self._queue.get()) is not None:
                 assert not line.startswith("Exception ignored"), line
             self._queue.put(None)
@@ -99,7 +101,7 @@ def settled(line: str) -> str:
     """A line without what differs from run to run."""
     line = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", line)
     line = re.sub(r"KUBECONFIG=\S+", "KUBECONFIG=FILE", line)
-    line = re.sub(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", "NOW ", line)
+    line = re.sub(r"^(\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d\.\d+Z? ", "NOW ", line)
     line = re.sub(r"\d+(\.\d+)? m?s\b", "0 s", line)
     return re.sub(r"\d+\.\d\ds", "0.00s", line).strip(" =")
 

@@ -1,4 +1,4 @@
-"""Take an operator out of a cluster, so that nothing waits for its finalizers."""
+"""Remove an operator from a cluster, with its finalizers, CRDs and their objects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from appsdk_operator.cli._load import target_argument
 
 
 @_frame.command(
-    "release",
+    "uninstall",
     examples=(
-        "appsdk-operator release bucket_operator:app --dry-run",
-        "appsdk-operator release bucket_operator:app -n buckets --keep-crds --yes",
+        "appsdk-operator uninstall bucket_operator:app --dry-run",
+        "appsdk-operator uninstall bucket_operator:app -n buckets --keep-crds --yes",
     ),
 )
 @target_argument
@@ -31,14 +31,14 @@ from appsdk_operator.cli._load import target_argument
 @click.option(
     "--keep-crds",
     is_flag=True,
-    help="Leave the CRDs and their objects; finalizers go all the same.",
+    help="Keep the CRDs and their objects, and take only the finalizers off.",
 )
 @click.option(
     "--finalizer",
     "finalizers",
     metavar="NAME",
     multiple=True,
-    help="A further finalizer to take off, of a watcher with one of its own; may be given often.",
+    help="Also take this finalizer off, which a watcher of yours sets. Repeat it for several.",
 )
 @click.option(
     "--timeout", type=float, default=60.0, metavar="SECONDS", help="Longest wait for one object."
@@ -53,12 +53,13 @@ def command(
     yes: bool,
     **options: Any,
 ) -> int:
-    """Take the operator TARGET, module:app or file.py:app, out of a cluster.
+    """Remove the operator TARGET, module:app or file.py:app, from a cluster.
 
-    First its Deployment ends, then its webhook configurations go, its finalizers on all objects,
-    its CRDs with all objects of its kinds, and at last Services and roles. The namespace stays.
-    The operator's clean-ups are not called: delete the objects before, while it runs, if they
-    should be. What was done is skipped when this is repeated.
+    The command ends the operator's Deployment. Then it deletes the webhook configurations, takes
+    the operator's finalizers off all objects, deletes the CRDs with all their objects, and at last
+    the Services and roles. The namespace stays. Nobody calls the operator's clean-up functions: if
+    they have to run, delete the objects before, while the operator runs. You can repeat the
+    command: it skips what is done.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
     from appsdk_operator.controllers import FinalizerError
