@@ -1,4 +1,4 @@
-"""Run an operator, in a pod or, with --dev, while one writes it."""
+"""Run an operator; with --dev on a Kubernetes API in memory, again after each edit."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class NotStartedError(click.ClickException):
     metavar="NAME",
     multiple=True,
     envvar=ENVIRONMENT["namespaces"],
-    help="Namespace to work in, or a pattern such as 'team-*' or '!team-x', of which the last one "
-    "that matches decides; may be given often, or several with commas. Default: as the App says.",
+    help="Namespace to work in, or a pattern such as 'team-*' or '!team-x'. Repeat the option, or "
+    "separate values by commas. If several patterns match a namespace, the last one decides. "
+    "Default: as the App says.",
 )
 @click.option(
     "-A",
@@ -59,8 +60,9 @@ class NotStartedError(click.ClickException):
 @click.option(
     "--dev",
     is_flag=True,
-    help="Run on a Kubernetes API in memory, or on the cluster of --context or --kubeconfig, with "
-    "the App's CRDs and webhooks installed, and again after each change of a Python file.",
+    help="Run on a Kubernetes API in memory, or on the local cluster of --context or --kubeconfig. "
+    "The command installs the App's CRDs and webhooks, and restarts the operator when you save a "
+    "Python file.",
 )
 @click.option("--in-dev", metavar="FD", hidden=True)
 def command(
@@ -68,15 +70,15 @@ def command(
 ) -> int:
     """Run the operator TARGET until SIGINT or SIGTERM: module:app, or file.py:app.
 
-    Without a name the only App of the module is taken.
+    If TARGET is a module or file without :app, it must have one App.
 
-    With --dev the Kubernetes API keeps its objects while the operator is restarted. A cluster has
-    to be one of kind, k3d, minikube, Docker Desktop or Rancher Desktop. It needs the extra
+    With --dev the command serves a Kubernetes API from memory, which keeps its objects when the
+    operator restarts, and ends with Ctrl-C. With --dev and --context it uses that cluster, which
+    has to be local: kind, k3d, minikube, Docker Desktop or Rancher Desktop. --dev needs the extra
     'testing'.
 
-    Exit status: 0 after a stop, 1 when a part of the operator failed, 2 when it was not started
-    because something cannot be used, 3 when it has lost the lead; after a second signal 128 and its
-    number.
+    Exit status: 0 after a stop, 1 if a part of the operator failed, 2 if the operator could not
+    start, 3 if it lost the lead; after a second signal 128 and its number.
     """
     if all_namespaces and options["namespaces"]:
         raise click.UsageError("-n and -A: give the one or the other")
