@@ -1,12 +1,12 @@
-"""Packages whose names are imported on first use."""
+"""What is imported or made on first use: the names of packages, and regular expressions."""
 
 from __future__ import annotations
 
-import _ast  # what `ast` has of it, without the millisecond of importing that
 import importlib
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, AnyStr, NamedTuple, cast
 
 
 class Names(NamedTuple):
@@ -18,7 +18,7 @@ class Names(NamedTuple):
 
 
 def names_of(package: str) -> Names:
-    """The names that the stub of a package imports.
+    """The names that the stub of a package imports, each as ``name as name``.
 
     Those after a string among the imports are for the other packages.
     """
@@ -26,20 +26,36 @@ def names_of(package: str) -> Names:
     stub = f"{module.__file__}".removesuffix("c") + "i"
     source = module.__loader__.get_data(stub)  # type: ignore[union-attr]
     names = Names({}, {})
-    table = names.public
-    tree: Any = compile(source, stub, "exec", _ast.PyCF_ONLY_AST)
-    for node in tree.body:
-        if isinstance(node, _ast.ImportFrom):
-            table.update((alias.name, f"{node.module}") for alias in node.names)
-        else:
+    table, home = names.public, ""
+    # By line: a parser takes longer than the imports of a small package.
+    for line in source.decode().splitlines():
+        if line.startswith("from "):
+            home, _, line = line[5:].partition(" import ")
+        elif line.startswith('"'):
             table = names.unlisted
+        name, found, _ = line.strip().partition(" as ")
+        if found:
+            table[name] = home
     return names
+
+
+_HOMES: dict[str, dict[str, str]] = {}
+
+
+def if_loaded(package: str, name: str) -> tuple[type[Any], ...]:
+    """A class of a package for ``isinstance``, without importing it.
+
+    Empty while nobody has imported the class: there is no instance yet.
+    """
+    home = _HOMES.get(package, {}).get(name, "")
+    found = getattr(sys.modules.get(home), name, None)
+    return (found,) if found else ()
 
 
 def room(package: str) -> tuple[list[str], Callable[[], list[str]], Callable[[str], Any]]:
     """``__all__``, ``__dir__`` and ``__getattr__`` (PEP 562) of a package, from its stub."""
     public, unlisted = names_of(package)
-    homes = public | unlisted
+    homes = _HOMES[package] = public | unlisted
 
     def load(name: str) -> Any:
         home = homes.get(name)
@@ -53,3 +69,23 @@ def room(package: str) -> tuple[list[str], Callable[[], list[str]], Callable[[st
         return value
 
     return [*public], lambda: sorted(public), load
+
+
+class _LazyPattern:
+    """A regular expression whose compilation waits for its first use."""
+
+    def __init__(self, pattern: Any, flags: int) -> None:
+        self._made_of = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(re.compile(*self._made_of), name)
+        setattr(self, name, found)
+        return found
+
+
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """As ``re.compile``, for expressions that most processes never use: compiled on first use.
+
+    Their methods are all that it has.
+    """
+    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))

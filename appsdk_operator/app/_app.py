@@ -112,7 +112,6 @@ from appsdk_operator.resource import (
     When,
     check_followed_namespace,
     check_kind,
-    custom_resource_definition,
     filter_of,
 )
 from appsdk_operator.runtime import (
@@ -130,11 +129,9 @@ from appsdk_operator.watchers import (
     ResourceWatcher,
     RetryPolicy,
 )
-from appsdk_operator.webhooks import (
-    WebhookRule,
-    WebhookRuleOptions,
-    Webhooks,
-)
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import WebhookRule, WebhookRuleOptions, Webhooks
 
 _log: Final = get_logger("appsdk_operator.app")
 
@@ -368,6 +365,8 @@ class App:
     @property
     def webhooks(self) -> Webhooks:
         """The app's webhooks by path, with their rules and conversions, without a server."""
+        from appsdk_operator.webhooks import Webhooks
+
         found = Webhooks(metrics=Metrics())
         add_webhooks(found, self._declared)
         return found
@@ -411,6 +410,8 @@ class App:
             TypeError: ``kind`` is neither a Kind nor Versions; or as
                 ``custom_resource_definition``.
         """
+        from appsdk_operator.resource import custom_resource_definition
+
         if not isinstance(kind, Versions):
             check_kind(kind)
         given: Any = kind
@@ -1551,6 +1552,8 @@ class App:
         return name
 
     def _check_webhooks(self, **declared: Any) -> None:
+        from appsdk_operator.webhooks import Webhooks
+
         add_webhooks(Webhooks(metrics=Metrics()), Declarations(**declared))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.app._background import BackgroundRunner, Relents
 from appsdk_operator.app._checks import add_checks
@@ -197,8 +198,7 @@ class AppManager:
                 yield Sample(_PAUSED, labels, float(len(paused)))
 
 
-@attrs.frozen(kw_only=True)
-class Assembly:
+class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     """What a manager is made of."""
 
     app: object
@@ -219,7 +219,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     if assembly.watchers.retry_policy is None:
         # One for each manager, for repeatable tests.
         watchers = attrs.evolve(assembly.watchers, retry_policy=_until_it_succeeds())
-        assembly = attrs.evolve(assembly, watchers=watchers)
+        assembly = msgspec.structs.replace(assembly, watchers=watchers)
     declared, name = assembly.declared, assembly.name
     owned_kinds(declared)
     _check_remembered(assembly)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
+import msgspec
 
 from appsdk_operator.app._mistakes import check_retry
 from appsdk_operator.app._schedules import Schedule
@@ -21,7 +22,9 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime import validation
 from appsdk_operator.watchers import RetryPolicy
-from appsdk_operator.webhooks import WebhookRule
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import WebhookRule
 
 Cause: TypeAlias = Literal["add", "sync", "update", "delete"]
 CAUSES: Final[Mapping[Cause, tuple[str, ...]]] = {
@@ -55,12 +58,11 @@ class FunctionOptions:
         validation.checked_limit("time_limit", self.time_limit)
 
 
-@attrs.frozen(kw_only=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """A kind whose CRD is the app's."""
 
     kind: Kind[Any, Any] | Versions[Any, Any]
-    options: Mapping[str, Any] = attrs.field(factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Options of ``custom_resource_definition``."""
 
     @property
@@ -74,8 +76,7 @@ class Owned:
         return self.kind.kinds if isinstance(self.kind, Versions) else (self.kind,)
 
 
-@attrs.frozen(kw_only=True)
-class Handler:
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A function of the objects of a kind, for one cause."""
 
     kind: Kind[Any, Any]
@@ -86,8 +87,7 @@ class Handler:
     options: FunctionOptions = FunctionOptions()
 
 
-@attrs.frozen(kw_only=True)
-class Watched:
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
     """A watcher or reconciler of an InformerController, or a function that makes one."""
 
     kind: Kind[Any, Any]
@@ -96,8 +96,7 @@ class Watched:
     """Whether ``target`` is called with the client."""
 
 
-@attrs.frozen(kw_only=True)
-class Reconciling:
+class Reconciling(msgspec.Struct, frozen=True, kw_only=True):
     """A reconciler with all that feeds it."""
 
     kind: Kind[Any, Any]
@@ -111,8 +110,7 @@ class Reconciling:
     options: ControllerOptions | None
 
 
-@attrs.frozen(kw_only=True)
-class Timer:
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
     """A function that is called at intervals, for each object of a kind or for the app."""
 
     schedule: Schedule
@@ -125,16 +123,14 @@ class Timer:
     options: FunctionOptions = FunctionOptions()
 
 
-@attrs.frozen(kw_only=True)
-class Task:
+class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A function that runs as long as the manager does."""
 
     target: Any
     every_replica: bool
 
 
-@attrs.frozen(kw_only=True)
-class Background:
+class Background(msgspec.Struct, frozen=True, kw_only=True):
     """A function that runs for each object of a kind, as long as that exists."""
 
     kind: Kind[Any, Any]
@@ -143,8 +139,7 @@ class Background:
     options: FunctionOptions = FunctionOptions()
 
 
-@attrs.frozen(kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A health check."""
 
     name: str
@@ -153,8 +148,7 @@ class Check:
     """Whether it says that the pod is ready; else that it need not be restarted."""
 
 
-@attrs.frozen(kw_only=True)
-class Index:
+class Index(msgspec.Struct, frozen=True, kw_only=True):
     """An index of the cache, which answers field selectors."""
 
     kind: Kind[Any, Any]
@@ -162,8 +156,7 @@ class Index:
     function: Callable[[Any], Any] | None
 
 
-@attrs.frozen(kw_only=True)
-class Defaulter:
+class Defaulter(msgspec.Struct, frozen=True, kw_only=True):
     """A function that completes objects before they are stored."""
 
     kind: Kind[Any, Any]
@@ -172,8 +165,7 @@ class Defaulter:
     options: Mapping[str, Any]
 
 
-@attrs.frozen(kw_only=True)
-class Validator:
+class Validator(msgspec.Struct, frozen=True, kw_only=True):
     """A function that checks objects before they are stored."""
 
     kind: Kind[Any, Any]
@@ -186,8 +178,7 @@ class Validator:
     options: Mapping[str, Any]
 
 
-@attrs.frozen(kw_only=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """Any other webhook, at a path of its own."""
 
     path: str
@@ -195,8 +186,7 @@ class Webhook:
     rule: WebhookRule | None
 
 
-@attrs.frozen(kw_only=True)
-class Converter:
+class Converter(msgspec.Struct, frozen=True, kw_only=True):
     """A function that converts objects of a kind between two versions."""
 
     source: Kind[Any, Any]
@@ -207,8 +197,7 @@ class Converter:
     lossless: str | bool
 
 
-@attrs.frozen(kw_only=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, kw_only=True):
     """Something else that the operator touches."""
 
     kind: Kind[Any, Any]
@@ -220,30 +209,29 @@ class Use:
     is_foreign: bool
 
 
-@attrs.define(eq=False)
-class Declarations:
+class Declarations(msgspec.Struct, eq=False):
     """All declarations of an App, in order."""
 
-    owned: list[Owned] = attrs.field(factory=list)
-    watching: list[Handler | Watched] = attrs.field(factory=list)
-    reconciling: list[Reconciling] = attrs.field(factory=list)
-    timers: list[Timer] = attrs.field(factory=list)
-    backgrounds: list[Background] = attrs.field(factory=list)
-    functions: list[Handler | Timer | Watched | Background] = attrs.field(factory=list)
+    owned: list[Owned] = msgspec.field(default_factory=list)
+    watching: list[Handler | Watched] = msgspec.field(default_factory=list)
+    reconciling: list[Reconciling] = msgspec.field(default_factory=list)
+    timers: list[Timer] = msgspec.field(default_factory=list)
+    backgrounds: list[Background] = msgspec.field(default_factory=list)
+    functions: list[Handler | Timer | Watched | Background] = msgspec.field(default_factory=list)
     """What is called for the objects of a kind, in the order of declaration."""
-    tasks: list[Task] = attrs.field(factory=list)
-    lifespans: list[Callable[[], Any]] = attrs.field(factory=list)
-    checks: list[Check] = attrs.field(factory=list)
-    indexes: list[Index] = attrs.field(factory=list)
-    defaulters: list[Defaulter] = attrs.field(factory=list)
-    validators: list[Validator] = attrs.field(factory=list)
-    webhooks: list[Webhook] = attrs.field(factory=list)
-    converters: list[Converter] = attrs.field(factory=list)
-    uses: list[Use] = attrs.field(factory=list)
+    tasks: list[Task] = msgspec.field(default_factory=list)
+    lifespans: list[Callable[[], Any]] = msgspec.field(default_factory=list)
+    checks: list[Check] = msgspec.field(default_factory=list)
+    indexes: list[Index] = msgspec.field(default_factory=list)
+    defaulters: list[Defaulter] = msgspec.field(default_factory=list)
+    validators: list[Validator] = msgspec.field(default_factory=list)
+    webhooks: list[Webhook] = msgspec.field(default_factory=list)
+    converters: list[Converter] = msgspec.field(default_factory=list)
+    uses: list[Use] = msgspec.field(default_factory=list)
 
-    names: dict[tuple[str, str], Kind[Any, Any]] = attrs.field(factory=dict)
+    names: dict[tuple[str, str], Kind[Any, Any]] = msgspec.field(default_factory=dict)
     """A kind of each group and name, for its plural and scope."""
-    handled: dict[Kind[Any, Any], None] = attrs.field(factory=dict)
+    handled: dict[Kind[Any, Any], None] = msgspec.field(default_factory=dict)
     """The kinds that functions handle, each once, in order."""
 
 

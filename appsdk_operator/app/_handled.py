@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import (
     ChangeFilter,
@@ -54,8 +53,7 @@ def kept_paths(when: ChangeFilter[Any, Any] | None, kind: Kind[Any, Any]) -> Pat
 
 
 @final
-@attrs.frozen(kw_only=True)
-class HandledState:
+class HandledState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an object that a function of updates has handled, as far as it is kept."""
 
     paths: Paths
@@ -121,7 +119,7 @@ class HandledState:
         """The same without the values."""
         if self.values is None:
             return self
-        return attrs.evolve(self, values=None, digest=_digest(self.values, uid))
+        return msgspec.structs.replace(self, values=None, digest=_digest(self.values, uid))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -159,8 +157,7 @@ class HandledState:
 
 
 @final
-@attrs.frozen(kw_only=True)
-class Handled:
+class Handled(msgspec.Struct, frozen=True, kw_only=True):
     """What the functions of a kind have handled of one object; each by its name."""
 
     done: frozenset[str] = frozenset()
@@ -169,7 +166,7 @@ class Handled:
     """The others."""
     held: frozenset[str] = frozenset()
     """The ``on_delete`` of which the object was one at some time."""
-    states: Mapping[str, HandledState] = attrs.field(factory=dict)
+    states: Mapping[str, HandledState] = msgspec.field(default_factory=dict)
     """What each ``on_update`` has last succeeded with."""
     is_new: bool = False
     """Whether its first handling is not over."""
@@ -281,6 +278,8 @@ def _compact(value: Any) -> str:
 def _digest(values: Mapping[str, Any], uid: str) -> str:
     """With the uid, so that equal values of two objects do not show."""
     # Numbers that are equal to a server are equal here.
+    import hashlib
+
     return hashlib.sha256((uid + _compact(_plain(values))).encode()).hexdigest()[:32]
 
 

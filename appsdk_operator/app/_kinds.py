@@ -10,7 +10,6 @@ from appsdk_operator.resource import (
     Kind,
     MutableObject,
     Versions,
-    custom_resource_definition,
     is_builtin,
 )
 
@@ -142,6 +141,8 @@ def crds_of(
     Raises:
         ValueError: a kind of which no CRD can be made.
     """
+    from appsdk_operator.resource import custom_resource_definition
+
     where = {"service": service, "url": url, "ca": ca}
     given = {name: value for name, value in where.items() if value}
     found = []

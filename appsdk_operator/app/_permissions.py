@@ -21,7 +21,6 @@ from appsdk_operator.app._permission import Permission, merged
 from appsdk_operator.app._selection import common_selectors
 from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.resource import Kind, kinds
-from appsdk_operator.webhooks import ManagedCertificates
 
 _POD: Final = ""
 """The namespace of the operator's pods."""
@@ -204,7 +203,11 @@ def _of_webhooks(declared: Declarations, options: ManagerOptions) -> Iterator[Pe
     is_served = declared.defaulters or declared.validators or declared.webhooks
     has_conversions = any(len(each.kinds) > 1 for each in owned_kinds(declared))
     certificates = getattr(options.webhook_server, "certificates", None)
-    if not (is_served or has_conversions) or not isinstance(certificates, ManagedCertificates):
+    if not (is_served or has_conversions) or certificates is None:
+        return
+    from appsdk_operator.webhooks import ManagedCertificates
+
+    if not isinstance(certificates, ManagedCertificates):
         return
     for rule in certificates.role_rules():
         reason = "its Secret has the certificates of the webhooks"

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import attrs
 
@@ -26,7 +26,9 @@ from appsdk_operator.manager import (
 )
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import SafeLogger, StopSignal, get_logger, setup_logging
-from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
 
 _log: Final[SafeLogger] = get_logger("appsdk_operator.app")
 
@@ -112,6 +114,8 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
 
 
 def _webhook_server(app: RunnableApp, options: RunOptions) -> WebhookServerOptions:
+    from appsdk_operator.webhooks import WebhookServerOptions
+
     server = app.options.webhook_server or WebhookServerOptions()
     if not isinstance(server, WebhookServerOptions):
         raise ValueError(
@@ -132,6 +136,8 @@ def _webhook_server(app: RunnableApp, options: RunOptions) -> WebhookServerOptio
 
 def _certificates(app: RunnableApp, service: str) -> ManagedCertificates:
     """Certificates for a Service, injected wherever its webhooks are named."""
+    from appsdk_operator.webhooks import ManagedCertificates
+
     namespace, _, name = service.rpartition("/")
     webhooks = app.webhooks
     types = {rule.type for rule in webhooks.rules}

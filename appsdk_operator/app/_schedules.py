@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import zoneinfo
 from datetime import UTC, datetime, tzinfo
 from typing import Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime import safe_text, validation
 
@@ -17,8 +16,7 @@ Without a limit, a clock that was years ahead for a moment would end a timer for
 
 
 @final
-@attrs.frozen(kw_only=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of a timer."""
 
     interval: float = math.inf
@@ -112,6 +110,8 @@ def _checked_cron(cron: str) -> str:
 def _zone(name: str) -> tzinfo:
     if not name:
         return UTC
+    import zoneinfo
+
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:

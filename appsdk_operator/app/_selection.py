@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import msgspec
 
 from appsdk_operator.app._declarations import Declarations, Owned, Timer
 from appsdk_operator.app._kinds import kinds_of
@@ -27,7 +28,7 @@ def common_selectors(
         return {}
     wanted: dict[Kind[Any, Any], list[LabelSelector]] = {}
     seen_by_others: set[str] = set()
-    for declarations in attrs.asdict(declared, recurse=False).values():
+    for declarations in msgspec.structs.asdict(declared).values():
         if not isinstance(declarations, list):
             continue
         for each in declarations:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appsdk_operator.app._declarations import Declarations, Validator, name_of
 from appsdk_operator.app._kinds import conversions
 from appsdk_operator.resource import Kind
-from appsdk_operator.webhooks import WebhookBuilder, WebhookHost, webhook_for
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import WebhookBuilder, WebhookHost
 
 
 def add_webhooks(host: WebhookHost, declared: Declarations) -> None:
@@ -21,6 +23,8 @@ def add_webhooks(host: WebhookHost, declared: Declarations) -> None:
 
     def builder(kind: Kind[Any, Any]) -> WebhookBuilder[Any, Any]:
         if kind not in builders:
+            from appsdk_operator.webhooks import webhook_for
+
             builders[kind] = webhook_for(host, kind)
         return builders[kind]
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
+import msgspec
 
+from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._secret_texts import shown_status
@@ -34,8 +35,7 @@ class ClientError(Exception):
     """The root of all errors of this package except wrong arguments (``ValueError``)."""
 
 
-@attrs.frozen
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One entry of ``Status.details.causes``."""
 
     reason: str
@@ -46,10 +46,10 @@ class Cause:
 
     def to_dict(self) -> dict[str, str]:
         """The entry in plain JSON values, without empty ones."""
-        return {name: value for name, value in attrs.asdict(self).items() if value}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
 
 
-_ADMISSION: Final = re.compile(
+_ADMISSION: Final = lazy_pattern(
     r"admission webhook \".*?\" denied the request"
     r"|(\S+ \".*?\" is forbidden: )?ValidatingAdmissionPolicy '.*?' (with binding '.*?' )?denied"
     r"|\S+ \".*?\" is forbidden: "

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from appsdk_operator._lazy import lazy_pattern
+
 HIDDEN: Final = "the rest of the server's text is not shown, as it may have the object's content"
 
 _NAMED_ONLY: Final = frozenset(
@@ -22,14 +24,14 @@ _NAMED_ONLY: Final = frozenset(
 )
 """Reasons whose messages a server makes of names, and not of content."""
 _QUOTED: Final = r'"(?:[^"\\]|\\.){0,300}"'
-_WHOLE: Final = re.compile(
+_WHOLE: Final = lazy_pattern(
     rf"(?:\S+ )?(?:{_QUOTED} )?is forbidden: "
     r"(?:User \"|exceeded quota|violates PodSecurity|unable to create new content in namespace)"
     r"|the server rejected our request due to an error in our request$"
 )
 """How messages begin that are shown in full."""
-_ADMISSION: Final = re.compile(r"admission webhook |.{0,600}ValidatingAdmissionPolicy ")
-_BEGINNING: Final = re.compile(
+_ADMISSION: Final = lazy_pattern(r"admission webhook |.{0,600}ValidatingAdmissionPolicy ")
+_BEGINNING: Final = lazy_pattern(
     rf"admission webhook {_QUOTED} denied the request"
     rf"|(?:\S+ {_QUOTED} is forbidden: )?ValidatingAdmissionPolicy '[^']{{0,300}}' "
     r"(?:with binding '[^']{0,300}' )?denied request"
@@ -39,8 +41,8 @@ _BEGINNING: Final = re.compile(
     r'|\S+ in version "\w{1,63}" cannot be handled as an? \w{1,63}'
     r"|strict decoding error|error decoding patch|Internal error occurred"
 )
-_FIELD_PROBLEM: Final = re.compile(rf"(?:unknown|duplicate) field {_QUOTED}")
-_CAUSE: Final = re.compile(
+_FIELD_PROBLEM: Final = lazy_pattern(rf"(?:unknown|duplicate) field {_QUOTED}")
+_CAUSE: Final = lazy_pattern(
     r"(?:Required|Invalid|Unsupported|Duplicate) value|Forbidden|Too long|Too many|Not found"
 )
 _DETAILS: Final = ("name", "group", "kind", "uid", "retryAfterSeconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, Protocol, TypeVar, final, overload
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import Cache
@@ -71,14 +71,13 @@ class ControllerHost(Protocol):
 
 
 @final
-@attrs.define(eq=False)
-class Draft:
+class Draft(msgspec.Struct, eq=False):
     """A controller that is being described, for a host that reports unfinished builders.
 
     It refers neither to the builder nor to the host.
     """
 
-    calls: list[str] = attrs.field(factory=list)
+    calls: list[str] = msgspec.field(default_factory=list)
     """The calls so far, as source text."""
     is_over: bool = False
     """Whether ``build()`` was called."""
@@ -88,8 +87,7 @@ class Draft:
 
 
 @final
-@attrs.frozen(kw_only=True)
-class _Watch:
+class _Watch(msgspec.Struct, frozen=True, kw_only=True):
     """One watched kind, with its handler and predicates."""
 
     kind: Kind

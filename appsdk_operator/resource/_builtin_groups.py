@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource._kind import Kind
 
@@ -22,8 +22,7 @@ ALL_VERBS: Final = (
 """The verbs of a kind that is stored, in the order in which servers list them."""
 
 
-@attrs.frozen(kw_only=True)
-class BuiltinKind:
+class BuiltinKind(msgspec.Struct, frozen=True, kw_only=True):
     """A built-in kind with its names, subresources and verbs in discovery."""
 
     kind: Kind

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from appsdk_operator.resource._field_paths import Steps
 from appsdk_operator.resource._filters import FilterExpression
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._schema.crd import custom_resource_definition
-from appsdk_operator.resource._versions import Versions
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource._versions import Versions
 
 _METADATA: Final = (
     *("name", "namespace", "uid", "labels", "annotations", "finalizers", "ownerReferences"),
@@ -84,6 +84,8 @@ def _check_path(steps: Steps, what: str, kind: Kind[Any, Any], schema: Any) -> N
 
 
 def _unknown(what: str, kind: Kind[Any, Any], where: str, step: str, known: Iterable[str]) -> str:
+    import difflib
+
     folded = {name.lower().replace("_", ""): name for name in known}
     near = difflib.get_close_matches(step.lower().replace("_", ""), folded, 1, 0.5)
     hint = f", did you mean {folded[near[0]]!r}?" if near else "."
@@ -94,6 +96,8 @@ def _unknown(what: str, kind: Kind[Any, Any], where: str, step: str, known: Iter
 
 def _schema_of(kind: Kind[Any, Any], declared: Any, crd_options: Mapping[str, Any]) -> Any:
     """The schema of the kind's version; None where there is none."""
+    from appsdk_operator.resource._schema.crd import custom_resource_definition
+
     try:
         crd = custom_resource_definition(declared, **crd_options).to_dict()
     except (NameError, TypeError, ValueError):

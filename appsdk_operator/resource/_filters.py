@@ -15,7 +15,7 @@ from typing import (
     overload,
 )
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import (
     SpecT,
@@ -50,8 +50,7 @@ _IN_MEMORY: Final = (
 )
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Atom:
+class Atom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a part of a filter looks at, for the checks of paths and for selectors."""
 
     steps: Callable[[Kind[Any, Any]], tuple[str | int, ...]] | None = None
@@ -75,8 +74,7 @@ class FilterScope(enum.IntEnum):
     EVENT = 2
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class FilterTree:
+class FilterTree(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A filter as a tree of parts: how it is called, checked and printed."""
 
     text: str
@@ -571,7 +569,7 @@ class FieldConditions:
         def test(obj: Any) -> bool:
             return equal_numbers(read(obj), wanted)
 
-        atom = attrs.evolve(atom, term=_term(atom.field, wanted, negated=False))
+        atom = msgspec.structs.replace(atom, term=_term(atom.field, wanted, negated=False))
         return _of_object(f"{name} == {_shown(wanted, is_hidden)}", test, atom, brackets=True)
 
     def _differs(self, value: Any) -> Filter[Any, Any]:
@@ -581,7 +579,7 @@ class FieldConditions:
         def test(obj: Any) -> bool:
             return not equal_numbers(read(obj), wanted)
 
-        atom = attrs.evolve(atom, term=_term(atom.field, wanted, negated=True))
+        atom = msgspec.structs.replace(atom, term=_term(atom.field, wanted, negated=True))
         return _of_object(f"{name} != {_shown(wanted, is_hidden)}", test, atom, brackets=True)
 
 

@@ -19,7 +19,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._json.values import equal_numbers
@@ -46,8 +46,7 @@ def parts_of(data: Mapping[str, Any]) -> Parts:
     return {name: value for name, value in data.items() if name not in _HEADER}
 
 
-@attrs.frozen
-class Stash:
+class Stash(msgspec.Struct, frozen=True):
     """The content of an annotation."""
 
     version: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, final, overload
 
 import attrs
+import msgspec
 
 from appsdk_operator._generics import (
     OtherSpecT,
@@ -18,16 +18,17 @@ from appsdk_operator._generics import (
     StatusT_co,
     subscript,
 )
+from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.resource import _codec, _lossless
 from appsdk_operator.resource._kind import Kind, check_kind
 from appsdk_operator.resource._object import MutableObject, Object, type_fields
 
 _MOST_WARNING_CHARACTERS: Final = 256
 _CHANGEABLE: Final = ("labels", "annotations")
-_PREFIX: Final = re.compile(
+_PREFIX: Final = lazy_pattern(
     r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
-_NAME: Final = re.compile(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NAME: Final = lazy_pattern(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class ConversionError(ValueError):
@@ -321,8 +322,7 @@ def convert_parts(
     return convert
 
 
-@attrs.frozen
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """The conversion between the hub and a spoke, in one direction."""
 
     source: Kind
@@ -381,7 +381,7 @@ class _Step:
         return _call(self.forward, obj, self.target)
 
     def _reversed(self) -> _Step:
-        return attrs.evolve(
+        return msgspec.structs.replace(
             self, source=self.target, target=self.source, forward=self.back, back=self.forward
         )
 

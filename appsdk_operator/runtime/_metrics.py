@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._threading.fork import fork_safe
@@ -28,8 +28,7 @@ _log = get_logger("appsdk_operator.runtime")
 _M = TypeVar("_M")
 
 
-@attrs.frozen(cache_hash=True)
-class Family:
+class Family(msgspec.Struct, frozen=True, cache_hash=True):
     """A metric family: its name, type, help text and label names."""
 
     name: str
@@ -40,8 +39,7 @@ class Family:
     """The upper bounds of a histogram for :meth:`Metrics.observe`."""
 
 
-@attrs.frozen
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """The present value of one series."""
 
     family: Family

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.serving._limits import HTTPLimits
@@ -24,8 +24,7 @@ _QUEUE_SECONDS: Final = 10.0
 
 
 @final
-@attrs.frozen(eq=False)
-class RequestLimit:
+class RequestLimit(msgspec.Struct, frozen=True, eq=False):
     """How many requests of one sort may be answered at once."""
 
     count: int

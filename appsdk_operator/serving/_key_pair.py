@@ -8,7 +8,6 @@ import datetime as dt
 import functools
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -76,6 +75,8 @@ def _temporary_file(data: bytes) -> Iterator[Path]:
             file.flush()
             yield Path(f"/proc/self/fd/{file.fileno()}")
         return
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="appsdk-operator-") as folder:
         path = Path(folder) / "serving.pem"
         path.touch(mode=_OWNER_ONLY)

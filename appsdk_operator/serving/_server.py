@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Literal, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime import (
     Clock,
@@ -52,8 +52,7 @@ _LAST_JOIN: Final = 1.0
 _READ_ONLY: Final = ("GET", "HEAD")
 
 
-@attrs.frozen
-class _Route:
+class _Route(msgspec.Struct, frozen=True):
     path: str
     handler: HTTPHandler
     methods: frozenset[str] | None

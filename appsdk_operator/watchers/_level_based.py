@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import RetryPolicy, callback_name
 
 
 @final
-@attrs.frozen
-class CalledFunction:
+class CalledFunction(msgspec.Struct, frozen=True):
     """A function that a reconciler calls, for logs and error handlers."""
 
     function: Callable[..., Any]

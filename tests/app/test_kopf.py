@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -717,7 +718,7 @@ def nothing_is_handled(self: Any, obj: Any) -> Any:
 
 def the_present_state(self: Any, obj: Any) -> Any:
     state: Any = _handled(self, obj)
-    return state and attrs.evolve(
+    return state and msgspec.structs.replace(
         state, values={path: _at(obj, path) for path in state.values}, generation=obj.generation
     )
 

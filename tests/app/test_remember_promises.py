@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import strategies as st
 
@@ -249,7 +250,11 @@ def forgets(self: Any, obj: Any) -> Any:
 def one_state_for_all(self: Any) -> Handled:
     made = _record(self)
     states = list(made.states.values())
-    return attrs.evolve(made, states=dict.fromkeys(made.states, states[0])) if states else made
+    return (
+        msgspec.structs.replace(made, states=dict.fromkeys(made.states, states[0]))
+        if states
+        else made
+    )
 
 
 def the_present_state(self: Any, obj: Any) -> bool:
@@ -262,7 +267,7 @@ def records_before_the_call(self: Any) -> Handled:
         for each in self._functions
         if each.cause == "update"
     }
-    return attrs.evolve(_record(self), states=present)
+    return msgspec.structs.replace(_record(self), states=present)
 
 
 def never_saves(self: Any, known: Any, recording: Any, record: Any) -> None:

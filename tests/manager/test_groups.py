@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from appsdk_operator.cache import Health
@@ -35,7 +36,7 @@ class Bench:
 
     def add(self, runnable: Any, **changes: Any) -> Any:
         placement = placements(runnable)[-1]
-        self.group.add(runnable, attrs.evolve(placement, **changes))
+        self.group.add(runnable, msgspec.structs.replace(placement, **changes))
         return runnable
 
     def start_aside(self) -> tuple[threading.Thread, list[bool]]:

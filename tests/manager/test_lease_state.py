@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from appsdk_operator.manager import LeaderElection
@@ -68,7 +69,7 @@ class Candidate:
 
 def theirs(version: str = "1", **fields: Any) -> ObservedLease:
     record = LeaseRecord("them", 15, OLD, OLD, 3)
-    return ObservedLease(attrs.evolve(record, **fields), version)
+    return ObservedLease(msgspec.structs.replace(record, **fields), version)
 
 
 def leader(**options: Any) -> Candidate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import Kind
 
@@ -37,8 +37,7 @@ class NotFollowedError(NotCachedError):
         """The namespace that was read."""
 
 
-@attrs.frozen(kw_only=True)
-class Remedies:
+class Remedies(msgspec.Struct, frozen=True, kw_only=True):
     """The advice in the texts of these errors, in terms of the API that the reader uses."""
 
     to_keep: str = "call cache.add(kind) first, or make the cache with lazy=True"
@@ -63,7 +62,7 @@ class Remedies:
         """``error`` with advice for reads through a client, which can also read from the server."""
         fact = error.fact or str(error)
         live = f". Or read it from the server: {self.to_read_live}"
-        advice = attrs.evolve(
+        advice = msgspec.structs.replace(
             self,
             to_keep=self.to_keep + live,
             to_follow=self.to_follow + live,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 import attrs
+import msgspec
 
 from appsdk_operator.cache._cache import switchover
 from appsdk_operator.cache._cache.options import CacheOptions
@@ -17,8 +18,7 @@ from appsdk_operator.cache._informer.store import IndexFunction
 from appsdk_operator.resource import Kind
 
 
-@attrs.frozen
-class ReadTarget:
+class ReadTarget(msgspec.Struct, frozen=True):
     """What a read goes to: an informer, and the part of its objects that the read covers."""
 
     informer: Informer
@@ -36,8 +36,7 @@ class ReadTarget:
         return self.namespace in ("", namespace) and namespace not in self.excluded
 
 
-@attrs.define
-class _Switchover:
+class _Switchover(msgspec.Struct):
     """From ``old`` to ``new`` informers, which overlap: ends once ``new`` have synced."""
 
     old: list[SelectionInformer]

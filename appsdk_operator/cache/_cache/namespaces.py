@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import NamespaceSelector, is_older_version
 
 _MOST_ENDED: Final = 1000
 
 
-@attrs.frozen
-class NamespaceChange:
+class NamespaceChange(msgspec.Struct, frozen=True):
     """How the watched namespaces changed; each name is in one field at most."""
 
     begun: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.kind_cache import ReadTarget
@@ -26,8 +26,7 @@ FIELD_INDEX = "field:"
 """The prefix, before the path, of the name of an index that answers field selectors."""
 
 
-@attrs.frozen(kw_only=True)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The conditions of a list, all of which must hold."""
 
     namespace: str = ""

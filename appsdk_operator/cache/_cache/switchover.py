@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._cache.selection import Selection
@@ -18,8 +18,7 @@ from appsdk_operator.runtime import StopSignal
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
 
 
-@attrs.define(eq=False)
-class SelectionInformer:
+class SelectionInformer(msgspec.Struct, eq=False):
     """An informer and the selection that it follows."""
 
     selection: Selection

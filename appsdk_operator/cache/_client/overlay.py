@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._informer.informer import Informer
@@ -18,8 +18,7 @@ _log = get_logger("appsdk_operator.cache")
 _MIN_SWEEP_COUNT = 64
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class WrittenObject:
+class WrittenObject(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The outcome of writes to one object, valid until the informer has seen them."""
 
     uid: str
@@ -31,7 +30,7 @@ class WrittenObject:
     deleted_version: str = ""
     """For a deleted one: a resource version after which a watch can only deliver the deletion;
     ``""`` if unknown."""
-    order: int = attrs.field(factory=next_order)
+    order: int = msgspec.field(default_factory=next_order)
     """When the server had answered, among all lists and writes."""
 
     @property
@@ -57,7 +56,7 @@ class WrittenObject:
         is_older = is_older_version(later.version or "0", self.version or "0")
         newer = self if is_older else later
         is_deleted = self.is_deleted or later.is_deleted
-        return attrs.evolve(
+        return msgspec.structs.replace(
             newer,
             object=None if is_deleted else newer.object,
             is_deleted=is_deleted,
@@ -203,7 +202,7 @@ class Overlay:
             written = self._written[kind][key]
             if any(each.is_open and each.order < mark for each in written):
                 closed = (
-                    attrs.evolve(each, deleted_version=version)
+                    msgspec.structs.replace(each, deleted_version=version)
                     if each.is_open and each.order < mark
                     else each
                     for each in written

@@ -34,7 +34,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.client import (
     ApiError,
@@ -68,16 +68,14 @@ next_order: Callable[[], int] = itertools.count(1).__next__
 """A greater number at each call: what came first, the request of a list or a write's answer."""
 
 
-@attrs.frozen
-class List:
+class List(msgspec.Struct, frozen=True):
     """Request one page."""
 
     limit: int
     continue_token: str
 
 
-@attrs.frozen
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """Open a watch."""
 
     resource_version: str
@@ -87,8 +85,7 @@ class Watch:
     """Whether the watch begins with the present objects (KEP-3157)."""
 
 
-@attrs.frozen
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Make no request for some seconds."""
 
     seconds: float
@@ -97,34 +94,29 @@ class Wait:
 Command: TypeAlias = List | Watch | Wait
 
 
-@attrs.frozen
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """A complete list begins; the steps since the last :class:`Begin` may be incomplete."""
 
 
-@attrs.frozen
-class Upsert:
+class Upsert(msgspec.Struct, frozen=True):
     """Objects that exist, as part of a complete list."""
 
     objects: list[Object]
 
 
-@attrs.frozen
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The complete list ended: objects that it did not name are deleted."""
 
     resource_version: str
 
 
-@attrs.frozen
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """Objects were added, changed or deleted, in this order."""
 
     events: list[WatchEvent]
 
 
-@attrs.frozen
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """Objects that cannot be decoded; during a complete list they are part of it."""
 
     items: Sequence[Undecodable]
@@ -132,8 +124,7 @@ class Unreadable:
     """Whether they are deleted."""
 
 
-@attrs.frozen
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """An error to report; the state machine recovers by itself."""
 
     error: Exception

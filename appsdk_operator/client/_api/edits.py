@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, final
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
 from appsdk_operator.client._api.protocols import ClientLike
@@ -88,8 +88,7 @@ Step: TypeAlias = Callable[[Performer], Any]
 Steps: TypeAlias = Generator[Step, Any, _T]
 
 
-@attrs.frozen
-class _InThread:
+class _InThread(msgspec.Struct, frozen=True):
     """Performs steps in the calling thread."""
 
     client: ClientLike
@@ -119,8 +118,7 @@ def run_steps(steps: Steps[_T], client: ClientLike, live: Any) -> _T:
         return result
 
 
-@attrs.frozen
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The effect of a change."""
 
     object: Object

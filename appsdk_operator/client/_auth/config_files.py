@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from typing import IO
 
 from appsdk_operator.client._errors import ConfigError
@@ -53,6 +52,8 @@ def memory_file() -> IO[bytes]:
         except OSError:  # forbidden by a sandbox
             pass
     try:
+        import tempfile
+
         return tempfile.TemporaryFile(prefix="appsdk-operator-")
     except OSError as error:
         raise ConfigError(

@@ -15,6 +15,7 @@ from typing import Any, final
 from urllib.parse import urlsplit
 
 import attrs
+import msgspec
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.credentials import Credentials
@@ -188,7 +189,7 @@ class Connection:
             raise BadResponse(f"not an HTTP answer: {redacted(str(error))}") from None
         self._socket.set_limits(self._read_timeout, deadline)
         if broken is not None:
-            framing = attrs.evolve(framing, closes=True)
+            framing = msgspec.structs.replace(framing, closes=True)
         return Response(self, answer, framing)
 
     def tunnel(self, head: bytes) -> Head:

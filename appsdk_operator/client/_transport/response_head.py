@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime.chunked import StreamFormatError
 
@@ -49,8 +49,7 @@ class Headers:
         return [token for value in values if (token := value.strip())]
 
 
-@attrs.frozen
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The head of an answer."""
 
     minor: int
@@ -59,8 +58,7 @@ class Head:
     headers: Headers
 
 
-@attrs.frozen
-class Framing:
+class Framing(msgspec.Struct, frozen=True):
     """How the end of an answer is found."""
 
     length: int | None

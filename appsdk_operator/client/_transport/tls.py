@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 import threading
 from pathlib import Path
 
@@ -145,6 +144,8 @@ def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
         return
     try:
         # mkstemp makes a file that only this user can read.
+        import tempfile
+
         descriptor, path = tempfile.mkstemp(prefix="appsdk-operator-")
     except OSError as error:
         raise ConfigError(

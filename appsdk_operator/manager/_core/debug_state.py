@@ -13,7 +13,6 @@ from typing import Any, Final, final
 from appsdk_operator import _version
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import health_of
-from appsdk_operator.manager._servers.verdict import HELD_AFTER, verdict_of
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityLog,
@@ -78,6 +77,8 @@ class DebugState:
 
     def state(self) -> dict[str, Any]:
         """The whole state, as JSON values; see ``docs/observability.md`` for the fields."""
+        from appsdk_operator.manager._servers.verdict import HELD_AFTER, verdict_of
+
         now, time = self._clock.monotonic(), self._clock.time()
         parts = self._parts()
         controllers, informers, shards = [], [], []

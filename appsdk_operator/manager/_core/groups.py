@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Any, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.manager._cancellation import is_cancellation
 from appsdk_operator.manager._core.runnable import (
@@ -60,8 +60,7 @@ class _RunnableState(enum.Enum):
     FAILED = "failed"
 
 
-@attrs.define(eq=False)
-class _Member:
+class _Member(msgspec.Struct, eq=False):
     """One runnable in one group."""
 
     runnable: Runnable

@@ -6,10 +6,11 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Unpack, final
+from typing import TYPE_CHECKING, Any, Unpack, final
 
 import attrs
 
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator._version import __version__
 from appsdk_operator.cache import Cache, Health
 from appsdk_operator.client import Client, ClientConfig, ClientLike
@@ -30,8 +31,6 @@ from appsdk_operator.manager._core.runnable import (
     placements,
 )
 from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
-from appsdk_operator.manager._election.elector import Elector
-from appsdk_operator.manager._election.fence import FencedClient
 from appsdk_operator.manager._election.options import elector_config
 from appsdk_operator.manager._events.failures import FailureEventObserver
 from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
@@ -60,7 +59,9 @@ from appsdk_operator.runtime import (
     present_metrics,
 )
 from appsdk_operator.serving import HTTPHandler
-from appsdk_operator.webhooks import Webhooks, WebhookServer, WebhookServerOptions
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import Webhooks, WebhookServer
 
 _log = get_logger("appsdk_operator.manager")
 
@@ -236,7 +237,11 @@ class Manager:
 
             Cluster(ClientConfig.load(context="elsewhere"), fence=manager.fence)
         """
-        return client if self._elector is None else FencedClient(client, self._elector)
+        if self._elector is None:
+            return client
+        from appsdk_operator.manager._election.fence import FencedClient
+
+        return FencedClient(client, self._elector)
 
     def event_recorder(self, name: str) -> EventRecorder:
         """The recorder for events of the controller ``name``.
@@ -337,6 +342,8 @@ class Manager:
             TypeError: the server that was given has none.
             OSError, ValueError, RuntimeError: as :attr:`webhook_server`.
         """
+        from appsdk_operator.webhooks import Webhooks
+
         server = self._webhooks.get()
         found = getattr(server, "webhooks", None)
         if not isinstance(found, Webhooks):
@@ -626,6 +633,8 @@ class Manager:
         self._lifecycle.stop_reason = name
 
     def _make_webhooks(self) -> Runnable:
+        from appsdk_operator.webhooks import WebhookServer, WebhookServerOptions
+
         given = self._options.webhook_server
         if isinstance(given, Runnable):
             self._add_webhook_server(given)
@@ -660,7 +669,7 @@ class Manager:
 
     def _prepare(self, runnable: Runnable) -> None:
         """Pass on what a part of the manager gets from it before it runs."""
-        if isinstance(runnable, WebhookServer):
+        if isinstance(runnable, if_loaded("appsdk_operator.webhooks", "WebhookServer")):
             # Not fenced: every replica serves webhooks, and needs a certificate.
             runnable.attach(client=self._cluster.unfenced_client)
 
@@ -882,6 +891,8 @@ def _make_elector(
         if options.new_elector is not None:
             elector = options.new_elector(client, election)
         else:
+            from appsdk_operator.manager._election.elector import Elector
+
             elector = own = Elector(
                 client,
                 election,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import attrs
 
@@ -31,7 +31,9 @@ from appsdk_operator.runtime import (
     check_previous_names,
 )
 from appsdk_operator.runtime.validation import check_function, check_plain
-from appsdk_operator.webhooks import WebhookServerOptions
+
+if TYPE_CHECKING:
+    from appsdk_operator.webhooks import WebhookServerOptions
 
 NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
 """Makes the elector, given the client for the election."""
@@ -63,7 +65,11 @@ def _check_webhooks(_: object, field: attrs.Attribute[Any], value: object) -> No
 
 
 def _runs_or_makes(value: object) -> bool:
-    return isinstance(value, (Runnable, WebhookServerOptions)) or callable(value)
+    if isinstance(value, Runnable) or callable(value):
+        return True
+    from appsdk_operator.webhooks import WebhookServerOptions
+
+    return isinstance(value, WebhookServerOptions)
 
 
 def _observers(value: Iterable[ActivityObserver]) -> tuple[ActivityObserver, ...]:

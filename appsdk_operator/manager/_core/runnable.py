@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache import Cache, Health, Informer
 from appsdk_operator.runtime import StopSignal, as_exception, error_text, settle
@@ -84,8 +84,7 @@ class RunnableGroup(enum.StrEnum):
 ReadyCheck: TypeAlias = Callable[[StopSignal, float | None], bool]
 
 
-@attrs.frozen(kw_only=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a runnable that one group runs."""
 
     group: RunnableGroup

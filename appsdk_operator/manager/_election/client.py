@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.client import AlreadyExists, Conflict, Forbidden, NotFound
 from appsdk_operator.manager._election.lease_state import (
@@ -41,8 +41,7 @@ class LeaseClient(Protocol):
         ...
 
 
-@attrs.frozen
-class LeaseResponse:
+class LeaseResponse(msgspec.Struct, frozen=True):
     """The response to a read or a write of a Lease, or its error."""
 
     action: ReadLease | WriteLease
@@ -95,7 +94,7 @@ class LeaseRequests:
             expected = (NotFound,) if isinstance(action, ReadLease) else (Conflict, AlreadyExists)
             if isinstance(error, expected):
                 return response
-            return attrs.evolve(response, problem=self._explained(error))
+            return msgspec.structs.replace(response, problem=self._explained(error))
 
     def _write(self, name: str, write: WriteLease) -> Object:
         draft = (

@@ -20,14 +20,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.manager._election.options import JITTER, LeaderElection
 
 _CONFLICTS_AT_ONCE = 3
 
 
-@attrs.frozen
-class LeaseRecord:
+class LeaseRecord(msgspec.Struct, frozen=True):
     """The spec of a Lease."""
 
     holder: str
@@ -63,22 +63,19 @@ class CandidatePhase(enum.Enum):
     STOPPED = "stopped"
 
 
-@attrs.frozen
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait until ``until``, a time of the monotonic clock."""
 
     until: float
 
 
-@attrs.frozen
-class ReadLease:
+class ReadLease(msgspec.Struct, frozen=True):
     """Read the Lease; without an answer at ``deadline`` the request has failed."""
 
     deadline: float
 
 
-@attrs.frozen
-class WriteLease:
+class WriteLease(msgspec.Struct, frozen=True):
     """Write ``record``: update ``base`` at its version, or create the Lease if that is None."""
 
     record: LeaseRecord

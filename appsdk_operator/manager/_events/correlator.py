@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar, final
 
 import attrs
+import msgspec
 
 _F = TypeVar("_F")
 
@@ -75,8 +76,7 @@ class KeyedOccurrence(Generic[_F]):
 
 
 @final
-@attrs.define(eq=False)
-class _Series(Generic[_F]):
+class _Series(msgspec.Struct, Generic[_F], eq=False):
     first: KeyedOccurrence[_F]
     latest: KeyedOccurrence[_F]
     first_at: float
@@ -110,8 +110,7 @@ class _Series(Generic[_F]):
 
 
 @final
-@attrs.frozen
-class EventWrite(Generic[_F]):
+class EventWrite(msgspec.Struct, Generic[_F], frozen=True):
     """A write to be made now, whose result the caller reports."""
 
     first: KeyedOccurrence[_F]

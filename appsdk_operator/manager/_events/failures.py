@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.manager._events.recorder import EventRecorder
 from appsdk_operator.resource import Object
@@ -77,8 +78,7 @@ def failure_events_of(value: FailureEvents | bool | None) -> FailureEvents | Non
     return value
 
 
-@attrs.define
-class _Failing:
+class _Failing(msgspec.Struct):
     """The failures in a row of one callback for one object."""
 
     since: float

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import attrs
+import msgspec
 
 from appsdk_operator.client import MergePatch
 from appsdk_operator.manager._events.correlator import EventWrite, KeyedOccurrence
@@ -52,8 +53,7 @@ Subject: TypeAlias = Object | MutableObject | ObjectReference
 """An object that an event can be about."""
 
 
-@attrs.frozen
-class Occurrence:
+class Occurrence(msgspec.Struct, frozen=True):
     """One occurrence, with all fields of its event."""
 
     controller: str

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache import Health
 from appsdk_operator.manager._timed_run import NotDone, TimedRun
@@ -33,8 +33,7 @@ def ping() -> None:
     """A check that always passes: the server answers."""
 
 
-@attrs.define
-class _Check:
+class _Check(msgspec.Struct):
     name: str
     function: HealthCheck
     run: TimedRun[Any] | None = None

@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.manager._servers.markup import (
     Html,
@@ -63,8 +63,7 @@ _CAUSE: Final = ("controller", "callback", "type", "function", "place")
 
 
 @final
-@attrs.frozen(kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks to see."""
 
     view: str = "overview"
@@ -174,7 +173,7 @@ def _all(shown: int, rows: int, asked: Asked, anchor: str) -> Html:
     """A link to the rest of a table."""
     if shown >= rows:
         return Html("")
-    query = attrs.evolve(asked, rows="all").query
+    query = msgspec.structs.replace(asked, rows="all").query
     path = {"overview": "/debug/"}.get(asked.view, f"/debug/{asked.view}")
     return tag("p", tag("a", f"All {rows:,}", href=f"{path}{query}#{anchor}"), class_="all")
 
@@ -370,7 +369,7 @@ def _controller_parts(
         )
     if one["queued"]:
         parts.append(_waiting(one))
-    own = attrs.evolve(asked, view="controller", name=name, rows="")
+    own = msgspec.structs.replace(asked, view="controller", name=name, rows="")
     sections: list[tuple[str, Sequence[Any], int, Callable[[Sequence[Any]], Html]]] = [
         ("running", one["running"], len(one["running"]), _running),
         (

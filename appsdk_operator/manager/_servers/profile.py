@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Collection
 from types import FrameType
-from typing import Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import attrs
 
@@ -20,7 +20,6 @@ from appsdk_operator.manager._servers.endpoint_server import (
     EndpointServer,
     HTTPFilter,
 )
-from appsdk_operator.manager._servers.live_page import LivePage, json_response
 from appsdk_operator.runtime import Clock, StopSignal, current_frames, present_clock
 from appsdk_operator.serving import (
     HTTPHandler,
@@ -34,6 +33,9 @@ from appsdk_operator.serving import (
     parse_address,
     text_response,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.manager._servers.live_page import LivePage
 
 _MAX_DEPTH: Final = 200
 _TOP: Final = 30
@@ -140,9 +142,11 @@ class ProfileServer(EndpointServer):
         """
         options = options or ProfileServerOptions()
         clock = present_clock(clock)
-        self._live = (
-            None if state is None else LivePage(state, timeline or _no_timeline, clock=clock)
-        )
+        self._live: LivePage | None = None
+        if state is not None:
+            from appsdk_operator.manager._servers import live_page
+
+            self._live = live_page.LivePage(state, timeline or _no_timeline, clock=clock)
         self._options = options
         self._snapshot = snapshot
         self._clock = clock
@@ -174,6 +178,8 @@ class ProfileServer(EndpointServer):
             server.add_handler(path, self._filter(page))
 
     def _queues(self, _: HTTPRequest) -> HTTPResponse:
+        from appsdk_operator.manager._servers.live_page import json_response
+
         return json_response(self._snapshot())
 
     def _profile(self, request: HTTPRequest) -> HTTPResponse:

@@ -5,14 +5,17 @@ Decoders recurse, so text from outside that is nested too deep is refused before
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
+
+from appsdk_operator._lazy import lazy_pattern
 
 MAX_LEVELS: Final = 500
 """The most levels of arrays and objects that are read; Python's own recursion ends at 1,000."""
@@ -46,11 +49,12 @@ def is_deeper(raw: bytes, levels: int = MAX_LEVELS) -> bool:
     if outside.count(1) <= levels:
         return False
     words = memoryview(outside + bytes(-len(outside) % _WORD)).cast("Q")
+    rises, peaks = _word_tables()
     depth = 0
     for begin in range(0, len(words), _BLOCK):
         block = words[begin : begin + _BLOCK]
-        depths = list(itertools.accumulate(map(_rises, block), initial=depth))
-        if max(map(operator.add, depths, map(_peaks, block))) > levels:
+        depths = list(itertools.accumulate(map(rises, block), initial=depth))
+        if max(map(operator.add, depths, map(peaks, block))) > levels:
             return True
         depth = depths[-1]
     return False
@@ -76,7 +80,8 @@ def is_object_deeper(raw: bytes) -> bool:
     return len(raw) > SHORT and raw[::STRIDE].translate(BRACKETS).count(1) > FEW and is_deeper(raw)
 
 
-def _word_tables() -> tuple[dict[int, int], dict[int, int]]:
+@functools.cache
+def _word_tables() -> tuple[Callable[[int], int], Callable[[int], int]]:
     """By eight steps in one number: where they lead to, and the highest place on the way."""
     rises: dict[int, int] = {}
     peaks: dict[int, int] = {}
@@ -84,10 +89,7 @@ def _word_tables() -> tuple[dict[int, int], dict[int, int]]:
         word = int.from_bytes(bytes(steps), sys.byteorder)
         places = list(itertools.accumulate(1 if step else -1 for step in steps))
         rises[word], peaks[word] = places[-1], max(0, *places)
-    return rises, peaks
-
-
-_rises, _peaks = (table.__getitem__ for table in _word_tables())
+    return rises.__getitem__, peaks.__getitem__
 
 
 # -- Where parts end ---------------------------------------------------------------------------
@@ -103,9 +105,11 @@ def _shallow(levels: int) -> bytes:
 
 
 # Matches end after some members, so that no match takes long.
-_TO_MARK: Final = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb"){0,64}+([\[\]{},]|)", re.DOTALL)
+_TO_MARK: Final = lazy_pattern(
+    rb'(?:[^"\[\]{},]++|' + _STRING + rb"){0,64}+([\[\]{},]|)", re.DOTALL
+)
 # Openers, in objects with keys between them, or closers.
-_TO_MARKS: Final = re.compile(
+_TO_MARKS: Final = lazy_pattern(
     rb'(?:[^"\[\]{}]++|'
     + _STRING
     + rb"|"
@@ -113,7 +117,7 @@ _TO_MARKS: Final = re.compile(
     + rb'){0,64}+([\[{](?:(?:"[^"\\\[\]{}]*+":)?+[\[{])*+|[\]}]++|)',
     re.DOTALL,
 )
-_KEY: Final = re.compile(rb"[ \t\n\r]*+(" + _STRING + rb")[ \t\n\r]*+:", re.DOTALL)
+_KEY: Final = lazy_pattern(rb"[ \t\n\r]*+(" + _STRING + rb")[ \t\n\r]*+:", re.DOTALL)
 
 
 def members(raw: bytes) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, overload
 from urllib.parse import urlsplit
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource._field_names import check_expression, check_wire_path
 from appsdk_operator.resource._kind import Kind, Scope, check_kind
@@ -249,8 +249,7 @@ def _paths(given: Any) -> list[str]:
     return [json_path("selectable_fields", path) for path in given]
 
 
-@attrs.frozen(kw_only=True)
-class _Options:
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of one version."""
 
     served: bool

@@ -109,8 +109,7 @@ def schema_of(view: Any, field: str, *, rename: str | None, lost: list[str]) -> 
     return _Maker(rename, lost).of(view, field, ())
 
 
-@attrs.define
-class _Maker:
+class _Maker(msgspec.Struct):
     rename: str | None
     lost: list[str]
 

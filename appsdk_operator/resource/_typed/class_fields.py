@@ -49,8 +49,7 @@ class FieldName:
     """The name in JSON."""
 
 
-@attrs.frozen(eq=False)
-class ClassField:
+class ClassField(msgspec.Struct, frozen=True, eq=False):
     """One field of a class."""
 
     name: str

@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.resource._json.values import lists
 from appsdk_operator.resource._typed.class_fields import (
     ClassField,
@@ -39,8 +39,8 @@ from appsdk_operator.resource._typed.spec_types import (
 )
 from appsdk_operator.resource._typed.wire_types import wire_type
 
-_MISSING: Final = re.compile(r"(Object missing required field `)([^`]+)(`)")
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
+_MISSING: Final = lazy_pattern(r"(Object missing required field `)([^`]+)(`)")
+_STEP: Final = lazy_pattern(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
 # A key that no class has: msgspec names it in its error if the class forbids unknown fields.
 _HIDDEN: Final = "\0"
 
@@ -60,8 +60,7 @@ STYLES: Final[Mapping[str, Callable[[str], str]]] = {"camel": camel}
 """The values of a kind's ``rename``."""
 
 
-@attrs.frozen
-class Renamed:
+class Renamed(msgspec.Struct, frozen=True):
     """A class whose fields have other names on the wire."""
 
     view: Any
@@ -481,8 +480,7 @@ def _push_items(made: Any, found: list[Any], pending: list[tuple[Any, Any]]) -> 
     pending.extend((one, item) for one, item in pairs if isinstance(item, (dict, list)))
 
 
-@attrs.frozen
-class _WrittenField:
+class _WrittenField(msgspec.Struct, frozen=True):
     name: str
     """The attribute."""
     wire: str

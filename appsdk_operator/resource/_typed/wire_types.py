@@ -125,8 +125,7 @@ class _Types:
         return made
 
 
-@attrs.frozen
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     own: ClassField
     wire: str
     type: Any

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import random
 
-import attrs
+import msgspec
 
 _MAX_EXPONENT = 1000  # 2.0**1024 overflows; every maximum in seconds is reached long before
 
 
-@attrs.frozen(kw_only=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential backoff: delays that grow with each failure in a row, with jitter.
 
     It has no state: callers count the failures. The fields are those of apimachinery's

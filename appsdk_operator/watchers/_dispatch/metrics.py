@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import final
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.runtime import Family, LocalHistogram, Metrics, Sample
@@ -91,8 +91,7 @@ _ACTIONS = tuple(a for a in ResourceAction if a is not ResourceAction.GENERIC)
 
 
 @final
-@attrs.frozen
-class RunningCall:
+class RunningCall(msgspec.Struct, frozen=True):
     """What a thread works on: a call for an event, or the retry of one."""
 
     action: ResourceAction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.controllers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind, check_kind
@@ -37,8 +37,7 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
 
 
 @final
-@attrs.frozen
-class JoinedFinalizer:
+class JoinedFinalizer(msgspec.Struct, frozen=True):
     """:func:`default_finalizer` in place of those of several watchers of an operator.
 
     >>> JoinedFinalizer(("dns",))(Kind(group="example.com", version="v1", kind="Widget"), "shop")
@@ -59,8 +58,7 @@ class JoinedFinalizer:
 
 
 @final
-@attrs.frozen
-class Spellings:
+class Spellings(msgspec.Struct, frozen=True):
     """The finalizers of a watcher under one name of its operator, the present spelling first."""
 
     finalizers: tuple[str, ...]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.client import Client
@@ -15,8 +15,7 @@ from appsdk_operator.runtime import PREVIOUS_NAMES
 
 
 @final
-@attrs.frozen
-class OperatorName:
+class OperatorName(msgspec.Struct, frozen=True):
     """An operator's name, and its earlier names."""
 
     name: str = ""
@@ -25,8 +24,7 @@ class OperatorName:
 
 
 @final
-@attrs.frozen(eq=False)
-class FinalizerUse:
+class FinalizerUse(msgspec.Struct, frozen=True, eq=False):
     """The use of a finalizer by one watcher or reconciler."""
 
     user: str
