@@ -47,9 +47,10 @@ def to_model(obj: AnyObject, name: str) -> Any:
     update of an object that may have such fields; patch the object instead.
 
     Raises:
+        ModuleNotFoundError: the package is not installed; the extra ``kubernetes`` has it.
         ValueError: the package has no model of this name, or the object does not fit it.
     """
-    client = package("client")
+    client = package("client", f"to_model(obj, {name!r})")
     model = getattr(client, name, None)
     if model is None or not hasattr(model, "attribute_map"):
         raise ValueError(

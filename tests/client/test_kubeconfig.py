@@ -362,6 +362,17 @@ def test_an_auth_provider_that_gives_nothing_is_an_error(tmp_path, provider):
         ClientConfig.from_kubeconfig(path)
 
 
+def test_an_auth_provider_without_the_package_names_the_extra(tmp_path, monkeypatch):
+    for name in [each for each in sys.modules if each.startswith("kubernetes.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    path = write(tmp_path, user={"auth-provider": {"name": "oidc", "config": {}}})
+    with pytest.raises(
+        ConfigError, match=r"auth-provider 'oidc' needs .*appsdk-operator\[kubernetes\].* exec"
+    ):
+        ClientConfig.from_kubeconfig(path)
+
+
 def test_an_auth_provider_that_the_package_cannot_load_is_an_error(tmp_path):
     path = write(tmp_path, user={"auth-provider": {"name": "oidc", "config": {}}})
     with pytest.raises(ConfigError, match="the kubernetes package cannot load"):

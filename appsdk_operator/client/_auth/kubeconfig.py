@@ -354,16 +354,22 @@ class _PackageCredentials(_FileCredentials):
 def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
     provider = kubeconfig.user.section("auth-provider").text("name")
     problem = ""
+    what = f"the auth-provider {provider!r}"
+    try:
+        config = package("config.kube_config", what)
+        client = package("client", what)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error}, or use an exec plugin") from error
     try:
         # The dict of the merged files themselves, so that a refreshed token is saved to them.
-        merger = package("config.kube_config").KubeConfigMerger(kubeconfig.path)
+        merger = config.KubeConfigMerger(kubeconfig.path)
         (user,) = (
             entry["user"].value
             for entry in merger.config.value["users"]
             if entry["name"] == kubeconfig.user_name
         )
         # A kubeconfig with the auth provider alone, so that no certificate is written to disk.
-        loader = package("config.kube_config").KubeConfigLoader(
+        loader = config.KubeConfigLoader(
             {
                 "current-context": "it",
                 "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
@@ -375,7 +381,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
             config_base_path=str(kubeconfig.user.folder),
             config_persister=merger.save_changes,
         )
-        configuration = package("client").Configuration()
+        configuration = client.Configuration()
         loader.load_and_set(configuration)
     # Providers, the file system and missing keys raise errors of any class.
     except Exception as error:
