@@ -61,6 +61,8 @@ class ConnectionPool:
         self._held = 0
         # Whether a new connection waits for a slot, and no connection has been expired for it.
         self._needs_capacity = False
+        self.is_watched = False
+        """Whether a thread is in :meth:`watch`, or about to be."""
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -70,13 +72,19 @@ class ConnectionPool:
         with self._changed:
             self._changed.notify_all()
 
-    def add(self, connection: ServerConnection) -> None:
-        """Add a new connection."""
+    def add(self, connection: ServerConnection) -> bool:
+        """Add a new connection.
+
+        Returns:
+            Whether a thread is in :meth:`watch`. If False, the caller starts one that is.
+        """
         with self._changed:
+            is_watched, self.is_watched = self.is_watched, True
             connection.phase_since = self._clock.monotonic()
             self._connections.add(connection)
             if self._is_draining:
                 connection.expire()
+        return is_watched
 
     def remove(self, connection: ServerConnection) -> None:
         """Remove a connection and close it; the pool does not expire it any more."""
@@ -231,10 +239,11 @@ class ConnectionPool:
         return (None, left) if left > 0 else (found, None)
 
     def watch(self, stop: StopSignal) -> None:
-        """Expire connections whose time is up, until the stop."""
+        """Expire connections whose time is up, until the stop, or until there are none."""
         with self._changed:
-            while not stop.is_set():
+            while self._connections and not stop.is_set():
                 self._expire_and_wait()
+            self.is_watched = False
 
     def close_idle(self) -> None:
         """Expire connections that have no request under way, now and as they become idle."""

@@ -303,7 +303,6 @@ class HTTPServer:
             self._state = "running"
             ending = self._ending = stop.child()
         own = StopSignal(clock=self._clock) if self._shutdown_delay else ending
-        failures: list[Exception] = []
         with contextlib.ExitStack() as exits:
             exits.callback(self._drain)
             exits.callback(self._end)
@@ -327,11 +326,8 @@ class HTTPServer:
             if self._certificates is not None:
                 watch = self._certificates.run
                 self._accept_threads.start("certificates", lambda: watch(own))
-            self._accept_threads.start("accept", lambda: self._accept(own, woken, failures))
             _log.info("the %s server listens on %s", self.name, self._address)
-            self._pool.watch(own)
-        if failures:
-            raise failures[0]
+            self._accept(own, woken)
 
     def _end_later(self, ending: StopSignal, own: StopSignal) -> None:
         ending.wait()
@@ -360,20 +356,16 @@ class HTTPServer:
                 "its stop: a handler that takes long has to look at request.stop"
             )
 
-    def _accept(self, stop: StopSignal, woken: socket.socket, failures: list[Exception]) -> None:
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(woken, selectors.EVENT_READ)
-                selector.register(self._listener, selectors.EVENT_READ)
-                self._listener.setblocking(False)
-                while not stop.is_set():
-                    selector.select()
-                    if stop.is_set() or not self._pool.wait_for_capacity(stop):
-                        return
-                    self._accept_one(stop)
-        except Exception as error:
-            failures.append(error)
-            stop.set()
+    def _accept(self, stop: StopSignal, woken: socket.socket) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(woken, selectors.EVENT_READ)
+            selector.register(self._listener, selectors.EVENT_READ)
+            self._listener.setblocking(False)
+            while not stop.is_set():
+                selector.select()
+                if stop.is_set() or not self._pool.wait_for_capacity(stop):
+                    return
+                self._accept_one(stop)
 
     def _accept_one(self, stop: StopSignal) -> None:
         try:
@@ -390,11 +382,16 @@ class HTTPServer:
             sock.close()
             return
         connection = ServerConnection(sock, peer_host(name), self)
-        self._pool.add(connection)
+        is_watched = self._pool.add(connection)
         self._accepted += 1
         try:
+            if not is_watched:
+                self._accept_threads.start("deadlines", lambda: self._pool.watch(stop))
+                is_watched = True
             self._threads.start(str(self._accepted), lambda: self._serve(connection, stop))
         except BaseException:
+            if not is_watched:
+                self._pool.is_watched = False
             self._pool.remove(connection)
             _log.exception("the %s server cannot start a thread for a connection", self.name)
 

@@ -216,18 +216,41 @@ def test_limits_hold_also_while_the_server_stops(
         served.stop()
 
 
-def test_ctrl_c_in_the_servers_thread_leaves_no_thread_behind(
-    eventually: Callable[..., None],
+def test_the_thread_that_watches_deadlines_lives_as_long_as_there_are_connections(
+    serve: Any, eventually: Callable[..., None]
 ) -> None:
+    def watching() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name.endswith("/deadlines")]
+
+    server = make()
+    served = serve(server)
+    assert not watching()
+    for _ in range(2):
+        with served.connect() as first:
+            with served.connect() as second:
+                eventually(lambda: len(server._pool) == 2)
+                assert len(watching()) == 1
+                second.close()
+            eventually(lambda: len(server._pool) == 1)
+            assert len(watching()) == 1
+            first.close()
+        eventually(lambda: not watching())
+        assert not server._pool.is_watched
+    served.stop()
+
+
+def test_ctrl_c_in_the_servers_thread_leaves_no_thread_behind() -> None:
     server = make()
     before = threading.active_count()
 
-    def interrupted(stop: StopSignal) -> None:
-        eventually(lambda: len(server._pool) == 1)
-        raise KeyboardInterrupt
+    def interrupted(stop: StopSignal) -> bool:
+        if server._pool._connections:
+            raise KeyboardInterrupt
+        return True
 
-    server._pool.watch = interrupted  # type: ignore[method-assign]
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+    server._pool.wait_for_capacity = interrupted  # type: ignore[method-assign]
+    address = "127.0.0.1", server.port
+    with socket.create_connection(address, timeout=10), socket.create_connection(address):
         with pytest.raises(KeyboardInterrupt):
             server.run(StopSignal())
         assert threading.active_count() <= before

@@ -295,6 +295,7 @@ class Delivery:
         self._handle = handle
         self._handle_event = handle_event or self._handle_by_key
         self._workers = workers
+        self._unstarted = 0
         self._max_pending = max_pending
         self._overflow = overflow
         self._merges_resyncs = merges_resyncs
@@ -484,13 +485,26 @@ class Delivery:
         self._queue.add(key)
 
     def start(self) -> None:
-        """Start the workers."""
+        """Start the first worker; each starts the next one when all that there are have work."""
         self._spares.open()
-        for number in range(self._workers):
-            self._start_worker(number)
+        self._unstarted = self._workers - 1
+        self._start_worker(0)
 
     def _start_worker(self, number: int) -> None:
         self._threads.start(f"worker-{number}", self._work)
+
+    def _start_another(self) -> None:
+        with self._lock:
+            if self._is_stopped or not self._unstarted:
+                return
+            number = self._workers - self._unstarted
+            self._unstarted -= 1
+        try:
+            self._start_worker(number)
+        except RuntimeError:
+            _log.exception(
+                "%s: no thread is to be had for worker %d: fewer are at work", self._name, number
+            )
 
     def allow_replacement(self) -> None:
         """From the next batch on :meth:`replace` has an effect, at the cost of a lock an event.
@@ -636,6 +650,8 @@ class Delivery:
             item = self._queue.get()
             while item is not None:
                 handled: DeliveryKey | None = None
+                if self._unstarted and not self._queue.has_sleepers:
+                    self._start_another()
                 try:
                     handled = self._process(item.key, item.ticket)
                 except BaseException:

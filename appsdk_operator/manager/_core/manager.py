@@ -6,7 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, final
+from typing import TYPE_CHECKING, Any, Unpack, cast, final
 
 import attrs
 
@@ -671,7 +671,7 @@ class Manager:
         """Pass on what a part of the manager gets from it before it runs."""
         if isinstance(runnable, if_loaded("appsdk_operator.webhooks", "WebhookServer")):
             # Not fenced: every replica serves webhooks, and needs a certificate.
-            runnable.attach(client=self._cluster.unfenced_client)
+            cast("WebhookServer", runnable).attach(client=self._cluster.unfenced_client)
 
     def _record_election(self, lease: Object, text: str) -> None:
         # Different actions, because events that differ only in their note become one series.

@@ -252,6 +252,11 @@ class WorkQueue(Generic[K]):
             self._retire()
         return item
 
+    @property
+    def has_sleepers(self) -> bool:
+        """Whether a thread waits in :meth:`get`."""
+        return self._sleepers > 0
+
     def try_get(self) -> QueueItem[K] | None:
         """The next key if one is ready, without waiting."""
         with self._lock:
