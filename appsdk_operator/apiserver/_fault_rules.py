@@ -93,7 +93,7 @@ class FaultRule:
     >>> FaultRule.answer(200)
     Traceback (most recent call last):
     ...
-    ValueError: status 200 is no error: use 400 to 599
+    ValueError: status 200 is not an error: use 400 to 599
     """
 
     action: str
@@ -329,7 +329,7 @@ def _plurals(singular: str) -> tuple[str, ...]:
 
 def _check_selection(rule: FaultRule) -> None:
     if rule.verb is not None and rule.verb not in VERBS:
-        raise ValueError(f"{rule.verb!r} is no verb: use one of {', '.join(VERBS)}")
+        raise ValueError(f"{rule.verb!r} is not a verb: use one of {', '.join(VERBS)}")
     if rule.verb is not None and rule.action not in _WATCHES.get(rule.verb, _OTHERS):
         raise ValueError(f"{rule.action} never applies to a request to {rule.verb}")
     for name in ("kind", "namespace", "name", "user_agent"):
@@ -349,7 +349,7 @@ def _check_selection(rule: FaultRule) -> None:
 def _check_effect(rule: FaultRule) -> None:
     status = rule.status
     if status is not None and not (_is_count(status, 400) and status <= 599):
-        raise ValueError(f"status {status} is no error: use 400 to 599")
+        raise ValueError(f"status {status} is not an error: use 400 to 599")
     if rule.retry_after is not None and not _is_count(rule.retry_after, 0):
         raise ValueError(f"retry_after={rule.retry_after!r}: use 0 or more whole seconds")
     if rule.seconds is not None and not 0 < rule.seconds < math.inf:
@@ -372,7 +372,7 @@ def _as_tuple(rules: Iterable[FaultRule] | FaultRule) -> tuple[FaultRule, ...]:
     made: tuple[Any, ...] = tuple(rules)
     for rule in made:
         if not isinstance(rule, FaultRule):
-            raise TypeError(f"{rule!r} is no FaultRule: make one, as FaultRule.answer(503)")
+            raise TypeError(f"{rule!r} is not a FaultRule: make one, as FaultRule.answer(503)")
     return made
 
 

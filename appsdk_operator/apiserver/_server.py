@@ -105,7 +105,7 @@ class APIServer:
     ) -> None:
         """See the class."""
         if not 0 <= port <= 65535:
-            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+            raise ValueError(f"port={port} is not a TCP port: use 0 for any, or 1 to 65535")
         if history < 1 or request_log < 1:
             raise ValueError("history and request_log must be at least 1: something is remembered")
         if bookmark_interval <= 0:
@@ -325,7 +325,7 @@ class APIServer:
         The administrator's token and those of :meth:`token_for` stay.
 
         Raises:
-            ValueError: one is no valid user, or the server requires no credentials.
+            ValueError: one is not a valid user, or the server requires no credentials.
         """
         self._access.set_users(users)
 
@@ -494,7 +494,7 @@ class APIServer:
                 the client cannot know the result; ``status`` is ignored.
 
         Raises:
-            ValueError: an unknown verb, or a status that is no error.
+            ValueError: an unknown verb, or a status that is not an error.
         """
         when: When = {"verb": verb, "kind": kind, "times": times}
         if after_write:
@@ -509,7 +509,7 @@ class APIServer:
             faults: rules, or a schedule of them with the seed of their chances.
 
         Raises:
-            TypeError: one is no rule.
+            TypeError: one is not a rule.
 
         >>> from appsdk_operator.testing import FaultRule
         >>> with APIServer() as server:

@@ -18,7 +18,7 @@ def check_name_of_check(declared: Check, others: Sequence[Check]) -> None:
     """Check that a health check can be served under its name.
 
     Raises:
-        ValueError: it is no path segment, or another check has it.
+        ValueError: it is not a path segment, or another check has it.
     """
     same = [each for each in others if each.is_ready_check == declared.is_ready_check]
     found = HealthChecks("readyz" if declared.is_ready_check else "healthz")

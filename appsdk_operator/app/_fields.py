@@ -75,7 +75,7 @@ def check_indexed_field(index: Index, owned: Sequence[Owned]) -> None:
     """Check that objects of the kind can have the field of an index without a function.
 
     Raises:
-        ValueError: as :func:`check_filters`, or it is no dotted path.
+        ValueError: as :func:`check_filters`, or it is not a dotted path.
     """
     if index.function is not None:
         return

@@ -34,7 +34,7 @@ class Memos:
         """The memo of the object; for one that is gone a dict that is not kept.
 
         Raises:
-            TypeError: it is no object.
+            TypeError: it is not an object.
             ValueError: it has no uid.
             NotCachedError: the cache does not have its kind.
         """

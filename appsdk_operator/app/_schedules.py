@@ -70,7 +70,7 @@ def schedule_of(
 
     Raises:
         TypeError: a wrong type, or neither an interval nor ``cron``, or both.
-        ValueError: a value that is no interval, crontab line or time zone.
+        ValueError: a value that is not an interval, crontab line or time zone.
     """
     validation.check_text("cron", cron)
     validation.check_text("timezone", timezone)

@@ -125,8 +125,8 @@ class Selector:
         match = _SELECTOR.fullmatch(text)
         if match is None:
             raise AssetsError(
-                f"{text!r} is no version: give 1.36.1, 1.36 or 1.36.x, ~1.36.1, <1.36, <=1.36.1, "
-                "or latest"
+                f"{text!r} is not a version: give 1.36.1, 1.36 or 1.36.x, ~1.36.1, <1.36, "
+                "<=1.36.1, or latest"
             )
         sign, major, minor, patch, latest = match.groups()
         release = (int(major), int(minor))
@@ -191,7 +191,7 @@ class Store:
         The item appears at once, so that another process never sees a part of it.
 
         Raises:
-            AssetsError: it is no archive of such binaries.
+            AssetsError: it is not an archive of such binaries.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{item.folder}-", dir=self._folder))
@@ -242,7 +242,7 @@ def read_index(index: str) -> list[Archive]:
         ]
     except (AttributeError, KeyError, TypeError, yaml.YAMLError) as error:
         raise AssetsError(
-            f"{index} is no index of releases, such as envtest-releases.yaml: {error!r}"
+            f"{index} is not an index of releases, such as envtest-releases.yaml: {error!r}"
         ) from error
     return sorted(found, key=lambda archive: _newest_first(archive.item))
 
@@ -271,7 +271,7 @@ def download(archive: Archive, store: Store) -> None:
 @contextlib.contextmanager
 def _opened(url: str) -> Iterator[Any]:
     if urllib.parse.urlsplit(url).scheme not in ("http", "https", "file"):
-        raise AssetsError(f"{url} is no http, https or file URL")
+        raise AssetsError(f"{url} is not a http, https or file URL")
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310 - see above
             yield answer

@@ -102,7 +102,7 @@ def _file(place: str) -> ModuleType:
         name = re.sub(r"\W", "_", str(path))
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise click.ClickException(f"{place} is no Python file: its name has to end with .py")
+        raise click.ClickException(f"{place} is not a Python file: its name has to end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -35,7 +35,8 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         found = {key.replace("-", "_"): value for key, value in whole.get(command, {}).items()}
     except AttributeError as error:
         raise click.ClickException(
-            f"{path}: tool.appsdk-operator.{command} is no table, [tool.appsdk-operator.{command}]"
+            f"{path}: tool.appsdk-operator.{command} is not a table, "
+            f"[tool.appsdk-operator.{command}]"
         ) from error
     # The project's own, which 'init' has written next to the tables of commands.
     if "kit" in known and "kit" in whole:

@@ -59,12 +59,12 @@ class Fetcher:
             token: a bearer token for a debug server behind an AuthFilter; ``""``: none.
 
         Raises:
-            click.UsageError: it is no such URL.
+            click.UsageError: it is not such a URL.
         """
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise click.UsageError(
-                f"{url} is no URL of a debug server, such as http://127.0.0.1:6060"
+                f"{url} is not a URL of a debug server, such as http://127.0.0.1:6060"
             )
         self._base = f"{parts.scheme}://{parts.netloc}"
         self._is_tls = parts.scheme == "https"

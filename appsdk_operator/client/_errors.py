@@ -290,7 +290,7 @@ class Invalid(ApiError):
                 the kind's classes may have Python's names; the error has those on the wire.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or one of ``errors`` no FieldError.
+            TypeError: ``kind`` is not a Kind, or one of ``errors`` no FieldError.
 
         >>> from appsdk_operator.resource import Kind, field
         >>> job = Kind(group="example.com", version="v1", kind="Job")

@@ -25,7 +25,7 @@ def from_model(kind: Kind[SpecT, StatusT], model: Any) -> MutableObject[SpecT, S
     Fields that are None in the model are left out; ``apiVersion`` and ``kind`` are added.
 
     Raises:
-        TypeError: ``model`` is no model of the package.
+        TypeError: ``model`` is not a model of the package.
         ValueError: the model is of another kind.
     """
     if not hasattr(model, "attribute_map"):

@@ -113,7 +113,7 @@ def controller_for(
 
     Args:
         host: a :class:`Manager`, or another :class:`ControllerHost`.
-        request_type: the type of its requests if they are no object keys. Watches then need
+        request_type: the type of its requests if they are not object keys. Watches then need
             handlers that make such requests, and ``for_`` and ``owns`` cannot be used.
 
     Raises:
@@ -279,7 +279,7 @@ class ControllerBuilder(Generic[R]):
         The predicates of :meth:`with_event_filter` do not apply to it; it has its own.
 
         Raises:
-            TypeError: it is no source.
+            TypeError: it is not a source.
         """
         check_source(source)
         self._sources.append(source)
@@ -303,7 +303,7 @@ class ControllerBuilder(Generic[R]):
         """Set the controller's options; the host's ``controller_options`` are the defaults.
 
         Raises:
-            TypeError: ``options`` is no ControllerOptions.
+            TypeError: ``options`` is not a ControllerOptions.
         """
         if not isinstance(options, ControllerOptions):
             raise TypeError(f"options={options!r}: give ControllerOptions(…)")

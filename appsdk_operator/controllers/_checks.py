@@ -17,7 +17,7 @@ def check_name(name: object) -> None:
 
 
 def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
-    """The function of ``reconciler`` to call; refuses what is no reconciler."""
+    """The function of ``reconciler`` to call; refuses what is not a reconciler."""
     if isinstance(reconciler, type):
         raise TypeError(
             f"reconciler={reconciler!r} is a class: give an instance, {reconciler.__name__}(…)"
@@ -60,7 +60,7 @@ def _wants_object_request(function: Any) -> bool:
 
 
 def check_source(source: object) -> None:
-    """Refuse what is no source."""
+    """Refuse what is not a source."""
     if isinstance(source, type):
         raise TypeError(f"source={source!r} is a class: watch an instance, {source.__name__}(…)")
     if not isinstance(source, Source):

@@ -40,7 +40,7 @@ def is_unchanged(event: Event) -> bool:
 
 
 def check_handler(handler: Any) -> None:
-    """Refuse what is no handler.
+    """Refuse what is not a handler.
 
     Raises:
         TypeError: it has no method ``handle(event, queue)``.
@@ -126,7 +126,7 @@ def for_owner(
         low_priority_when_unchanged: as for :func:`for_object`.
 
     Raises:
-        TypeError: ``owner_kind`` is no Kind.
+        TypeError: ``owner_kind`` is not a Kind.
 
     The semantics are controller-runtime's ``EnqueueRequestForOwner``, but an invalid reference is
     logged and does not hide those after it.
@@ -200,7 +200,7 @@ def map_objects(
         low_priority_when_unchanged: as for :func:`for_object`.
 
     Raises:
-        TypeError: ``function`` is no plain function of one argument.
+        TypeError: ``function`` is not a plain function of one argument.
 
     The semantics are controller-runtime's ``EnqueueRequestsFromMapFunc``.
 
@@ -240,7 +240,7 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
         if found is None:
             return ()
         if isinstance(found, (str, bytes, ObjectKey)):
-            # These can be iterated over, but their items are no requests.
+            # These can be iterated over, but their items are not requests.
             raise TypeError(
                 f"map function {name_of(self._function)} returned {type(found).__name__}: "
                 "return a list of requests"
@@ -351,7 +351,7 @@ def with_low_priority_when_unchanged(
     A priority that the handler sets itself is kept. The handlers of this module do this anyway.
 
     Raises:
-        TypeError: ``handler`` is no handler.
+        TypeError: ``handler`` is not a handler.
     """
     check_handler(handler)
     return _WithLowPriority(handler)  # pyright: ignore[reportReturnType] - as above

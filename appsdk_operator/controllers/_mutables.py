@@ -21,11 +21,11 @@ def mutable(obj: object) -> MutableObject:
             f"{obj!r} is a read-only view: take `copy = obj.mutable_copy()`, change the copy, and "
             "hand it to the client"
         )
-    raise TypeError(f"{obj!r} is no MutableObject: make one, or take obj.mutable_copy()")
+    raise TypeError(f"{obj!r} is not a MutableObject: make one, or take obj.mutable_copy()")
 
 
 def check_objects(**objects: object) -> None:
-    """Refuse arguments that are no objects.
+    """Refuse arguments that are not objects.
 
     Raises:
         TypeError: the text says what to give. It does not show the value, which may be secret.

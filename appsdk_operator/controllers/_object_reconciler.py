@@ -61,8 +61,8 @@ def as_reconciler(
     function: Any = getattr(object_reconciler, "reconcile_object", object_reconciler)
     if not callable(function):
         raise TypeError(
-            f"object_reconciler={object_reconciler!r} is no object reconciler: give an object with "
-            "reconcile_object(obj), or a function of the object"
+            f"object_reconciler={object_reconciler!r} is not an object reconciler: give an object "
+            "with reconcile_object(obj), or a function of the object"
         )
     handle = cast("ObjectReconcileFunction[SpecT, StatusT]", function)
 

@@ -56,7 +56,7 @@ class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     >>> worth_it = in_default & (generation_changed | label_changed)
 
     Raises:
-        TypeError: the function is no plain function of an event.
+        TypeError: the function is not a plain function of an event.
     """
 
     __slots__ = ()
@@ -90,7 +90,7 @@ class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
         the same.
 
         Raises:
-            TypeError: one is no plain function of one argument.
+            TypeError: one is not a plain function of one argument.
         """
         members = {"create": create, "update": update, "delete": delete, "generic": generic}
         given = {name: member for name, member in members.items() if member is not None}
@@ -203,7 +203,7 @@ def as_predicates(
     """``filters`` as Predicates; plain functions are wrapped.
 
     Raises:
-        TypeError: one is neither, or ``filters`` is no list of them.
+        TypeError: one is neither, or ``filters`` is not a list of them.
     """
     if isinstance(filters, (str, Mapping)) or not isinstance(filters, Iterable):
         raise TypeError(f"predicates={filters!r}: give a list of predicates")

@@ -89,7 +89,7 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
         """A failure that is retried after ``seconds``.
 
         Raises:
-            TypeError: ``seconds`` is no number.
+            TypeError: ``seconds`` is not a number.
             ValueError: ``seconds`` is negative or infinite.
         """
         check_number("seconds", seconds, example=False)

@@ -135,7 +135,7 @@ def field_equals(path: str, value: Any) -> Until[Never]:
         value: a JSON value.
 
     Raises:
-        ValueError: ``path`` is no path.
+        ValueError: ``path`` is not a path.
     """
     found = FieldPath(path)
     has_value = found == value
@@ -155,8 +155,8 @@ def matches(function: Callable[[Object], Any], text: str = "") -> Until[Never]:
         text: the condition as text, for errors; default: the function's name.
 
     Raises:
-        TypeError: it is no plain function, or one of this module, which has to be called to make a
-            condition.
+        TypeError: it is not a plain function, or one of this module, which has to be called to make
+            a condition.
     """
     check_function("function", function, required=True)
     if getattr(function, "__module__", "") == __name__:

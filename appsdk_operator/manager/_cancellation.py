@@ -1,4 +1,4 @@
-"""Errors that are no failures after a stop: cancelled requests and coroutines."""
+"""Errors that are not failures after a stop: cancelled requests and coroutines."""
 
 from __future__ import annotations
 

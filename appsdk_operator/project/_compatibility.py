@@ -94,7 +94,7 @@ def breaking_changes(
         The findings in the order of the old CRD; none if nothing breaks.
 
     Raises:
-        ValueError: one is no CustomResourceDefinition of ``v1``.
+        ValueError: one is not a CustomResourceDefinition of ``v1``.
 
     >>> from appsdk_operator.resource import Kind, custom_resource_definition
     >>> widget = Kind(group="example.com", version="v1", kind="Widget")
@@ -116,7 +116,7 @@ def _plain(crd: Mapping[str, Any] | Object, what: str) -> Mapping[str, Any]:
         or not isinstance(found.get("spec"), Mapping)
     ):
         raise ValueError(
-            f"{what} is no CustomResourceDefinition of apiextensions.k8s.io/v1: give the whole "
+            f"{what} is not a CustomResourceDefinition of apiextensions.k8s.io/v1: give the whole "
             "object"
         )
     return found
@@ -471,7 +471,9 @@ def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             f"keep {_OPEN}, or name all fields that are used",
         )
     elif others is not None and allowed is None:
-        yield _finding(path, "it is no map any more: other keys are dropped", _BOTH, _NEW_VERSION)
+        yield _finding(
+            path, "it is not a map any more: other keys are dropped", _BOTH, _NEW_VERSION
+        )
     for name in new.get("required") or ():
         if _is_needed(new, name) and not _is_needed(old, name):
             inner = f"{path}.{name}" if path else str(name)

@@ -261,7 +261,9 @@ def _check(texts: Mapping[str, str]) -> None:
             or str(pure) != path
             or pure.parts[0] == _RECORDS
         ):
-            raise ValueError(f"{path!r} is no path of a generated file: it must be in the folder")
+            raise ValueError(
+                f"{path!r} is not a path of a generated file: it must be in the folder"
+            )
     for path in texts:
         for parent in PurePosixPath(path).parents:
             if str(parent) in texts:
@@ -269,7 +271,7 @@ def _check(texts: Mapping[str, str]) -> None:
 
 
 def _read(path: Path) -> str | None:
-    """A file's text, without loss even if it is no UTF-8; None if there is none."""
+    """A file's text, without loss even if it is not UTF-8; None if there is none."""
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:

@@ -26,7 +26,7 @@ PARTIAL_METADATA_VERSION = "meta.k8s.io/v1"
 
 
 class DecodeError(ValueError):
-    """Bytes from the API server are no JSON, or do not fit a type; the text names the path."""
+    """Bytes from the API server are not JSON, or do not fit a type; the text names the path."""
 
 
 class WrongKindError(DecodeError):

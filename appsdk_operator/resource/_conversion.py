@@ -66,6 +66,6 @@ def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
     if isinstance(data, Mapping) and "metadata" in data:
         return Object.from_dict(kind, data)
     raise TypeError(
-        f"{what} is no object of {kind}: hand over an Object, a mapping, or give it "
+        f"{what} is not an object of {kind}: hand over an Object, a mapping, or give it "
         "unwrap_object() or into_object(kind)"
     )

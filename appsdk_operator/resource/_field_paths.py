@@ -53,9 +53,9 @@ def field(name: str, /, *more: str | int) -> FieldPath:
         more: names of fields and indexes below it, as for :class:`FieldPath`'s ``[...]``.
 
     Raises:
-        TypeError: a name is no text.
-        ValueError: a name is empty. What is no path is refused by the first filter that is made of
-            it.
+        TypeError: a name is not text.
+        ValueError: a name is empty. What is not a path is refused by the first filter that is made
+            of it.
 
     >>> field("spec.size").became(3)
     <ChangeFilter field('spec.size').became(3)>
@@ -81,7 +81,7 @@ class FieldPath(FieldConditions):
 
     In filters a missing field and null are the same, and values are compared as JSON: 1 is 1.0, and
     not true. ``path == value`` is a filter, and the equality of paths only between two of them; a
-    path is no filter itself, and has no truth value.
+    path is not a filter itself, and has no truth value.
 
     The errors have the words of Kubernetes 1.36 (``k8s.io/apimachinery``'s package ``field``),
     in which values look as Go prints them: strings in quotes, others as JSON. Dicts have sorted
@@ -152,7 +152,7 @@ class FieldPath(FieldConditions):
         """The value of the field in ``obj``; None when it is missing.
 
         Raises:
-            ValueError: it is no path.
+            ValueError: it is not a path.
         """
         return freeze(self._reader()(obj))
 
@@ -160,7 +160,7 @@ class FieldPath(FieldConditions):
         """Its names on the wire, and its indexes.
 
         Raises:
-            ValueError: it is no path.
+            ValueError: it is not a path.
         """
         return wire_steps(kind, steps_of_text(self._written))
 
@@ -169,7 +169,7 @@ class FieldPath(FieldConditions):
         """The first name of the path.
 
         Raises:
-            ValueError: it is no path.
+            ValueError: it is not a path.
         """
         return str(steps_of_text(self._written)[0])
 
@@ -296,11 +296,11 @@ def steps_of_text(text: str) -> Steps:
     """The names and indexes of a path.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is no path; the text shows the part that cannot be parsed.
+        TypeError: it is not text.
+        ValueError: it is not a path; the text shows the part that cannot be parsed.
     """
     if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no path to a field: {_EXAMPLE}")
+        raise TypeError(f"{text!r} is not a path to a field: {_EXAMPLE}")
     steps: list[str | int] = []
     position = 0
     while position < len(text):
@@ -308,7 +308,7 @@ def steps_of_text(text: str) -> Steps:
         # A name needs a dot before it, but not at the start.
         if found is None or (found["name"] and (text[position] == ".") is not bool(steps)):
             raise ValueError(
-                f"{text!r} is no path to a field: do not know what {text[position:]!r} means; "
+                f"{text!r} is not a path to a field: do not know what {text[position:]!r} means; "
                 f"{_EXAMPLE}"
             )
         name = found["name"] or found["single"] or found["double"]

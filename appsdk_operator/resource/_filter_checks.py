@@ -89,7 +89,7 @@ def _unknown(what: str, kind: Kind[Any, Any], where: str, step: str, known: Iter
     folded = {name.lower().replace("_", ""): name for name in known}
     near = difflib.get_close_matches(step.lower().replace("_", ""), folded, 1, 0.5)
     hint = f", did you mean {folded[near[0]]!r}?" if near else "."
-    names = f" There are {', '.join(sorted(known))}" if known else " It is no object"
+    names = f" There are {', '.join(sorted(known))}" if known else " It is not an object"
     owner = where if "." in where or "[" in where else f"{where} of {kind}" if where else str(kind)
     return f"{what}: {owner} has no field {step!r}{hint}{names}"
 

@@ -177,7 +177,7 @@ class FilterExpression:
             name: for logs and errors; default: the function's name.
 
         Raises:
-            TypeError: it is no plain function of these arguments.
+            TypeError: it is not a plain function of these arguments.
         """
         if not isinstance(function, FilterTree):
             self.check(type(self).__name__, function)
@@ -209,7 +209,7 @@ class FilterExpression:
 
     @classmethod
     def check(cls, option: str, function: Any) -> None:
-        """Refuse what is no plain function of the arguments, and no filter that can be adapted.
+        """Refuse what is not a plain function of the arguments, and no filter that can be adapted.
 
         Raises:
             TypeError: the text says what to give.
@@ -292,7 +292,7 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     <Filter (field('spec.size') == 3) & labels('app=web') & ~annotation('example.com/paused')>
 
     Raises:
-        TypeError: the function is no plain function of an object. The truth value of a filter
+        TypeError: the function is not a plain function of an object. The truth value of a filter
             raises, too, as in ``a and b``.
     """
 
@@ -521,7 +521,7 @@ class FieldConditions:
         """Passes changes of it to ``value``; None: it was removed.
 
         Raises:
-            TypeError: ``value`` is no JSON value.
+            TypeError: ``value`` is not a JSON value.
         """
         name, read, atom, is_hidden = self._described()
         wanted = _json_value(name, value)
@@ -535,7 +535,7 @@ class FieldConditions:
         """Passes changes of it from ``value`` to another; None: it was added.
 
         Raises:
-            TypeError: ``value`` is no JSON value.
+            TypeError: ``value`` is not a JSON value.
         """
         name, read, atom, is_hidden = self._described()
         wanted = _json_value(name, value)
@@ -549,7 +549,7 @@ class FieldConditions:
         """Passes objects in which it is one of ``values``; None among them: or missing.
 
         Raises:
-            TypeError: ``values`` is text, or one is no JSON value.
+            TypeError: ``values`` is text, or one is not a JSON value.
         """
         name, read, atom, is_hidden = self._described()
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -658,7 +658,7 @@ def annotation(key: str, /) -> AnnotationFilter:
     as for a :func:`field`. Values of annotations are text.
 
     Raises:
-        TypeError: ``key`` is no text.
+        TypeError: ``key`` is not text.
         ValueError: it is empty.
 
     >>> ~annotation("example.com/paused")
@@ -712,7 +712,7 @@ def refuse_unfinished(option: str, given: Any) -> None:
     if isinstance(given, FieldConditions) and not isinstance(given, FilterExpression):
         name = given._described()[0]  # noqa: SLF001 - of this module
         raise TypeError(
-            f"{option}: {name} names a field and is no filter: write {name}.exists, {name} == "
+            f"{option}: {name} names a field and is not a filter: write {name}.exists, {name} == "
             f"value or {name}.changed, with == in brackets next to & and |"
         )
     if given is labels or given is annotation:

@@ -31,7 +31,7 @@ def check_kind(value: object, what: str = "kind") -> Kind:
     """Return ``value``, checked to be a Kind.
 
     Raises:
-        TypeError: it is no Kind; the text says where to get one.
+        TypeError: it is not a Kind; the text says where to get one.
     """
     if isinstance(value, Kind):
         return value
@@ -42,7 +42,7 @@ def check_kind(value: object, what: str = "kind") -> Kind:
     else:  # it may be an object that holds secrets
         given = f"{type(value).__name__}(…)"
     raise TypeError(
-        f"{what}={given} is no Kind: give one of those in appsdk_operator.kinds, such as "
+        f"{what}={given} is not a Kind: give one of those in appsdk_operator.kinds, such as "
         "kinds.core.v1.ConfigMap, or make one, Kind(group=…, version=…, kind=…)"
     )
 
@@ -80,7 +80,7 @@ def _check_scope(_: object, __: object, value: object) -> None:
         return
     meant = [one for one in Scope if isinstance(value, str) and one.value.lower() == value.lower()]
     remedy = " or ".join(f"Scope.{one.name}" for one in meant or Scope)
-    raise TypeError(f"scope={value!r} is no Scope: give {remedy}")
+    raise TypeError(f"scope={value!r} is not a Scope: give {remedy}")
 
 
 def _check_rename(_: object, __: object, value: object) -> None:
@@ -93,7 +93,9 @@ def _check_rename(_: object, __: object, value: object) -> None:
 
 def _quoted(what: str, part: str) -> str:
     if part in (".", ".."):
-        raise ValueError(f"{what} {part!r} is no name of anything: it would lead to another path")
+        raise ValueError(
+            f"{what} {part!r} is not a name of anything: it would lead to another path"
+        )
     # Most need no quotes, which to find out is far cheaper.
     plain = part.isascii() and part.replace("-", "").isalnum()
     return part if plain else quote(part, safe="")
@@ -134,8 +136,8 @@ class Kind(Generic[SpecT_co, StatusT_co]):
     Raises:
         ValueError: a name that no API server accepts, or a ``spec`` or ``status`` class that is
             mutable or has no fields; two fields with one name on the wire.
-        TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is no Scope,
-            or a name no text.
+        TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is not a
+            Scope, or a name no text.
 
     >>> Kind(group="example.com", version="v1", kind="Widget").plural
     'widgets'

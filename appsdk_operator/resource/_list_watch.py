@@ -147,7 +147,7 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
     Items that cannot be decoded are in :attr:`ListPage.undecodable`.
 
     Raises:
-        DecodeError: it is no list, or the ends of its items cannot be found.
+        DecodeError: it is not a list, or the ends of its items cannot be found.
         WrongKindError: the list, or each of its items, is of another kind.
     """
     try:
@@ -231,7 +231,7 @@ class DecodedLines(NamedTuple, Generic[SpecT_co, StatusT_co]):
     events: list[WatchEvent[SpecT_co, StatusT_co]]
     """With an :class:`UndecodableEvent` for each object that cannot be decoded."""
     garbage: _codec.DecodeError | None
-    """The error of the first line that is no event; later lines are not decoded."""
+    """The error of the first line that is not an event; later lines are not decoded."""
 
 
 if not TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _undecodable_event(
 
 
 def _split_event(line: bytes) -> _Event | None:
-    """An event whose object is nested too deep or is no JSON; None: the line is no event."""
+    """An event whose object is nested too deep or is not JSON; None: the line is not an event."""
     try:
         parts = json_parts.members(line)
         return _Event(_decode_text(parts["type"]), msgspec.Raw(parts["object"]))

@@ -14,7 +14,7 @@ def check_path_segment(what: str, value: object) -> None:
     Raises:
         ValueError: the API server accepts no such name, and a proxy may resolve it to another
             path.
-        TypeError: it is no text.
+        TypeError: it is not text.
     """
     if not isinstance(value, str):
         raise TypeError(f"{what}={value!r}: give the {what} as text")
@@ -30,7 +30,7 @@ def check_namespace_name(value: object, option: str = "namespace") -> None:
 
     Raises:
         ValueError: as :func:`check_path_segment`.
-        TypeError: it is no text, for example a list.
+        TypeError: it is not text, for example a list.
     """
     if not isinstance(value, str):
         several = option == "namespace" and isinstance(value, (list, tuple, set, frozenset))
@@ -52,8 +52,8 @@ def check_followed_namespace(value: object, option: str = "namespace") -> None:
     with an empty list.
 
     Raises:
-        ValueError: it is a pattern, or another text that is no name of a namespace.
-        TypeError: it is no text.
+        ValueError: it is a pattern, or another text that is not a name of a namespace.
+        TypeError: it is not text.
     """
     check_namespace_name(value, option)
     if not value or _LABEL.fullmatch(str(value)):

@@ -207,7 +207,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             DecodeError: the text is not JSON of an object with metadata, or is nested more than
                 500 levels deep.
             WrongKindError: the object is of another kind.
-            TypeError: ``kind`` is no Kind, or ``raw`` no bytes.
+            TypeError: ``kind`` is not a Kind, or ``raw`` no bytes.
         """
         if not isinstance(raw, bytes):
             _refuse_raw(raw)
@@ -222,7 +222,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         Raises:
             DecodeError: ``data`` has no metadata, or names another kind.
             EncodeError: JSON cannot carry a value in ``data``.
-            TypeError: ``kind`` is no Kind, or ``data`` no mapping.
+            TypeError: ``kind`` is not a Kind, or ``data`` no mapping.
         """
         check_data(data)
         whole = with_type_fields(check_kind(kind), data)
@@ -537,7 +537,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         """Wrap ``data`` itself, without a copy.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or ``data`` no dict.
+            TypeError: ``kind`` is not a Kind, or ``data`` no dict.
         """
         self.kind: Kind = check_kind(kind)
         check_data(data, dict)
@@ -564,9 +564,9 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 ``metadata`` may have labels and others besides name and namespace.
 
         Raises:
-            TypeError: ``kind`` is no Kind, a field belongs into the metadata, or ``spec`` or
+            TypeError: ``kind`` is not a Kind, a field belongs into the metadata, or ``spec`` or
                 ``status`` is neither of the kind's type nor a mapping.
-            EncodeError: a field is no JSON, or an instance of the kind's type does not fit it.
+            EncodeError: a field is not JSON, or an instance of the kind's type does not fit it.
         """
         data: dict[str, Any] = type_fields(check_kind(kind))
         data["metadata"] = {k: v for k, v in (("name", name), ("namespace", namespace)) if v}
@@ -776,8 +776,8 @@ def _check_class(kind: Kind, field: str, value: Any) -> None:
     if not isinstance(value, view):
         given = value.__qualname__ if isinstance(value, type) else f"{type(value).__qualname__}(…)"
         raise TypeError(
-            f"{kind.kind}: {field}={given} is no {view.__qualname__}, with which this kind reads "
-            f"its {field}: give {view.__qualname__}(…) or a mapping"
+            f"{kind.kind}: {field}={given} is not of type {view.__qualname__}, "
+            f"which this kind has for its {field}: give {view.__qualname__}(…) or a mapping"
         )
 
 
@@ -875,7 +875,7 @@ def type_fields(kind: Kind) -> dict[str, Any]:
 
 
 def check_data(data: object, wanted: type = Mapping) -> None:
-    """Refuse content that is no mapping, or no dict.
+    """Refuse content that is not a mapping, or no dict.
 
     Raises:
         TypeError: the text says what to give. It does not show the value.

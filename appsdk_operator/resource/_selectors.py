@@ -75,8 +75,8 @@ class Requirement:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.operator, Operator):
             raise SelectorError(
-                f"operator={self.operator!r} on {self.key!r} is no Operator: use Operator.EQUALS, "
-                "Operator.IN or another of them"
+                f"operator={self.operator!r} on {self.key!r} is not an Operator: use "
+                "Operator.EQUALS, Operator.IN or another of them"
             )
         _check_key(self.key)
         for value in self.values:
@@ -148,7 +148,7 @@ def _by_key(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     given = tuple(requirements)
     for requirement in given:
         if not isinstance(requirement, Requirement):
-            raise TypeError(f"LabelSelector({given!r}): {requirement!r} is no Requirement")
+            raise TypeError(f"LabelSelector({given!r}): {requirement!r} is not a Requirement")
     return tuple(sorted(given, key=lambda r: (r.key, r.operator.value, r.values)))
 
 
@@ -176,8 +176,8 @@ class LabelSelector:
         """Read the syntax of ``kubectl --selector``: ``a=b,c!=d,e in (x,y),f notin (z),g,!h``.
 
         Raises:
-            SelectorError: ``text`` is no such selector; the message names the wrong part.
-            TypeError: it is no text.
+            SelectorError: ``text`` is not such a selector; the message names the wrong part.
+            TypeError: it is not text.
         """
         _check_text("LabelSelector.parse", text)
         return cls(_Parser(text).requirements())
@@ -188,7 +188,7 @@ class LabelSelector:
 
         Raises:
             SelectorError: a key or a value that Kubernetes does not allow; the text names the key.
-            TypeError: ``labels`` is no mapping.
+            TypeError: ``labels`` is not a mapping.
         """
         _check_mapping("LabelSelector.from_mapping", labels)
         return cls(tuple(Requirement(k, Operator.EQUALS, (v,)) for k, v in labels.items()))
@@ -209,19 +209,20 @@ class LabelSelector:
         unknown = set(selector) - {"matchLabels", "matchExpressions"}
         if unknown:
             raise SelectorError(
-                f"{', '.join(sorted(map(str, unknown)))} is no field of a LabelSelector: use "
+                f"{', '.join(sorted(map(str, unknown)))} is not a field of a LabelSelector: use "
                 "matchLabels and matchExpressions, or LabelSelector.from_mapping for plain labels"
             )
         found = list(cls.from_mapping(selector.get("matchLabels") or {}).requirements)
         for expression in selector.get("matchExpressions") or ():
             if not isinstance(expression, Mapping):
                 raise SelectorError(
-                    f"{expression!r} in matchExpressions is no mapping with key, operator, values"
+                    f"{expression!r} in matchExpressions is not a mapping with key, operator, "
+                    "values"
                 )
             word = expression.get("operator")
             if word not in ("In", "NotIn", "Exists", "DoesNotExist"):
                 raise SelectorError(
-                    f"{word!r} is no operator of matchExpressions: use In, NotIn, Exists or "
+                    f"{word!r} is not an operator of matchExpressions: use In, NotIn, Exists or "
                     "DoesNotExist"
                 )
             values = expression.get("values") or ()
@@ -246,7 +247,7 @@ class FieldTerm:
     """One condition of a field selector: ``path=value`` or ``path!=value``.
 
     Raises:
-        SelectorError: the path contains syntax, or the value is no text.
+        SelectorError: the path contains syntax, or the value is not text.
     """
 
     path: str
@@ -257,7 +258,7 @@ class FieldTerm:
         path: Any = self.path
         if not isinstance(path, str) or not _PATH.fullmatch(path):
             raise SelectorError(
-                f"field {self.path!r} is no path that can be selected by: use names with dots "
+                f"field {self.path!r} is not a path that can be selected by: use names with dots "
                 "between them, for example 'metadata.name'"
             )
         if not isinstance(self.value, str):
@@ -278,7 +279,7 @@ def _terms(terms: Iterable[FieldTerm]) -> tuple[FieldTerm, ...]:
     given = tuple(terms)
     for term in given:
         if not isinstance(term, FieldTerm):
-            raise TypeError(f"FieldSelector({given!r}): {term!r} is no condition on a field")
+            raise TypeError(f"FieldSelector({given!r}): {term!r} is not a condition on a field")
     return given
 
 
@@ -305,7 +306,7 @@ class FieldSelector:
         Raises:
             SelectorError: a condition that is not ``path=value``, ``path==value`` or
                 ``path!=value``.
-            TypeError: it is no text.
+            TypeError: it is not text.
         """
         _check_text("FieldSelector.parse", text)
         return cls(tuple(_field_term(part, text) for part in _split_unescaped(text) if part))
@@ -316,7 +317,7 @@ class FieldSelector:
 
         Raises:
             SelectorError: a path or a value that no selector can have; the text names the path.
-            TypeError: ``fields`` is no mapping.
+            TypeError: ``fields`` is not a mapping.
         """
         _check_mapping("FieldSelector.from_mapping", fields)
         return cls(tuple(FieldTerm(path, value) for path, value in fields.items()))
@@ -376,7 +377,7 @@ def _field_term(part: str, text: str) -> FieldTerm:
     found = re.match(r"([^=!]*?)(!=|==|=)(.*)", part, re.DOTALL)
     if found is None or not found[1].strip():
         raise SelectorError(
-            f"{part!r} in field selector {text!r} is no condition: "
+            f"{part!r} in field selector {text!r} is not a condition: "
             "write path=value or path!=value, for example metadata.name=web"
         )
     value = re.sub(r"\\([\\,=])", r"\1", found[3])

@@ -87,7 +87,7 @@ class Versions(Generic[SpecT_co, StatusT_co]):
         spokes: the other versions; :meth:`older` and :meth:`newer` add them.
 
     Raises:
-        TypeError: ``hub`` is no Kind.
+        TypeError: ``hub`` is not a Kind.
 
     >>> V1 = Kind(group="example.com", version="v1", kind="Widget")
     >>> V1Alpha1 = Kind(group="example.com", version="v1alpha1", kind="Widget")
@@ -152,7 +152,8 @@ class Versions(Generic[SpecT_co, StatusT_co]):
                 what ``up`` or ``down`` loses is lost.
 
         Raises:
-            TypeError: ``kind`` is no Kind; a function is missing, async or takes other arguments.
+            TypeError: ``kind`` is not a Kind; a function is missing, async or takes other
+                arguments.
             ValueError: another version with this name; another group, kind, plural or scope; a
                 warning that no API server accepts.
         """
@@ -299,7 +300,7 @@ def convert_parts(
         status: the same for the status.
 
     Raises:
-        TypeError: an argument is no function of one value.
+        TypeError: an argument is not a function of one value.
 
     >>> up = convert_parts(spec=lambda spec: {"size": int(spec["size"])})
     """
@@ -622,7 +623,7 @@ def _annotation_name(kind: Kind, lossless: object) -> str:
     prefix, slash, name = lossless.rpartition("/")
     if not (slash and _PREFIX.fullmatch(prefix) and _NAME.fullmatch(name)):
         raise ValueError(
-            f"lossless={lossless!r} is no name of an annotation: use for example "
+            f"lossless={lossless!r} is not a name of an annotation: use for example "
             f"'{kind.group}/conversion-{kind.version}'"
         )
     return lossless

@@ -147,7 +147,7 @@ class RequestRecord:
 
     @property
     def is_write(self) -> bool:
-        """Whether it is no read."""
+        """Whether it is not a read."""
         return self.method not in {"GET", "HEAD"}
 
     def to_json(self) -> dict[str, Any]:
@@ -336,7 +336,7 @@ class ActivityObserver(Protocol):
 
 
 def check_observer(observer: object) -> None:
-    """Refuse what is no observer.
+    """Refuse what is not an observer.
 
     Raises:
         TypeError: it lacks a method, or one is ``async def``.
@@ -464,7 +464,7 @@ class CallSlot:
         """What it is called for; None: no call runs."""
         self.called: tuple[Callable[..., Any] | None, str] | None = None
         """The function of ``target`` that is or was called, None for none at all, and the cause;
-        None: not known yet, or ``target`` is no more than one function."""
+        None: not known yet, or ``target`` is not more than one function."""
         self.is_retry: bool = False
         """Whether the call repeats an earlier one."""
         self.limited: LimitedCall | None = None

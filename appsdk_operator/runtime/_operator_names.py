@@ -23,7 +23,7 @@ def check_operator_name(name: object, option: str = "name") -> str:
     """Return ``name``, which may be ``""``.
 
     Raises:
-        TypeError: it is no string.
+        TypeError: it is not a string.
         ValueError: it cannot be the first part of a finalizer.
     """
     if not isinstance(name, str):
@@ -52,7 +52,7 @@ def check_previous_names(names: object) -> tuple[str, ...]:
     """Return ``names`` as a tuple.
 
     Raises:
-        TypeError: it is no iterable of strings.
+        TypeError: it is not an iterable of strings.
         ValueError: one of them cannot be the first part of a finalizer.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):

@@ -63,7 +63,7 @@ class ExponentialBackoff:
             rng: the source of randomness, for repeatable tests.
 
         Raises:
-            TypeError: a value is no number.
+            TypeError: a value is not a number.
             ValueError: a value is out of bounds, or both limits are given.
         """
         check_number("initial", initial, example=False)
@@ -115,7 +115,7 @@ class ConstantBackoff:
             max_calls: instead, how many calls are made at most, the first one included.
 
         Raises:
-            TypeError: a value is no number.
+            TypeError: a value is not a number.
             ValueError: a value is negative, ``delay`` endless, or both limits are given.
         """
         check_number("delay", delay, example=False)

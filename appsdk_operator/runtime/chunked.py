@@ -1,7 +1,7 @@
 """The chunked transfer coding of HTTP/1.1, decoded strictly; without I/O.
 
 What two parties could read in two ways is refused (RFC 9112, section 11): bare line feeds, chunks
-that are longer than their size, trailers that are no header fields.
+that are longer than their size, trailers that are not header fields.
 """
 
 from __future__ import annotations

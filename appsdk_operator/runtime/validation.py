@@ -186,7 +186,7 @@ def check_client(client: object, *methods: str, option: str = "client") -> None:
     """
     missing = [name for name in methods if not callable(getattr(client, name, None))]
     if missing or isinstance(client, type):
-        raise TypeError(f"{option}={client!r} is no client: give one, such as Client(config)")
+        raise TypeError(f"{option}={client!r} is not a client: give one, such as Client(config)")
 
 
 def check_count(name: str, count: object, least: int | None = None) -> None:
@@ -239,7 +239,7 @@ def check_environment(
             or not all(callable(getattr(value, method, None)) for method in methods)
         ):
             kind = {"rng": "Random", "stop": "StopSignal"}.get(name, name.capitalize())
-            raise TypeError(f"{name}={_short(value)} is no {kind}: give {example}")
+            raise TypeError(f"{name}={_short(value)} is not of type {kind}: give {example}")
 
 
 def check_flag(name: str, value: object) -> None:
@@ -273,7 +273,9 @@ def check_instance(name: str, value: object, wanted: type, example: str) -> None
     if isinstance(value, wanted):
         return
     given = f"the class {value.__qualname__}" if isinstance(value, type) else _short(value)
-    raise TypeError(f"{name}={given} is no {wanted.__name__}: give one, for example {example}")
+    raise TypeError(
+        f"{name}={given} is not of type {wanted.__name__}: give one, for example {example}"
+    )
 
 
 def check_wait(stop: object, timeout: object) -> None:
@@ -304,7 +306,7 @@ def checked_limit(name: str, seconds: float | None) -> float | None:
     """Return ``seconds``, a time limit, after a check; None is no limit.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         ValueError: it is not above 0, or not finite.
     """
     if seconds is None:
@@ -326,7 +328,7 @@ def checked_texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
     given = tuple(values)
     for value in given:
         if not isinstance(value, str):
-            raise TypeError(f"{name}: {value!r} in it is no text")
+            raise TypeError(f"{name}: {value!r} in it is not text")
     return given
 
 

@@ -50,8 +50,8 @@ def parse_address(address: str, option: str = "address") -> tuple[str, int]:
     is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
     if not colon or not is_port or (":" in plain and not is_bracketed) or set(plain) & set("[]/ "):
         raise ValueError(
-            f"{option}={address!r} is no address: write host:port, [IPv6]:port, or :port for all "
-            "of this machine's addresses; port 0 is any free one"
+            f"{option}={address!r} is not an address: write host:port, [IPv6]:port, or :port for "
+            "all of this machine's addresses; port 0 is any free one"
         )
     return plain, int(port)
 
@@ -69,13 +69,13 @@ def _inherited(address: str, option: str) -> socket.socket:
             raise
     except OSError as error:
         raise ValueError(
-            f"{option}={address!r} is no socket of this process: give the number of a file "
+            f"{option}={address!r} is not a socket of this process: give the number of a file "
             f"descriptor that it inherits, or host:port ({error.strerror})"
         ) from error
     is_tcp = found.family in (socket.AF_INET, socket.AF_INET6)
     if not is_tcp or not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         found.close()
-        raise ValueError(f"{option}={address!r} is no TCP socket that listens")
+        raise ValueError(f"{option}={address!r} is not a TCP socket that listens")
     return found
 
 
@@ -101,7 +101,7 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
 
     Raises:
         OSError: it cannot be bound; the text names the address and what to do.
-        ValueError: it is no address, or no inherited socket.
+        ValueError: it is not an address, or no inherited socket.
     """
     if address.startswith(_INHERITED):
         return _inherited(address, option)

@@ -55,7 +55,7 @@ class KeyPair:
 
         Raises:
             ValueError: the key has a password.
-            OSError: they are no PEM or do not belong together (``ssl.SSLError``).
+            OSError: they are not PEM or do not belong together (``ssl.SSLError``).
         """
         with _temporary_file(self.certificate + b"\n" + self.key) as path:
             context.load_cert_chain(path, password=_no_password)

@@ -99,7 +99,7 @@ class HTTPRequest:
 
 def _check_status(_: object, __: object, value: int) -> None:
     if not 200 <= value <= 599:
-        raise ValueError(f"status={value} is no final HTTP status: use 200 to 599")
+        raise ValueError(f"status={value} is not a final HTTP status: use 200 to 599")
 
 
 def _check_text(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
@@ -110,7 +110,7 @@ def _check_text(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
 def _check_headers(_: object, __: object, value: Mapping[str, str]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name.encode("latin-1", "replace")):
-            raise ValueError(f"{name!r} is no name of a header field")
+            raise ValueError(f"{name!r} is not a name of a header field")
         if name.lower() in _OWN_FIELDS:
             raise ValueError(f"header {name} is the server's own: leave it out")
         if name.lower() == "content-type":

@@ -36,7 +36,7 @@ class SelfSigned:
         clock: the clock that says from when on it is valid.
 
     Raises:
-        TypeError: a name is no text, such as a list of names; the lifetime is no number.
+        TypeError: a name is not text, such as a list of names; the lifetime is not a number.
         ValueError: a name or the lifetime cannot be used.
         ImportError: the package ``cryptography`` is missing; the text names the extra.
     """
@@ -49,7 +49,9 @@ class SelfSigned:
         for name in given:
             if not isinstance(name, str):
                 example = 'SelfSigned("a.example.com", "b.example.com")'
-                raise TypeError(f"name {name!r} is no text: give names one by one, as in {example}")
+                raise TypeError(
+                    f"name {name!r} is not text: give names one by one, as in {example}"
+                )
         check_number("lifetime", lifetime)
         check_environment(clock=clock)
         if not lifetime > 0:

@@ -505,8 +505,8 @@ def _checked_tls(tls: TLSOptions | None, certificates: Certificates | None) -> T
     missing = [name for name in ("pair", "run", "close") if not hasattr(certificates, name)]
     if missing or isinstance(certificates, type):
         raise TypeError(
-            f"certificates={certificates!r} is no source of certificates: give an object with the "
-            "methods of Certificates, for example SelfSigned(), or files in tls=TLSOptions(…)"
+            f"certificates={certificates!r} is not a source of certificates: give an object with "
+            "the methods of Certificates, for example SelfSigned(), or files in tls=TLSOptions(…)"
         )
     own: TLSOptions | None = getattr(certificates, "tls", None)
     if tls is None:

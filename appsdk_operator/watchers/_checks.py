@@ -63,9 +63,9 @@ def check_informer(informer: object) -> None:
 
 def check_cache(cache: object, kind: object) -> None:
     if not isinstance(kind, Kind):
-        raise TypeError(f"kind={kind!r} is no Kind: name the kind whose objects the cache keeps")
+        raise TypeError(f"kind={kind!r} is not a Kind: name the kind whose objects the cache keeps")
     if not callable(getattr(cache, "add_event_handler", None)) or isinstance(cache, type):
-        raise TypeError(f"cache={cache!r} is no cache: give one, or add an informer")
+        raise TypeError(f"cache={cache!r} is not a cache: give one, or add an informer")
 
 
 def check_watcher(watcher: object) -> None:

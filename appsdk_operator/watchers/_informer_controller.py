@@ -269,7 +269,7 @@ class InformerController:
                 on. None: as the cache's options for the kind say; 0: never.
 
         Raises:
-            TypeError: ``kind`` is no Kind, or ``cache`` no cache.
+            TypeError: ``kind`` is not a Kind, or ``cache`` no cache.
             ValueError: as :meth:`add_informer`.
             RuntimeError: the cache has stopped, or the controller has ended.
         """
@@ -585,7 +585,7 @@ class InformerController:
         few. ``async def`` functions are cancelled by the stop.
 
         Raises:
-            TypeError: ``stop`` is no StopSignal.
+            TypeError: ``stop`` is not a StopSignal.
             RuntimeError: it was run before, or closed.
             ValueError: a watcher shares its finalizer with one of another controller that runs.
             StillRunning: calls still run after the time-out; as the only error or one of the group.

@@ -90,8 +90,8 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: the finalizer's name is too long, or not a name that servers accept.
-            TypeError: a callback is no function of what it is called with, ``kind`` is no Kind, or
-                ``client`` no client.
+            TypeError: a callback is not a function of what it is called with, ``kind`` is not a
+                Kind, or ``client`` no client.
         """
         for name, callback, arguments in (
             ("add", add, ("obj",)),

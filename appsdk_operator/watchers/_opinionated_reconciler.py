@@ -70,7 +70,7 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: the finalizer's name is too long, or not a name that servers accept.
-            TypeError: ``reconciler`` is none, ``kind`` is no Kind, or ``client`` no client.
+            TypeError: ``reconciler`` is none, ``kind`` is not a Kind, or ``client`` no client.
         """
         check_reconciler(reconciler)
         concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None

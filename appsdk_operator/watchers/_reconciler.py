@@ -195,7 +195,7 @@ def check_reconciler(reconciler: object) -> None:
     """Refuse what is not a ResourceReconciler.
 
     Raises:
-        TypeError: it is no reconciler, or a Controller's.
+        TypeError: it is not a reconciler, or a Controller's.
     """
     _check_reconciles(reconciler)
     if _takes_key(getattr(reconciler, "reconcile", None)):

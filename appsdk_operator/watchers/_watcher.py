@@ -113,7 +113,7 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
     """A watcher made from functions; each is optional.
 
     Raises:
-        TypeError: one is no function of an object, or for ``update`` of two; or all are None.
+        TypeError: one is not a function of an object, or for ``update`` of two; or all are None.
 
     >>> seen = []
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))

@@ -183,7 +183,7 @@ class WebhookRule:
         default=None, validator=_check_selector, hash=False
     )
     """Only objects with such labels, before or after the change; default: all. Users choose the
-    labels of their objects, so this is no way to enforce a policy."""
+    labels of their objects, so this is not a way to enforce a policy."""
     namespace_selector: Selector | None = attrs.field(
         default=None, validator=_check_selector, hash=False
     )

@@ -78,7 +78,7 @@ def test_a_list_before_the_run_says_when_there_is_a_client() -> None:
         ("", None, "path"),
         ("spec..size", None, "write names with dots"),
         ("metadata.labels['app']", None, "write names with dots"),
-        ("a=b", nothing, "no path that can be selected by"),
+        ("a=b", nothing, "not a path that can be selected by"),
         ("spec.note", None, "declared twice"),
         ("spec.note", nothing, "declared twice"),
     ],

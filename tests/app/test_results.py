@@ -300,7 +300,7 @@ def test_a_write_that_fails_is_a_failure_of_the_call() -> None:
         ("spec.size", "name a field of the status"),
         ("metadata.labels['a']", "name a field of the status"),
         ("status.seen[0]", "name a field of the status"),
-        ("status..url", "no path to a field"),
+        ("status..url", "not a path to a field"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_refused(result: str, text: str) -> None:

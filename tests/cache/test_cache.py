@@ -445,7 +445,7 @@ def test_what_is_no_kind_is_refused_by_name():
         lambda: cache.list("ConfigMap"),
         lambda: cache.list("ConfigMap", namespace="x"),
     ):
-        with pytest.raises(TypeError, match=r"'ConfigMap' is no Kind.*kinds\.core\.v1"):
+        with pytest.raises(TypeError, match=r"'ConfigMap' is not a Kind.*kinds\.core\.v1"):
             use()
 
 

@@ -181,8 +181,8 @@ def test_a_mirror_may_be_a_folder(mirror: Any, store: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("releases: 7", "no index of releases"),
-        ("a: [", "no index of releases"),
+        ("releases: 7", "not an index of releases"),
+        ("a: [", "not an index of releases"),
         (None, "cannot be read"),
     ],
 )

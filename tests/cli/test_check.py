@@ -138,7 +138,7 @@ def test_what_the_tests_needed_and_the_roles_lack_is_found(
     assert "recorded in test_it" in said
     (folder / "rbac-record.yaml").write_text("{}")
     assert cli.main(["check", "checked_six:app"]) == 1
-    assert "is no record of permissions" in capsys.readouterr().out
+    assert "is not a record of permissions" in capsys.readouterr().out
 
 
 def test_without_the_extra_for_tests_schemas_are_skipped(

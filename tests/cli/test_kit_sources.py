@@ -108,12 +108,12 @@ def test_pip_installs_the_wheel_and_it_runs(tmp_path: Path) -> None:
     ("given", "text"),
     [
         ("nowhere", "is neither a wheel nor a folder: give index, a wheel"),
-        ("other-1.0-py3-none-any.whl", "is no wheel of appsdk-operator"),
+        ("other-1.0-py3-none-any.whl", "is not a wheel of appsdk-operator"),
         ("git+https://example.com/kit.git", "names no revision"),
         ("git+https://me:hunter2@example.com/kit.git@v1", "has a password"),
         ("git+https://example.com/kit.git@v1'$(x)", "has signs that no URL"),
-        ("https://example.com/kit.git", "is no package that can be installed"),
-        ("http://example.com/appsdk_operator-1-py3-none-any.whl", "is no package"),
+        ("https://example.com/kit.git", "is not a package that can be installed"),
+        ("http://example.com/appsdk_operator-1-py3-none-any.whl", "is not a package"),
         ("appsdk_operator-1-py3-none-any.whl", "No such file"),
     ],
 )

@@ -64,15 +64,15 @@ def test_check_names_what_is_stale_and_edits_survive(
     ("setting", "error"),
     [
         ("replica = 3", "has no replica; it may have"),
-        ('image = "two words"', "is no image"),
+        ('image = "two words"', "is not an image"),
         ("replicas = 'many'", "replicas"),
         ('helm = "false"', "helm="),
         ("helm = true\nchart-version = 1", "version=1"),
         ("helm = true\nchart-version = ''", "version=''"),
         ("= 3", "pyproject.toml cannot be read"),
-        ("cpu = 'fast'", "is no amount of CPU"),
-        ("cpu = ''", "is no amount of CPU"),
-        ("python = ''", "is no version of Python"),
+        ("cpu = 'fast'", "is not an amount of CPU"),
+        ("cpu = ''", "is not an amount of CPU"),
+        ("python = ''", "is not a version of Python"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_names_it(
@@ -92,7 +92,7 @@ def test_settings_that_are_no_table_are_an_error_that_names_it(
 ) -> None:
     (folder / "pyproject.toml").write_text(text)
     assert cli.main(["manifests", "operator_of_buckets.py:app"]) == 1
-    assert "tool.appsdk-operator.manifests is no table" in capsys.readouterr().err
+    assert "tool.appsdk-operator.manifests is not a table" in capsys.readouterr().err
 
 
 def test_a_file_outside_of_the_image_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

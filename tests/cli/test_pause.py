@@ -105,7 +105,7 @@ def test_a_time_that_cannot_be_read_is_refused(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["pause", NAME, "--for", time, "--reason", "x"])
-    assert "is no time such as 30m, 2h or 1h30m" in capsys.readouterr().err
+    assert "is not a time such as 30m, 2h or 1h30m" in capsys.readouterr().err
 
 
 def test_a_pause_has_a_reason_and_a_sensible_length(

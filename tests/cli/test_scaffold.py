@@ -266,7 +266,7 @@ def test_a_folder_without_a_project_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(words) == 1
-    assert "is no project of appsdk-operator" in capsys.readouterr().err
+    assert "is not a project of appsdk-operator" in capsys.readouterr().err
 
 
 def test_update_merges_what_changed_in_a_template_into_an_edited_file(

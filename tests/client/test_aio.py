@@ -736,5 +736,5 @@ def test_more_stops(client: Client) -> None:
 
 
 def test_only_clients_have_coroutines() -> None:
-    with pytest.raises(TypeError, match="is no client"):
+    with pytest.raises(TypeError, match="is not a client"):
         AsyncClient(ClientConfig(server="http://localhost"))  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ def test_what_is_no_kind_is_refused_before_anything_is_sent(serve, connect, kind
         lambda: client.delete_collection(kind, namespace="x"),
         lambda: client.subresource("status").get(kind, "a", namespace="x"),
     ):
-        with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1"):
+        with pytest.raises(TypeError, match=r"is not a Kind.*kinds\.core\.v1"):
             verb()
     assert sent(server) == []
 
@@ -53,18 +53,20 @@ def test_what_is_no_kind_is_refused_before_anything_is_sent(serve, connect, kind
 def test_a_plain_dict_is_no_object_and_the_text_says_what_is(serve, connect, verb, wrap):
     client = wrap(connect(serve()))
     for target in (client, client.subresource("status")):
-        with pytest.raises(TypeError, match=r"a dict is no object: .*MutableObject\(kind, {…}\)"):
+        with pytest.raises(
+            TypeError, match=r"a dict is not an object: .*MutableObject\(kind, {…}\)"
+        ):
             getattr(target, verb)(widget())
-        with pytest.raises(TypeError, match=r"a str is no object: .*MutableObject\.new"):
+        with pytest.raises(TypeError, match=r"a str is not an object: .*MutableObject\.new"):
             getattr(target, verb)("a")
 
 
 def test_a_plain_dict_is_no_patch_and_the_text_says_what_is(serve, connect):
     client = connect(serve())
     for target in (client, client.subresource("status")):
-        with pytest.raises(TypeError, match=r"a dict is no patch.*MergePatch\({…}\)"):
+        with pytest.raises(TypeError, match=r"a dict is not a patch.*MergePatch\({…}\)"):
             target.patch(WIDGET, "a", {"spec": {}}, namespace="x")
-        with pytest.raises(TypeError, match=r"a list is no patch.*JsonPatch\(\[…\]\)"):
+        with pytest.raises(TypeError, match=r"a list is not a patch.*JsonPatch\(\[…\]\)"):
             target.patch(WIDGET, "a", [{"op": "remove"}], namespace="x")
 
 
@@ -417,7 +419,7 @@ def test_a_patch_is_guarded_when_the_server_checks_the_version():
     ],
 )
 def test_what_is_no_configuration_is_refused(config, text):
-    with pytest.raises(TypeError, match=f"is no ClientConfig: give one, for example {text}$"):
+    with pytest.raises(TypeError, match=f"is not a ClientConfig: give one, for example {text}$"):
         c.Client(config)
 
 

@@ -63,7 +63,9 @@ def test_a_name_that_a_certificate_may_have_is_taken(name):
 
 
 def test_a_server_name_that_is_none_is_shown_with_the_remedy():
-    with pytest.raises(ConfigError, match=r"tls_server_name='a\.\.b' is no name of a server: give"):
+    with pytest.raises(
+        ConfigError, match=r"tls_server_name='a\.\.b' is not a name of a server: give"
+    ):
         ClientConfig(server=OK, tls_server_name="a..b")
 
 

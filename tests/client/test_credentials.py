@@ -115,8 +115,8 @@ def test_a_token_file_without_an_end_is_refused(tmp_path):
     (tmp_path / "large").write_bytes(b"x" * ((1 << 20) + 1))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for path, text in (
-        ("/dev/zero", "no regular file"),
-        (tmp_path / "pipe", "no regular file"),
+        ("/dev/zero", "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
         (tmp_path / "large", "more than 1048576 bytes"),
         (tmp_path / "binary", "cannot be read"),
     ):

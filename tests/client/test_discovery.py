@@ -354,7 +354,7 @@ def test_a_preferred_version_of_any_group_comes_before_the_others(discovery, ser
 )
 def test_an_answer_that_is_no_list_of_resources_is_an_error_that_says_so(discovery, server, answer):
     server.answers["/api/v1"] = answer
-    with pytest.raises(DecodeError, match="what the server says of v1 is no list"):
+    with pytest.raises(DecodeError, match="what the server says of v1 is not a list"):
         discovery.resources("v1")
     assert str(discovery.kind_for("deployments")) == "deployments.v1.apps"
 

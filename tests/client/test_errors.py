@@ -349,5 +349,5 @@ def test_only_errors_of_fields_make_an_object_invalid(errors):
 
 
 def test_an_invalid_object_has_a_kind():
-    with pytest.raises(TypeError, match="is no Kind"):
+    with pytest.raises(TypeError, match="is not a Kind"):
         c.Invalid.of("Widget", "a", [])

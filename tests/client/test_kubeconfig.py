@@ -285,12 +285,15 @@ def with_cluster(fields: str, user: str = "") -> str:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("", "is no YAML map with clusters, contexts and users: is it a kubeconfig"),
+        ("", "is not a YAML map with clusters, contexts and users: is it a kubeconfig"),
         ("{", "cannot be read"),
-        ("[]", "is no YAML map with clusters, contexts and users"),
-        ("hello", "is no YAML map with clusters, contexts and users"),
-        ("contexts: [{context: {}}]", "contexts in .* is no list of entries that each have a name"),
-        ("clusters: here", "clusters in .* is no list of entries that each have a name"),
+        ("[]", "is not a YAML map with clusters, contexts and users"),
+        ("hello", "is not a YAML map with clusters, contexts and users"),
+        (
+            "contexts: [{context: {}}]",
+            "contexts in .* is not a list of entries that each have a name",
+        ),
+        ("clusters: here", "clusters in .* is not a list of entries that each have a name"),
         ("kind: Config", "has no context ''"),
         ("current-context: x\ncontexts: []", "has no context 'x'"),
         (with_cluster("").partition("clusters")[0], "names the cluster 'c'"),
@@ -893,8 +896,8 @@ def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("output", "text"),
     [
-        ("no json", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("no json", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "the answer in what .* must be a map, but is a list"),
         ('{"apiVersion": "v2"}', "answered in apiVersion 'v2', but 'v1' was asked for"),
         ('{"apiVersion": "v1"}', "printed neither"),
@@ -996,12 +999,12 @@ MERGES = "\n".join(
         (MERGES.encode(), "merges multiply"),
         (b"a: &a [*a]", "cannot be read"),
         (b"[" * 100_000, "cannot be read: .*nested too deep"),
-        (bytes(range(256)), "it is no text"),
+        (bytes(range(256)), "it is not text"),
         (b"\x00\x01\x02", "cannot be read"),
-        ("kind: Config".encode("utf-16"), "it is no text"),
+        ("kind: Config".encode("utf-16"), "it is not text"),
         (b"current-context: [a]", "current-context in .* must be text, but is a list"),
         (b"current-context: {a: b}", "current-context in .* must be text, but is a map"),
-        (b"contexts: [{name: [a]}]", "contexts in .* is no list of entries"),
+        (b"contexts: [{name: [a]}]", "contexts in .* is not a list of entries"),
         (b"current-context: x\ncontexts: [{name: x, context: [a]}]", r"contexts\[x\]\.context"),
         (b"current-context: x\ncontexts: [{name: x, context: {cluster: [a]}}]", r"t\.cluster in"),
         (b"x" * ((10 << 20) + 1), "has more than 10485760 bytes"),
@@ -1019,7 +1022,7 @@ def test_a_file_of_anything_is_refused_with_its_name(tmp_path, content, text):
 def test_a_device_or_a_pipe_is_no_kubeconfig(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/zero", tmp_path / "pipe"):
-        with pytest.raises(ConfigError, match="is no regular file"):
+        with pytest.raises(ConfigError, match="is not a regular file"):
             ClientConfig.from_kubeconfig(path)
 
 

@@ -268,8 +268,8 @@ def test_an_idle_connection_is_closed_when_its_certificate_cannot_be_had(serve, 
         ({"ca_data": "junk"}, "in ca_data cannot be used"),
         ({"cert_file": "/nowhere"}, "certificate /nowhere"),
         ({"cert_data": "junk"}, "in cert_data cannot be used"),
-        ({"ca_file": "/dev/zero"}, "/dev/zero is no regular file"),
-        ({"cert_file": "/dev/zero"}, "/dev/zero is no regular file"),
+        ({"ca_file": "/dev/zero"}, "/dev/zero is not a regular file"),
+        ({"cert_file": "/dev/zero"}, "/dev/zero is not a regular file"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_named(connect, options, text):

@@ -102,9 +102,9 @@ def test_the_raw_request_quotes_its_query_and_refuses_one_in_the_path(serve, con
     assert client.request("get", "/version", query={"a": "b c&d"}) == b"ok"
     assert server.requests[0].target == "/version?a=b+c%26d"
     for path in ("version", "/a?b=c", "/a b", "/a\r\nX: y"):
-        with pytest.raises(ValueError, match="is no request"):
+        with pytest.raises(ValueError, match="is not a request"):
             client.request("GET", path)
-    with pytest.raises(ValueError, match="is no request"):
+    with pytest.raises(ValueError, match="is not a request"):
         client.request("GET /x", "/a")
 
 

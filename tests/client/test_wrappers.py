@@ -379,10 +379,10 @@ def test_a_call_shows_no_body():
         (lambda client: InterceptedClient(client, {"get": print}), r"Hooks\(get=…\)"),
         (lambda client: InterceptedClient(client, Hooks), r"Hooks\(get=…\)"),
         (lambda client: InterceptedClient(client, Hooks(get=5)), "get=5: give a function"),
-        (lambda client: InterceptedClient(None, Hooks()), "inner=None is no client"),
-        (lambda client: DryRunClient(Client), "inner=.* is no client"),
-        (lambda client: FieldOwnerClient({}, "me"), "inner={} is no client"),
-        (lambda client: NamespacedClient(client.config, "x"), "inner=.* is no client"),
+        (lambda client: InterceptedClient(None, Hooks()), "inner=None is not a client"),
+        (lambda client: DryRunClient(Client), "inner=.* is not a client"),
+        (lambda client: FieldOwnerClient({}, "me"), "inner={} is not a client"),
+        (lambda client: NamespacedClient(client.config, "x"), "inner=.* is not a client"),
     ],
 )
 def test_what_a_wrapper_cannot_wrap_is_refused_with_the_remedy(connect, make, text):

@@ -286,7 +286,7 @@ def test_what_is_no_stop_signal_is_refused_before_anything_starts(stop: Any) -> 
     rig = Rig()
     rig.controller.watch(rig.tap)
     for call in (rig.controller.run, rig.controller.warm_up):
-        with pytest.raises(TypeError, match="is no StopSignal: make one with"):
+        with pytest.raises(TypeError, match="is not a StopSignal: make one with"):
             call(stop)
     assert rig.tap.starts == 0
     running(rig)

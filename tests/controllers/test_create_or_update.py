@@ -442,16 +442,16 @@ def test_what_is_no_object_is_refused_before_the_first_request(counting, obj):
         lambda: create_or_patch(counting, obj, print),
         lambda: apply(counting, obj, field_manager="me"),
     ):
-        with pytest.raises(TypeError, match="is no object"):
+        with pytest.raises(TypeError, match="is not an object"):
             call()
     assert counting.verbs == []
 
 
 def test_what_is_no_client_is_refused():
     for function in (create_or_update, create_or_patch):
-        with pytest.raises(TypeError, match="client=None is no client"):
+        with pytest.raises(TypeError, match="client=None is not a client"):
             function(None, settings(), print)
-    with pytest.raises(TypeError, match=r"client=.* is no client"):
+    with pytest.raises(TypeError, match=r"client=.* is not a client"):
         apply(Client, settings(), field_manager="me")
 
 

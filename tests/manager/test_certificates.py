@@ -614,7 +614,7 @@ def test_a_source_and_files_together_are_refused(files: Files) -> None:
     with pytest.raises(ValueError, match="give the one or the other"):
         of_source(SelfSigned(), tls=files.tls())
     for wrong in (object(), "tls.crt", SelfSigned):
-        with pytest.raises(TypeError, match="is no source of certificates: give an object"):
+        with pytest.raises(TypeError, match="is not a source of certificates: give an object"):
             of_source(wrong)
 
 
@@ -650,7 +650,7 @@ def test_a_self_signed_certificate_is_for_the_names_given(serve: Any) -> None:
         ([("a.test", "b.test")], {}, "give names one by one"),
         ([None], {}, "give names one by one"),
         ([], {"lifetime": "3600"}, "give seconds as a number"),
-        ([], {"clock": 3}, "clock=3 is no Clock"),
+        ([], {"clock": 3}, "clock=3 is not of type Clock"),
     ],
     ids=str,
 )

@@ -346,7 +346,9 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
         {"check_timeout": 0},
         {"readiness_path": "/x", "liveness_path": "/x"},
     ):
-        with pytest.raises(ValueError, match=r"is no address|write a path|check_timeout|two paths"):
+        with pytest.raises(
+            ValueError, match=r"is not an address|write a path|check_timeout|two paths"
+        ):
             HealthServerOptions(**options)  # type: ignore[arg-type]
 
 

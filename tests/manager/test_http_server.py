@@ -402,7 +402,7 @@ def test_a_taken_port_is_an_error_at_construction_that_says_what_to_do() -> None
 
 def test_addresses_that_cannot_be_are_refused() -> None:
     for address in ("", "8080", "localhost", "host:", "::1:80", "[::1]", "a:99999", "a b:1"):
-        with pytest.raises(ValueError, match="is no address: write host:port"):
+        with pytest.raises(ValueError, match="is not an address: write host:port"):
             parse_address(address)
     with pytest.raises(OSError, match=r"192\.0\.2\.1:0: .*: this machine has no such address"):
         HTTPServer("192.0.2.1:0")
@@ -700,10 +700,10 @@ def test_an_inherited_socket_that_cannot_serve_is_refused() -> None:
     first, second = socket.socketpair()
     with first, second, socket.socket() as silent:
         for number in (first.fileno(), silent.fileno()):
-            with pytest.raises(ValueError, match="is no TCP socket that listens"):
+            with pytest.raises(ValueError, match="is not a TCP socket that listens"):
                 parse_address(f"fd:{number}")
         for address in ("fd:999999", "fd:", "fd:-1", "fd:x", f"fd:{10**12}"):
-            with pytest.raises(ValueError, match="is no socket of this process"):
+            with pytest.raises(ValueError, match="is not a socket of this process"):
                 parse_address(address)
 
 
@@ -716,6 +716,6 @@ def test_a_file_that_is_no_socket_is_refused_without_a_descriptor_left(tmp_path:
             return free
 
         before = next_descriptor()
-        with pytest.raises(ValueError, match="is no socket of this process"):
+        with pytest.raises(ValueError, match="is not a socket of this process"):
             parse_address(f"fd:{file.fileno()}")
         assert next_descriptor() <= before  # garbage may have held one below

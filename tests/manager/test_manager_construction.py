@@ -292,9 +292,9 @@ class TestClusters:
         assert [i.namespace for i in manager.cache.informers(CONFIG_MAP)] == ["a"]
 
     def test_kinds_are_kinds(self) -> None:
-        with pytest.raises(TypeError, match="by_kind='ConfigMap' is no Kind: give one of"):
+        with pytest.raises(TypeError, match="by_kind='ConfigMap' is not a Kind: give one of"):
             CacheSetup(by_kind={"ConfigMap": CacheOptions()})  # type: ignore[dict-item]
-        with pytest.raises(TypeError, match="uncached='ConfigMap' is no Kind: give one of"):
+        with pytest.raises(TypeError, match="uncached='ConfigMap' is not a Kind: give one of"):
             ClientSetup(uncached=["ConfigMap"])  # type: ignore[list-item]
 
     def test_a_cache_of_ones_own_is_used(self, make: Callable[..., Manager]) -> None:

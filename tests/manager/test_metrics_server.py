@@ -160,7 +160,7 @@ def test_an_address_may_switch_it_off(address: str) -> None:
 def test_it_listens_on_loopback_unless_told_otherwise() -> None:
     assert MetricsServerOptions().address == "127.0.0.1:8080"
     assert MetricsServerOptions().is_enabled
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not an address"):
         MetricsServerOptions(address="8080")
 
 

@@ -98,7 +98,7 @@ def test_what_people_write_is_one_short_line_of_the_log() -> None:
     ["soon", "2030-01-31T12:00:00", "12", "2030-13-01T00:00:00Z", "9999-12-31T23:59:59-01:00"],
 )
 def test_an_end_that_is_no_time_pauses_nothing_and_is_said(text: str) -> None:
-    with pytest.raises(PauseError, match="is no time such as"):
+    with pytest.raises(PauseError, match="is not a time such as"):
         pause_of({PAUSED_UNTIL: text})
     state = PauseState()
     assert state.observe({PAUSED_UNTIL: text}, NOW)

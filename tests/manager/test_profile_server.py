@@ -122,7 +122,7 @@ def test_it_listens_on_loopback_unless_told_otherwise_and_may_be_off() -> None:
     assert not ProfileServerOptions(address="0").is_enabled
     with pytest.raises(ValueError, match="means no server"):
         ProfileServer(ProfileServerOptions(address=""))
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not an address"):
         ProfileServerOptions(address="6060")
     with pytest.raises(ValueError, match="more than 0 seconds"):
         ProfileServerOptions(interval=0)

@@ -95,7 +95,7 @@ NARROWER = [
     (
         {"type": "object", "additionalProperties": STR},
         {"type": "object", "properties": {}},
-        "it is no map any more",
+        "it is not a map any more",
     ),
     (field(INT), {"type": "object", "properties": {}}, "the field is gone"),
     (field(INT), field(INT, required=True), "it is required now"),
@@ -233,7 +233,7 @@ def test_versions_that_go_are_found() -> None:
 def test_objects_and_mappings_are_taken_and_others_refused() -> None:
     made = crd(field(INT))
     assert breaking_changes(Object.from_dict(CRD, made), made) == []
-    with pytest.raises(ValueError, match="old is no CustomResourceDefinition"):
+    with pytest.raises(ValueError, match="old is not a CustomResourceDefinition"):
         breaking_changes({"kind": "Widget"}, made)
 
 

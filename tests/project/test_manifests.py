@@ -460,7 +460,7 @@ def test_a_kit_that_no_image_can_have_is_refused(kit: str) -> None:
     [
         ({"replicas": 0}, "replicas=0: use 1 or more"),
         ({"namespace": "No_Label"}, "lower-case letters"),
-        ({"image": "two words"}, "is no image"),
+        ({"image": "two words"}, "is not an image"),
         ({"certificates": "own"}, "use cert-manager, managed, secret"),
         ({"object_size": -1}, "use 0 or more"),
     ],

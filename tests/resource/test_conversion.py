@@ -52,7 +52,9 @@ def test_what_carries_or_can_become_an_object_is_converted(value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["web", 1, None, SimpleNamespace(metadata={})])
 def test_anything_else_is_an_error_that_names_its_type(value: Any) -> None:
-    with pytest.raises(TypeError, match=rf"{type(value).__qualname__} is no object of pods\.v1"):
+    with pytest.raises(
+        TypeError, match=rf"{type(value).__qualname__} is not an object of pods\.v1"
+    ):
         as_object(POD, value)
 
 
@@ -96,7 +98,7 @@ def test_bookmarks_of_a_foreign_watch_pass() -> None:
 
 @pytest.mark.parametrize("event", ["ADDED", ("CHANGED", DATA), {"object": DATA}])
 def test_what_is_no_event_is_an_error_that_names_its_type(event: Any) -> None:
-    with pytest.raises(TypeError, match="is no watch event"):
+    with pytest.raises(TypeError, match="is not a watch event"):
         list(ForeignStream(POD, [event]))
 
 

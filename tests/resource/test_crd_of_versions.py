@@ -129,11 +129,16 @@ def test_options_are_by_version() -> None:
         ),
         (V1, {"storage": V1, "url": "https://x"}, ValueError, "storage, url: "),
         (widgets(), {"schema": {"type": "object"}}, TypeError, "schema={'v1': …}"),
-        (widgets(), {"schema": {"v1": {}, "v3": {}}}, ValueError, "'v3', which is no version of"),
+        (
+            widgets(),
+            {"schema": {"v1": {}, "v3": {}}},
+            ValueError,
+            "'v3', which is not a version of",
+        ),
         (widgets(), {"printer_columns": [{}]}, TypeError, "printer_columns is one for all"),
         (widgets(), {"description": {"v3": "x"}}, TypeError, "description={'v1': …}"),
         (widgets(), {"rules": {"v1": [], "v3": []}}, ValueError, "rules has an entry for 'v3'"),
-        (widgets(), {"storage": "v1"}, TypeError, "storage='v1' is no Kind"),
+        (widgets(), {"storage": "v1"}, TypeError, "storage='v1' is not a Kind"),
         (
             widgets(),
             {"storage": Kind(group=GROUP, version="v9", kind="Widget")},

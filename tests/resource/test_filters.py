@@ -445,7 +445,7 @@ class Later:
     [
         (field("spec.a").changed, "looks at a change, and this at one object: give it as when="),
         (labels("a") & field("spec.a").left(3), "give it as when="),
-        (field("spec.a"), "names a field and is no filter: write field('spec.a').exists"),
+        (field("spec.a"), "names a field and is not a filter: write field('spec.a').exists"),
         (labels, "labels makes a filter: call it"),
         (False, "False cannot be called: give a function of (obj)"),
         ("app=web", "give a function of (obj)"),

@@ -241,7 +241,7 @@ def test_no_text_in_a_path_reaches_another_path(namespace: str, name: str, sub: 
 def test_a_definition_needs_a_kind_and_one_with_a_capital_letter() -> None:
     with pytest.raises(ValueError, match="begin with a capital letter: use 'WebSite'"):
         custom_resource_definition(Kind(group="example.com", version="v1", kind="webSite"))
-    with pytest.raises(TypeError, match="is no Kind"):
+    with pytest.raises(TypeError, match="is not a Kind"):
         custom_resource_definition("WebSite")  # type: ignore[arg-type]
 
 
@@ -294,7 +294,7 @@ def test_a_type_without_a_schema_is_named_with_its_field(spec, text):
     ],
 )
 def test_what_is_no_scope_is_refused_with_the_one_that_is_meant(scope: Any, remedy: str) -> None:
-    with pytest.raises(TypeError, match=rf"^scope={scope!r} is no Scope: give {remedy}$"):
+    with pytest.raises(TypeError, match=rf"^scope={scope!r} is not a Scope: give {remedy}$"):
         Kind(group="", version="v1", kind="Node", scope=scope)
 
 

@@ -84,7 +84,7 @@ def test_metadata_can_be_given_besides_name_and_namespace() -> None:
 def test_an_object_of_what_is_no_kind_is_refused(kind: Any) -> None:
     makers: list[Any] = [MutableObject.new, MutableObject, Object.from_dict]
     for make in makers:
-        with pytest.raises(TypeError, match=r"is no Kind.*kinds\.core\.v1") as caught:
+        with pytest.raises(TypeError, match=r"is not a Kind.*kinds\.core\.v1") as caught:
             make(kind, {"metadata": {"name": "w"}})
         assert "hunter2" not in str(caught.value)
 
@@ -429,7 +429,7 @@ TYPED = Kind(group="example.com", version="v1", kind="Widget", spec=Spec, status
 )
 @pytest.mark.parametrize(("field", "wanted"), [("spec", "Spec"), ("status", "Port")])
 def test_a_value_of_another_class_than_the_kinds_is_refused(field, wanted, value, given):
-    said = rf"^Widget: {field}={given} is no {wanted}, .* give {wanted}\(…\) or a mapping$"
+    said = rf"^Widget: {field}={given} is not of type {wanted}, .* give {wanted}\(…\) or a mapping$"
     with pytest.raises(TypeError, match=said):
         MutableObject.new(TYPED, "w", **{field: value})
     for before in ({}, {field: {}}):

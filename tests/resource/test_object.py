@@ -545,7 +545,7 @@ def test_json_is_bytes(raw: Any, remedy: str) -> None:
 
 
 def test_json_is_of_a_kind() -> None:
-    with pytest.raises(TypeError, match="is no Kind"):
+    with pytest.raises(TypeError, match="is not a Kind"):
         Object.from_json(None, b'{"metadata":{}}')  # type: ignore[arg-type]
 
 

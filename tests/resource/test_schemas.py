@@ -287,7 +287,7 @@ def test_types_and_what_they_become(view: Any, schema: Mapping[str, Any]) -> Non
         (tuple[int, str], "spec.it has items of several types"),
         (Annotated[list[Free], ListType.MAP("name")], "names no field of its items: use one of"),
         (Annotated[list[dict[str, str]], ListType.SET], "ListType.SET is for texts and numbers"),
-        (Annotated[int, ListType.SET], "spec.it has a ListType, but is no list"),
+        (Annotated[int, ListType.SET], "spec.it has a ListType, but is not a list"),
         (None, "spec.it is always null"),
         (list[Kept], "spec.it: a rule of its items has oldSelf"),
     ],
@@ -423,7 +423,7 @@ def test_a_description_and_rules_are_of_the_whole_object() -> None:
     assert given["x-kubernetes-validations"] == [{"rule": "true"}]
     for wrong, text in (
         ({"rules": rule}, r"give a list, \[Rule"),
-        ({"rules": ["true"]}, r"'true' is no Rule: give a list, \[Rule"),
+        ({"rules": ["true"]}, r"'true' is not a Rule: give a list, \[Rule"),
         ({"description": 3}, "give a text"),
     ):
         with pytest.raises(TypeError, match=text):

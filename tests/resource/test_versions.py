@@ -81,7 +81,7 @@ def refusal(function: Any, **metadata: Any) -> str:
         ({"deprecated": "two\nlines"}, ValueError, "give one line of text"),
         ({"deprecated": ""}, ValueError, "give one line of text"),
         ({"deprecated": 3}, TypeError, "give the warning as text"),
-        ({"lossless": "no slash"}, ValueError, "is no name of an annotation: use for example"),
+        ({"lossless": "no slash"}, ValueError, "is not a name of an annotation: use for example"),
         ({"lossless": 5}, TypeError, "give True, False or the name"),
         ({"lossless": "example.com/conversion-v1alpha1"}, ValueError, "of another version"),
     ],
@@ -106,7 +106,7 @@ def test_a_hub_that_is_no_kind_and_an_async_function_are_refused() -> None:
     class Converts:
         async def __call__(self, old: Object, new: MutableObject) -> None: ...
 
-    with pytest.raises(TypeError, match="hub='v1' is no Kind"):
+    with pytest.raises(TypeError, match="hub='v1' is not a Kind"):
         Versions("v1")  # type: ignore[arg-type]
     for function in (convert, Converts()):
         with pytest.raises(TypeError, match="up is async, but a conversion is a pure function"):

@@ -426,5 +426,5 @@ def test_leader_election_of_what_runs_by_itself_is_refused() -> None:
 
 
 def test_what_is_no_step_of_a_history_is_refused() -> None:
-    with pytest.raises(ValueError, match="'dance a' is no step"):
+    with pytest.raises(ValueError, match="'dance a' is not a step"):
         check_operator(operators.size_in_status, WIDGET, replay=["dance a"])

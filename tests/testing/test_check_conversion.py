@@ -313,7 +313,7 @@ def test_objects_that_are_refused_do_not_count_unless_all_are() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    with pytest.raises(TypeError, match="is no Versions"):
+    with pytest.raises(TypeError, match="is not of type Versions"):
         check_conversion(V1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has no other version"):
         check_conversion(Versions(V1))

@@ -180,7 +180,7 @@ def test_options_out_of_range_are_refused(options: dict[str, object], text: str)
 
 @pytest.mark.parametrize("value", [True, 4, ["a", 1]])
 def test_flags_are_texts(value: object) -> None:
-    with pytest.raises(TypeError, match="is no text"):
+    with pytest.raises(TypeError, match="is not text"):
         ControlPlane(flags={"v": value})  # type: ignore[dict-item]
 
 

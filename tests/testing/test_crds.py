@@ -177,7 +177,7 @@ def test_a_webhook_with_an_address_of_its_own_keeps_it() -> None:
         ([], "http://127.0.0.1:1", ValueError, "https:// only"),
         ([], f"{URL}/", ValueError, "without a path"),
         ("folder", URL, TypeError, "give a list"),
-        ([MutableObject.new(WIDGET, "w", namespace="a")], URL, TypeError, "is no webhook"),
+        ([MutableObject.new(WIDGET, "w", namespace="a")], URL, TypeError, "is not a webhook"),
         ([5], URL, TypeError, "a file or a folder"),
     ],
 )

@@ -136,9 +136,9 @@ def test_the_mishaps_of_watches_and_of_other_requests_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: FaultRule.answer(200), "no error"),
-        (lambda: FaultRule.answer(600), "no error"),
-        (lambda: FaultRule.answer(503, verb="touch"), "is no verb"),
+        (lambda: FaultRule.answer(200), "not an error"),
+        (lambda: FaultRule.answer(600), "not an error"),
+        (lambda: FaultRule.answer(503, verb="touch"), "is not a verb"),
         (lambda: FaultRule.answer(503, times=0), "would never apply"),
         (lambda: FaultRule.answer(503, retry_after=-1), "retry_after"),
         (lambda: FaultRule.answer(503, every=0), "every"),

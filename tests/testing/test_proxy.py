@@ -298,7 +298,7 @@ def test_a_target_that_is_no_address_is_refused(target: str) -> None:
 
 
 def test_options_out_of_range_are_refused(proxy: FaultProxy) -> None:
-    with pytest.raises(ValueError, match="no TCP port"):
+    with pytest.raises(ValueError, match="not a TCP port"):
         FaultProxy("tcp://127.0.0.1:9", port=70000)
     with pytest.raises(ValueError, match="use 0 or more"):
         proxy.delay(-1)

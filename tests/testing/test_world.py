@@ -597,7 +597,7 @@ def test_what_is_recorded_for_no_kind_is_refused() -> None:
     def make(replica: Replica) -> Any:
         return replica.recorded(lambda request: None, kind="secrets")  # type: ignore[arg-type]
 
-    with pytest.raises(TypeError, match="kind='secrets' is no Kind"):
+    with pytest.raises(TypeError, match="kind='secrets' is not a Kind"):
         World(WIDGET, make).__enter__()
 
 

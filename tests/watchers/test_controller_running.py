@@ -255,7 +255,7 @@ def test_what_is_added_after_the_end_is_refused(real_rig, how):
 
 @pytest.mark.parametrize("stop", [None, threading.Event(), 5])
 def test_what_is_no_stop_signal_is_refused_before_anything_starts(real_rig, stop):
-    with pytest.raises(TypeError, match="is no StopSignal: make one with"):
+    with pytest.raises(TypeError, match="is not a StopSignal: make one with"):
         real_rig.controller.run(stop)
     assert not real_rig.informer.is_running.is_set()
     real_rig.start()

@@ -423,9 +423,9 @@ def test_health_says_that_the_kind_was_removed_from_the_cache(world, is_added_ag
 @pytest.mark.parametrize(
     ("cache", "kind", "text"),
     [
-        (object(), CONFIG_MAP, "is no cache"),
-        (Cache, CONFIG_MAP, "is no cache"),
-        (None, "ConfigMap", "is no Kind"),
+        (object(), CONFIG_MAP, "is not a cache"),
+        (Cache, CONFIG_MAP, "is not a cache"),
+        (None, "ConfigMap", "is not a Kind"),
     ],
 )
 def test_wrong_arguments_are_refused(world, cache, kind, text):

@@ -460,9 +460,9 @@ def test_a_review_of_another_api_group_is_answered_in_it() -> None:
     [
         (lambda: Admission(AdmissionResponse), "is a class"),
         (lambda: Admission(lambda: None), "not a function of"),  # type: ignore[arg-type, misc]
-        (lambda: AdmissionResponse.denied("no", code=200), "is no error"),
-        (lambda: Denied("no", code=200), "is no error"),
-        (lambda: AdmissionResponse.allowed().with_warnings(1), "is no text"),  # type: ignore[arg-type]
+        (lambda: AdmissionResponse.denied("no", code=200), "is not an error"),
+        (lambda: Denied("no", code=200), "is not an error"),
+        (lambda: AdmissionResponse.allowed().with_warnings(1), "is not text"),  # type: ignore[arg-type]
         (lambda: AdmissionRequest("PATCH", WIDGET), "is not a valid Operation"),
     ],
 )

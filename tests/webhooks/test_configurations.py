@@ -190,14 +190,14 @@ def test_a_url_replaces_the_service_and_a_prefix_is_kept() -> None:
     ("rules", "options", "said"),
     [
         ([], {}, "there are no admission webhooks"),
-        ([rule()], {"name": "No Name"}, "name='No Name' is no name of an object"),
+        ([rule()], {"name": "No Name"}, "name='No Name' is not a name of an object"),
         ([rule()], {"service": None}, r"give service=\(namespace, name\), or url="),
         ([rule()], {"url": "https://a"}, r"give service=\(namespace, name\), or url="),
         ([rule()], {"service": "hooks"}, "service='hooks': give namespace and name"),
         ([rule()], {"service": None, "url": "http://a"}, "by https:// only"),
         ([rule()], {"service": None, "url": "https://a/b"}, "a path by prefix="),
         ([rule()], {"service": None, "url": "https://u@a"}, "by https:// only"),
-        ([rule()], {"port": 0}, "port=0 is no port"),
+        ([rule()], {"port": 0}, "port=0 is not a port"),
         ([rule()], {"prefix": "hooks/"}, "prefix='hooks/'"),
         ([rule()], {"ca": b"MIIB"}, "ca holds no certificate: give PEM"),
         ([rule(kinds=[])], {}, "is for all kinds, of which no name can be made"),
@@ -400,7 +400,7 @@ def test_configurations_are_installed_updated_and_removed(client: Client) -> Non
 
 def test_what_is_no_configuration_is_not_installed(client: Client) -> None:
     pod = MutableObject.new(kinds.core.v1.Pod, "a")
-    with pytest.raises(TypeError, match="is no webhook configuration"):
+    with pytest.raises(TypeError, match="is not a webhook configuration"):
         install_configurations(client, [pod])
     wrong: Any = pod
     with pytest.raises(TypeError, match="give a list"):

@@ -160,7 +160,7 @@ def test_the_version_of_the_review_comes_back() -> None:
 def test_what_is_no_review_with_a_request_is_a_bad_request(body: bytes) -> None:
     status, text = ConversionWebhook(WIDGETS).review(body)
     assert status == 400
-    assert text.startswith(b"the body is no ConversionReview: ") or text.endswith(b" no request")
+    assert text.startswith(b"the body is not a ConversionReview: ") or text.endswith(b" no request")
     response = ConversionWebhook(WIDGETS)(HTTPRequest(method="POST", path="/convert", body=body))
     assert response.status == 400
 
@@ -186,7 +186,7 @@ UP = "example.com/v1"
             "object 1: no conversion of Pod in the group 'example.com' is known here",
         ),
         ({"metadata": {}}, UP, "object 1: no conversion of no kind"),
-        ({"kind": 3}, UP, "object 1: its apiVersion and kind are no texts"),
+        ({"kind": 3}, UP, "object 1: its apiVersion and kind are not texts"),
         (5, UP, "object 1: "),
         (None, UP, "object 1: "),
         ({**widget("a", "1"), "metadata": None}, UP, "object 1: not an object of kind widgets"),
@@ -262,7 +262,9 @@ def test_kinds_are_added_once() -> None:
     webhook = ConversionWebhook(WIDGETS)
     with pytest.raises(ValueError, match=r"widgets\.example\.com is converted already"):
         webhook.add(Versions(V1))
-    with pytest.raises(TypeError, match=r"versions=.* is no Versions: give one, for example"):
+    with pytest.raises(
+        TypeError, match=r"versions=.* is not of type Versions: give one, for example"
+    ):
         webhook.add(V1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_body_bytes=0"):
         ConversionWebhook(max_body_bytes=0)

@@ -665,7 +665,7 @@ def generator(obj: Any) -> Any:
         (lambda: Validating(WIDGET, create=lambda: None), r"give a function of \(obj\)"),  # type: ignore[arg-type, misc]
         (lambda: Validating(WIDGET, update=lambda old: None), r"give a function of \(old, new\)"),  # type: ignore[arg-type, misc]
         (lambda: Validating(WIDGET, create=generator), "has a yield"),
-        (lambda: Validating("widgets", create=lambda obj: None), "is no Kind"),  # type: ignore[arg-type]
+        (lambda: Validating("widgets", create=lambda obj: None), "is not a Kind"),  # type: ignore[arg-type]
         (lambda: Defaulting(WIDGET, Checks), "is a class"),
         (lambda: Defaulting(WIDGET, 7), "cannot be called"),  # type: ignore[arg-type]
         (MultiMutating, "has no handlers"),

@@ -505,7 +505,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"cert_manager": "certificate"}, "give the Certificate as namespace/name"),
     ({"names": [""]}, "name '': use a DNS name"),
     ({"inject": [(ConfigMap, "a")]}, "has no caBundle: use Mutating"),
-    ({"inject": [(Validating, "")]}, "'' is no name of a ValidatingWebhookConfiguration"),
+    ({"inject": [(Validating, "")]}, "'' is not a name of a ValidatingWebhookConfiguration"),
 ]
 
 
@@ -523,7 +523,7 @@ def test_mistakes_are_named() -> None:
     for single in [(Validating, "a"), MutableObject.new(Validating, "a")]:
         with pytest.raises(TypeError, match="give a list of them"):
             managed(None, inject=single)
-    with pytest.raises(TypeError, match="is no client"):
+    with pytest.raises(TypeError, match="is not a client"):
         managed(object())
     with pytest.raises(ValueError, match=r"Secret is not known: give .*namespace=…"):
         ManagedCertificates(SERVICE, SECRET)

@@ -481,12 +481,12 @@ def test_a_taken_port_is_named_at_once(make: Any) -> None:
     ("options", "text"),
     [
         ({"address": 9443}, "give host:port as text"),
-        ({"address": "9443"}, "is no address"),
-        ({"certificates": "tls.crt"}, "is no source of certificates"),
-        ({"certificates": SelfSigned}, "is no source of certificates"),
+        ({"address": "9443"}, "is not an address"),
+        ({"certificates": "tls.crt"}, "is not a source of certificates"),
+        ({"certificates": SelfSigned}, "is not a source of certificates"),
         ({"shutdown_timeout": -1}, "shutdown_timeout=-1"),
-        ({"webhooks": []}, "is no Webhooks"),
-        ({"clock": 7}, "is no Clock"),
+        ({"webhooks": []}, "is not of type Webhooks"),
+        ({"clock": 7}, "is not of type Clock"),
     ],
 )
 def test_mistakes_are_named_when_they_are_made(options: Any, text: str) -> None:

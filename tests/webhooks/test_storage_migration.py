@@ -328,12 +328,12 @@ def test_versions_are_as_good_as_a_kind_and_mistakes_are_refused(stored: Stored)
         ({"per_second": 0}, "per_second=0: use more than 0"),
         ({"settle": -1}, "settle=-1"),
         ({"on_progress": print_nothing}, "on_progress="),
-        ({"stop": 1}, "stop=1 is no StopSignal"),
+        ({"stop": 1}, "stop=1 is not of type StopSignal"),
     ]
     for options, text in bad:
         with pytest.raises((TypeError, ValueError), match=text):
             migrate_stored_versions(client, other, **options)
-    with pytest.raises(TypeError, match="is no Kind"):
+    with pytest.raises(TypeError, match="is not a Kind"):
         migrate_stored_versions(client, "widgets")  # type: ignore[arg-type]
 
 

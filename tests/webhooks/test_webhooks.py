@@ -258,7 +258,7 @@ def test_mistakes_with_the_builder_are_named() -> None:
         builder.complete()
     with pytest.raises(TypeError, match="has no webhooks: give a Manager"):
         webhook_for(object(), WIDGET)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="is no Kind"):
+    with pytest.raises(TypeError, match="is not a Kind"):
         webhook_for(webhooks, "widgets")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="failure_policy"):
         webhook_for(webhooks, WIDGET).default(nothing, failure_policy="Maybe")  # type: ignore[arg-type]

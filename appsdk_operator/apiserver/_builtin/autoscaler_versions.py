@@ -251,7 +251,7 @@ def _target_type(source: str, target: _Object) -> str:
 def _checked(value: Any, type_: type) -> Any:
     value = type_() if value is None else value
     if not isinstance(value, type_):
-        raise types.DecodeError(f"{value!r} is no {type_.__name__}")
+        raise types.DecodeError(f"{value!r} is not of type {type_.__name__}")
     return value
 
 

@@ -77,7 +77,7 @@ def decode(body: bytes) -> dict[str, Any] | None:
     """The object in a body; None when its kind has no protobuf encoding.
 
     Raises:
-        ValueError: it is no Kubernetes protobuf message.
+        ValueError: it is not a Kubernetes protobuf message.
     """
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as protobuf of Kubernetes does")
@@ -168,7 +168,7 @@ def _read_message(data: bytes, name: str, depth: int) -> dict[str, Any]:
             found.update(_read_message(_data_of(value), kind, depth + 1))
         else:
             decoded = _read(value, kind, depth)
-            # Go's protobuf has the zeros of fields that are no pointers; its JSON omits most.
+            # Go's protobuf has the zeros of fields that are not pointers; its JSON omits most.
             if decoded is not None and not (field.omits and decoded in _ZERO):
                 found[field.name] = decoded
     return found

@@ -53,7 +53,7 @@ def overloads_of(table: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[O
 def _overload(id_: str, signature: str, call: Callable[..., Any]) -> Overload:
     found = _SIGNATURE.fullmatch(signature)
     if found is None:
-        raise ValueError(f"{signature!r} is no signature")
+        raise ValueError(f"{signature!r} is not a signature")
     params = [
         *([found["receiver"]] if found["receiver"] else []),
         *split_parameters(found["params"]),

@@ -1,4 +1,4 @@
-"""The HTTP server: connections, and requests that are no valid HTTP.
+"""The HTTP server: connections, and requests that are not valid HTTP.
 
 Every malformed request is answered with a ``Status``; nothing that a client sends leads to a
 traceback.

@@ -41,7 +41,7 @@ class LoggedRequest:
     status: int
     """The HTTP status; 0 when the connection was cut instead."""
     verb: str = ""
-    """The verb, as RBAC names it; empty for paths that are no resource's."""
+    """The verb, as RBAC names it; empty for paths that are not resource's."""
     namespace: str = ""
     """The requested namespace; empty for all namespaces, and for cluster-scoped kinds."""
     user: str = ""

@@ -24,7 +24,7 @@ class HttpRequest(web.BaseRequest):
         self.began: float = self._loop.time()
         """When it arrived, by the clock of the event loop."""
         self.facts: RequestFacts | None = None
-        """Verb and resource; None before they are known, and for paths that are no resource."""
+        """Verb and resource; None before they are known, and for paths that are not resource."""
         self.rules: tuple[FaultRule, ...] = ()
         """The fault rules that apply to it."""
         self.released: asyncio.Event | None = None

@@ -94,7 +94,7 @@ def decode_typed(body: bytes, kind: str) -> dict[str, Any]:
         kind: the expected kind, for error texts.
 
     Raises:
-        StatusError: 400, it is no object, or one of them is no string.
+        StatusError: 400, it is not an object, or one of them is not a string.
     """
     what = _UNRECOGNIZED.format(kind)
     obj = decode_value(body, what)
@@ -125,7 +125,7 @@ def decode_object(
             refuses them, ``Warn`` warns.
 
     Raises:
-        StatusError: 400, it is no object of that kind.
+        StatusError: 400, it is not an object of that kind.
     """
     api_version, kind = expected
     obj = decode_typed(body, kind)
@@ -187,7 +187,7 @@ def number(query: Mapping[str, str], name: str) -> int:
     """An integer parameter, 0 when it is missing.
 
     Raises:
-        StatusError: 400, it is no integer.
+        StatusError: 400, it is not an integer.
     """
     value = query.get(name)
     if value is None:

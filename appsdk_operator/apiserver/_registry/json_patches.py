@@ -2,7 +2,7 @@
 
 It is more lenient than RFC 6902: ``replace`` adds a missing key, ``copy`` of one copies null,
 ``add`` without a value adds null, negative indexes count from the end, and what precedes the first
-slash of a path is ignored. The whole document is no target.
+slash of a path is ignored. The whole document is not a target.
 """
 
 from __future__ import annotations

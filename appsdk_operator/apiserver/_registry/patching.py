@@ -82,7 +82,7 @@ def decode_patched(
         validation: ``Strict`` refuses unknown and duplicate fields, ``Ignore`` ignores them.
 
     Raises:
-        StatusError: 400 or 422, the result is no object of its kind.
+        StatusError: 400 or 422, the result is not an object of its kind.
     """
     if not isinstance(new, dict):
         raise StatusError(

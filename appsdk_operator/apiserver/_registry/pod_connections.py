@@ -29,7 +29,7 @@ def connection_options(subresource: str, query: MultiMapping[str]) -> dict[str, 
     """The options in the query of a request to connect.
 
     Raises:
-        StatusError: 400, a port is no number, or a dry run is asked for.
+        StatusError: 400, a port is not a number, or a dry run is asked for.
     """
     if query.get("dryRun"):
         raise bad_request("dryRun is not supported")

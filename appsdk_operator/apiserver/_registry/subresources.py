@@ -109,7 +109,7 @@ def apply_scale(
     """The object with the replicas of a ``Scale``.
 
     Raises:
-        StatusError: 400 or 422, it is no valid Scale of that object.
+        StatusError: 400 or 422, it is not a valid Scale of that object.
     """
     if not isinstance(scale, dict):
         raise bad_request("the object provided is unrecognized (must be of type Scale)")

@@ -147,7 +147,7 @@ _HOSTNAME: Final = _pattern(r"[LS]-?[LS]{0,62}|([LS]([LS-]{0,61}[LS])?\.)+L{2,63
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:")
 _USER: Final = _pattern(r"([A-Za-z0-9\-._:~!$&'()*+,;=@]|%[0-9a-fA-F]{2})*+")
 _HOST: Final = r"[A-Za-z0-9\-._~!$&'()*+,;=\]<>\":]|[^\x00-\x7f]"
-# Only bytes that are no ASCII may be escaped in a host, and percent signs.
+# Only bytes that are not ASCII may be escaped in a host, and percent signs.
 _NAME: Final = _pattern(rf"(?:{_HOST}|%25|%[89a-fA-F][0-9a-fA-F])*+")
 _LITERAL: Final = re.compile(rf"\[([^%\]]*+)(?:%25(?:{_HOST}|%[0-7][0-9a-fA-F])+)?\](?::[0-9]*+)?")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")

@@ -27,7 +27,7 @@ from appsdk_operator.resource import load_first
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 
-# Messages of client-go for responses that are no Status, by HTTP status.
+# Messages of client-go for responses that are not Status, by HTTP status.
 _MESSAGES: Final = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",

@@ -199,7 +199,7 @@ class Cache:
         to full objects.
 
         Raises:
-            TypeError: ``kind`` is no Kind.
+            TypeError: ``kind`` is not a Kind.
             ValueError: it was added already, with other options, or namespaces were given for a
                 cluster-scoped kind.
         """
@@ -614,7 +614,7 @@ class Cache:
                 stop; default 30.
 
         Raises:
-            TypeError: ``stop`` is no StopSignal.
+            TypeError: ``stop`` is not a StopSignal.
             RuntimeError: it was run before, or an informer failed, which is a defect.
             TimeoutError: some still run; the text names their threads.
         """

@@ -95,7 +95,7 @@ def checked_namespaces(namespaces: Namespaces) -> dict[str, NamespaceOptions]:
 
     Raises:
         ValueError: a name is empty, or a single string was given.
-        TypeError: the options of a namespace are no NamespaceOptions.
+        TypeError: the options of a namespace are not NamespaceOptions.
     """
     if isinstance(namespaces, Mapping):
         given: Mapping[Any, Any] = namespaces
@@ -164,7 +164,7 @@ def checked_by_kind(by_kind: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOpt
     """``by_kind`` as a dict, checked.
 
     Raises:
-        TypeError: it is no mapping of kinds to CacheOptions.
+        TypeError: it is not a mapping of kinds to CacheOptions.
     """
     if not isinstance(by_kind, Mapping):
         raise TypeError(f"by_kind={by_kind!r}: give a mapping of kinds to CacheOptions")

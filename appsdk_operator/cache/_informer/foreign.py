@@ -69,7 +69,7 @@ def _parts(event: Any) -> tuple[str, Any]:
     event_type = getattr(found[0], "value", found[0])
     if event_type not in _TYPES:
         raise TypeError(
-            f"{type(event).__qualname__} is no watch event: it needs a type "
+            f"{type(event).__qualname__} is not a watch event: it needs a type "
             f"({', '.join(sorted(_TYPES))}) and an object"
         )
     return str(event_type), found[1]

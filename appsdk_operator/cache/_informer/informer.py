@@ -348,7 +348,7 @@ class Informer(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: there is an index of that name.
-            TypeError: ``name`` is no text, or ``function`` no function of an object.
+            TypeError: ``name`` is not text, or ``function`` no function of an object.
         """
         self._store.add_index(name, function)
 
@@ -488,7 +488,7 @@ class Informer(Generic[SpecT, StatusT]):
             overflow: what happens then; default: coalesce, object by object.
 
         Raises:
-            TypeError: ``handler`` has neither form, or ``overflow`` is no :class:`Overflow`.
+            TypeError: ``handler`` has neither form, or ``overflow`` is not an :class:`Overflow`.
             ValueError: ``resync`` is negative, or given for a BatchHandler, which has no thread to
                 be called in: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
@@ -515,7 +515,7 @@ class Informer(Generic[SpecT, StatusT]):
                 stop; default 30.
 
         Raises:
-            TypeError: ``stop`` is no StopSignal.
+            TypeError: ``stop`` is not a StopSignal.
             RuntimeError: it was run before; make a new informer.
             TimeoutError: handlers still run; the text names their threads.
         """

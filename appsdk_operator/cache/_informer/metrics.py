@@ -114,7 +114,7 @@ class InformerMetrics:
 
         Args:
             events: the events.
-            is_garbled: whether a line came that is no event.
+            is_garbled: whether a line came that is not an event.
         """
         types = list(map(_type_of, events))
         left = len(types)

@@ -103,7 +103,7 @@ class InformerOptions:
 
         Raises:
             ValueError: a namespace was given for a cluster-scoped kind.
-            TypeError: ``kind`` is no Kind.
+            TypeError: ``kind`` is not a Kind.
         """
         if not check_kind(kind).is_namespaced and self.namespace:
             raise ValueError(f"{kind} is cluster-scoped: leave namespace={self.namespace!r} out")

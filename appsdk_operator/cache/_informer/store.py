@@ -47,7 +47,7 @@ def check_index(name: object, function: object) -> None:
 
 
 def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
-    """Refuse indexes that are no mapping of names to functions."""
+    """Refuse indexes that are not mapping of names to functions."""
     if indexes is not None and not isinstance(indexes, Mapping):
         raise TypeError(f"indexes={indexes!r}: give a mapping of names to functions")
     for name, function in (indexes or {}).items():
@@ -277,7 +277,7 @@ class Store(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: there is an index of that name.
-            TypeError: ``name`` is no text, or ``function`` no function of an object.
+            TypeError: ``name`` is not text, or ``function`` no function of an object.
         """
         check_index(name, function)
         index = _Index(name, function)

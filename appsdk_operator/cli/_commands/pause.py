@@ -16,7 +16,7 @@ _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 
 def _seconds(_: click.Context, __: click.Parameter, text: str) -> float:
     if not re.fullmatch(f"(?:{_PART.pattern})+", text):
-        raise click.BadParameter(f"{text!r} is no time such as 30m, 2h or 1h30m")
+        raise click.BadParameter(f"{text!r} is not a time such as 30m, 2h or 1h30m")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 

@@ -185,7 +185,7 @@ class Filters:
                 yield constant.value, resolved if is_text and resolved is not None else value
 
     def _computed(self, what: str) -> Iterator[Condition]:
-        """The entries whose key is no constant."""
+        """The entries whose key is not a constant."""
         given = self._constant(self._options.get(what))
         if isinstance(given, ast.Dict):
             for key, value in zip(given.keys, given.values, strict=True):

@@ -234,7 +234,7 @@ class Handlers(Rewriter):
     def _handler(self, node: Function, decorators: Sequence[Decorator]) -> str:
         causes = {one.cause for one in decorators}
         if self._depth and node.args.args and node.args.args[0].arg in ("self", "cls"):
-            return self._untranslated(node, "a method is no handler: declare a function")
+            return self._untranslated(node, "a method is not a handler: declare a function")
         if "subhandler" in causes:
             return self._untranslated(
                 node, "a sub-handler: run each(items, function) in the function around it"

@@ -139,7 +139,7 @@ def migrate(
         folder: the name of the folder of the paths.
 
     Raises:
-        SyntaxError: a module is no Python; ``filename`` says which.
+        SyntaxError: a module is not Python; ``filename`` says which.
     """
     parsed: dict[str, tuple[Source, Module]] = {}
     for path, text in sources.items():

@@ -21,7 +21,7 @@ class Source:
         text: the text.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: it is not Python.
     """
 
     def __init__(self, text: str) -> None:

@@ -72,7 +72,7 @@ def chosen_kit(given: str | None) -> Kit:
     if path.suffix != ".whl":
         raise ValueError(f"kit={given!r} is neither a wheel nor a folder: {_CHOICES}")
     if not _WHEEL.fullmatch(path.name):
-        raise ValueError(f"kit={given!r} is no wheel of {_NAME}: {_CHOICES}")
+        raise ValueError(f"kit={given!r} is not a wheel of {_NAME}: {_CHOICES}")
     return Kit(f"{_FOLDER}/{path.name}", path.read_bytes())
 
 
@@ -128,7 +128,7 @@ def _checked_url(url: str) -> str:
             f"end it with @ and a tag or a commit, {url}@v1.2"
         )
     if not is_repository and not (parts.scheme == "https" and parts.path.endswith(_ARCHIVES)):
-        raise ValueError(f"kit={url!r} is no package that can be installed: {_CHOICES}")
+        raise ValueError(f"kit={url!r} is not a package that can be installed: {_CHOICES}")
     return url
 
 

@@ -26,7 +26,7 @@ def answers_of(folder: Path) -> Answers:
     found = checked(Answers.load, folder)
     if found is None:
         raise click.ClickException(
-            f"{folder.absolute()} is no project of appsdk-operator: run this in the folder that "
+            f"{folder.absolute()} is not a project of appsdk-operator: run this in the folder that "
             "appsdk-operator init has made"
         )
     return found

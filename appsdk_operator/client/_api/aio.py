@@ -305,7 +305,7 @@ class AsyncClient:
         live: what reads from the server, for :meth:`modify`; default: ``client``.
 
     Raises:
-        TypeError: ``client`` is no client.
+        TypeError: ``client`` is not a client.
     """
 
     def __init__(self, client: ClientLike, *, live: Any = None) -> None:

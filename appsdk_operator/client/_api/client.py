@@ -80,7 +80,7 @@ class Client:
         metrics: where requests are counted; default: the kit's own registry.
 
     Raises:
-        TypeError: ``config`` is no :class:`ClientConfig`.
+        TypeError: ``config`` is not a :class:`ClientConfig`.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Client:
 
         Raises:
             Expired: the token, or the resource version, is too old.
-            DecodeError: the answer is no list.
+            DecodeError: the answer is not a list.
         """
         check_count("limit", limit, 0)
         check_text("continue_token", continue_token)
@@ -664,7 +664,7 @@ class Client:
                 subresource ``status``.
             Conflict: every attempt met a concurrent write.
             ValueError: ``change`` changed the name or namespace.
-            TypeError: ``change`` is no function, or returned another object.
+            TypeError: ``change`` is not a function, or returned another object.
         """
         steps = edits.modify_steps(kind, name, change, namespace=namespace)
         return edits.run_steps(steps, self, self).object
@@ -708,8 +708,8 @@ class Client:
         _check_query(query)
         if not method.isalpha() or not path.startswith("/") or not _PATH.fullmatch(path):
             raise ValueError(
-                f"{method} {path!r} is no request: the path starts with '/', is quoted, and has no "
-                "query of its own"
+                f"{method} {path!r} is not a request: the path starts with '/', is quoted, and has "
+                "no query of its own"
             )
         request = Request(
             method=method.upper(),
@@ -753,5 +753,5 @@ def _check_config(config: object) -> None:
         elif isinstance(config, (str, os.PathLike)):
             example = f".load({os.fspath(config)!r})"
         raise TypeError(
-            f"config={config!r} is no ClientConfig: give one, for example ClientConfig{example}"
+            f"config={config!r} is not a ClientConfig: give one, for example ClientConfig{example}"
         )

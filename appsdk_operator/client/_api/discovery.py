@@ -117,7 +117,7 @@ class Discovery:
 
         Raises:
             NotFound: it is not served.
-            DecodeError: the answer is no list of resources.
+            DecodeError: the answer is not a list of resources.
         """
         check_text("api_version", api_version, empty=False)
         return self._resources_of(api_version, self._get)
@@ -134,7 +134,7 @@ class Discovery:
                 known = _resources(api_version, answer)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise DecodeError(
-                    f"what the server says of {api_version} is no list of resources: {error!r}"
+                    f"what the server says of {api_version} is not a list of resources: {error!r}"
                 ) from error
             with self._lock:
                 if forgotten == self._forgotten:

@@ -199,7 +199,7 @@ class Edit(Generic[SpecT, StatusT]):
             live: the client that reads from the server; default: ``client``, without a cache.
 
         Raises:
-            TypeError: ``obj`` is no object.
+            TypeError: ``obj`` is not an object.
             ValueError: it was not read from a server.
         """
         check_instance("obj", obj, Object, "the object that the function got")

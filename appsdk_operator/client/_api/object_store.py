@@ -66,7 +66,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         """A store of ``kind``; typed where the kind's spec and status are.
 
         Raises:
-            TypeError: ``client`` is no client, or ``kind`` no Kind.
+            TypeError: ``client`` is not a client, or ``kind`` no Kind.
         """
         check_client(client, "get", "list", "create", "update", "delete")
         check_kind(kind)

@@ -63,7 +63,7 @@ def build_request(
         sent: the object that names the place, where no ``namespace=`` of the caller does.
 
     Raises:
-        TypeError: ``kind`` is no Kind.
+        TypeError: ``kind`` is not a Kind.
         ValueError: name or namespace cannot be in a path, or do not fit the kind's scope.
     """
     check_kind(kind)
@@ -132,7 +132,7 @@ def check_object(obj: object) -> None:
     if not isinstance(obj, (Object, MutableObject)):
         wrap = "MutableObject(kind, {…}), or " if isinstance(obj, Mapping) else ""
         raise TypeError(
-            f"a {type(obj).__name__} is no object: give {wrap}MutableObject.new(kind, name, …)"
+            f"a {type(obj).__name__} is not an object: give {wrap}MutableObject.new(kind, name, …)"
         )
 
 
@@ -145,7 +145,7 @@ def check_patch(patch: object) -> None:
     if not hasattr(patch, "content_type"):
         kind = "JsonPatch([…])" if isinstance(patch, Sequence) else "MergePatch({…})"
         raise TypeError(
-            f"a {type(patch).__name__} is no patch: servers know several kinds, so give {kind}"
+            f"a {type(patch).__name__} is not a patch: servers know several kinds, so give {kind}"
         )
 
 
@@ -323,7 +323,7 @@ def decode_answer(
     """The object in an answer.
 
     Raises:
-        DecodeError: the answer is no object of this kind.
+        DecodeError: the answer is not an object of this kind.
         WrongAnswer: it is another object than the requested one.
     """
     return _checked_identity(request, Object.from_json(kind, body))
@@ -347,7 +347,7 @@ def decode_page(
     """The page in the answer to a list.
 
     Raises:
-        DecodeError: the answer is no list of this kind.
+        DecodeError: the answer is not a list of this kind.
         WrongAnswer: its objects are in another namespace.
     """
     page = decode_list(kind, body)

@@ -16,12 +16,12 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     """Refuse devices, pipes and directories.
 
     Raises:
-        ConfigError: it is no regular file.
+        ConfigError: it is not a regular file.
         OSError: it does not exist, or cannot be accessed.
     """
     status = os.stat(path)  # noqa: PTH116 - follows the symlinks that kubelet swaps
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{os.fspath(path)} is no regular file: give the path of a file")
+        raise ConfigError(f"{os.fspath(path)} is not a regular file: give the path of a file")
     return status
 
 
@@ -29,7 +29,7 @@ def read_file(path: str | os.PathLike[str], most: int = MAX_FILE) -> bytes:
     """Read a regular file of at most ``most`` bytes.
 
     Raises:
-        ConfigError: it is no regular file, or too large.
+        ConfigError: it is not a regular file, or too large.
         OSError: it cannot be read.
     """
     check_regular(path)

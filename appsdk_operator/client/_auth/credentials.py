@@ -131,7 +131,7 @@ class TokenFile(Credentials):
             self._renewal.succeeded()
             return
         except (OSError, UnicodeError, ConfigError) as error:
-            reason = f"it is no text: {error.reason}" if _is_no_text(error) else str(error)
+            reason = f"it is not text: {error.reason}" if _is_no_text(error) else str(error)
         # Not as the cause or the context: a UnicodeDecodeError has the whole file.
         problem = ConfigError(
             f"the token file {self._path} cannot be read: {reason}; check that it is mounted "
@@ -152,7 +152,7 @@ def bearer(token: object, where: str) -> str:
     """The ``Authorization`` header for a bearer token.
 
     Raises:
-        ConfigError: this is no token. The text does not show it.
+        ConfigError: this is not a token. The text does not show it.
     """
     if not isinstance(token, str):
         raise ConfigError(

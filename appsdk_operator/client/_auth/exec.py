@@ -166,7 +166,7 @@ class ExecCredentials(Credentials):
         expires = _time_or_none(stamp)
         if expires is None:
             raise ConfigError(
-                f"{self._plugin} printed a bad expirationTimestamp: it is no time such as "
+                f"{self._plugin} printed a bad expirationTimestamp: it is not a time such as "
                 "2024-05-01T10:00:00Z"
             )
         if expires.tzinfo is None:
@@ -267,7 +267,7 @@ class _Plugin:
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(printed)
         if answer is None:
-            raise ConfigError(f"{self} failed: what it printed is no JSON; {self._remedy}")
+            raise ConfigError(f"{self} failed: what it printed is not JSON; {self._remedy}")
         section = KubeconfigSection.of(answer, "the answer", f"what {self} printed", Path())
         version = section.text("apiVersion")
         if version != self._api_version:

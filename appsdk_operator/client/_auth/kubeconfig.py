@@ -402,7 +402,7 @@ def _load_with_package(kubeconfig: _Kubeconfig) -> Any:
 def _shown_problem(error: Exception, user: KubeconfigSection) -> str:
     """An error of the package as text, without the values that the file has for the user.
 
-    The error itself is no cause of another: decoders' errors have the text that they refused.
+    The error itself is not a cause of another: decoders' errors have the text that they refused.
     """
     text = repr(error)
     pending: list[Any] = [user.values]
@@ -464,7 +464,7 @@ def _read_file(file: Path) -> KubeconfigSection:
     """Read the map in a kubeconfig file.
 
     Raises:
-        ConfigError: it cannot be read, or is no map; the text names the file.
+        ConfigError: it cannot be read, or is not a map; the text names the file.
     """
     data, problem = None, ""
     try:
@@ -476,7 +476,7 @@ def _read_file(file: Path) -> KubeconfigSection:
         data, _ = load_first(read_file(file).decode(), most_values=_MAX_VALUES)
     except UnicodeDecodeError as error:
         problem = (
-            f"it is no text: {error.reason} at byte {error.start}; is it another file, or one in "
+            f"it is not text: {error.reason} at byte {error.start}; is it another file, or one in "
             "UTF-16?"
         )
     except ConfigError:
@@ -491,7 +491,7 @@ def _read_file(file: Path) -> KubeconfigSection:
         raise ConfigError(f"the kubeconfig {file} cannot be read: {problem}")
     if not isinstance(data, Mapping):
         raise ConfigError(
-            f"{file} is no YAML map with clusters, contexts and users: is it a kubeconfig, as "
+            f"{file} is not a YAML map with clusters, contexts and users: is it a kubeconfig, as "
             "kubectl config view --raw writes it?"
         )
     folder = file.absolute().parent
@@ -504,6 +504,6 @@ def _entries(whole: KubeconfigSection, name: str) -> Iterator[tuple[str, Kubecon
     if not isinstance(given, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in given
     ):
-        raise ConfigError(f"{name} in {whole.file} is no list of entries that each have a name")
+        raise ConfigError(f"{name} in {whole.file} is not a list of entries that each have a name")
     for entry in given:
         yield entry["name"], attrs.evolve(whole, values=entry, path=f"{name}[{entry['name']}]")

@@ -34,7 +34,7 @@ class KubeconfigSection:
         """A section of this value; None makes an empty one.
 
         Raises:
-            ConfigError: the value is no map.
+            ConfigError: the value is not a map.
         """
         if value is None:
             value = {}

@@ -110,7 +110,7 @@ def check_server_name(_: object, attribute: attrs.Attribute[Any], value: str | N
     check_header_text(_, attribute, value)
     if value and not _is_host_name(value):
         raise ConfigError(
-            f"{attribute.name}={value!r} is no name of a server: give one that is in its "
+            f"{attribute.name}={value!r} is not a name of a server: give one that is in its "
             "certificate, for example 'api.example.com'"
         )
 

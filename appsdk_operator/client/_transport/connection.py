@@ -603,7 +603,7 @@ def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
     """The head of a request.
 
     Raises:
-        ConfigError: a value contains a line break, or is no text. The error does not show it.
+        ConfigError: a value contains a line break, or is not text. The error does not show it.
     """
     lines = [request_line]
     for name, value in headers:
@@ -615,7 +615,7 @@ def http_head(request_line: str, headers: Sequence[tuple[str, str]]) -> bytes:
         return "\r\n".join([*lines, "", ""]).encode()
     except UnicodeEncodeError:
         pass  # not the cause of the error, since it has the whole text
-    raise ConfigError("a header, or the path of a request, has lone surrogates, which are no text")
+    raise ConfigError("a header, or the path of a request, has lone surrogates, which are not text")
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -78,7 +78,7 @@ class PlainLines:
         if not rest:
             return
         whole = [b"".join(self._line), *rest[:-1]]
-        # An empty line between events is no event.
+        # An empty line between events is not an event.
         places += [(line, 0, len(line)) for line in whole if line]
         self._line = [rest[-1]] if rest[-1] else []
         self._line_size = len(rest[-1])
@@ -118,7 +118,7 @@ class ChunkedLines(PlainLines):
         """The lines completed by ``data``.
 
         Raises:
-            StreamFormatError: this is no chunk, or a line is longer than :data:`MAX_LINE`.
+            StreamFormatError: this is not a chunk, or a line is longer than :data:`MAX_LINE`.
         """
         if self.ended:
             return Lines([])

@@ -99,7 +99,7 @@ WATCH_ERRORS = Family(
 NO_ANSWER = "<error>"
 """The status code of an attempt without an answer."""
 UNPARSEABLE = "unparseable_object"
-"""The ``error_type`` of lines that are no events."""
+"""The ``error_type`` of lines that are not events."""
 
 
 class Observation:
@@ -149,7 +149,7 @@ class RequestMetrics:
         self._metrics.count(WATCH_EVENTS, (event_type, _names_of(request.resource)[0]))
 
     def garbled(self, request: Request) -> None:
-        """Count a line of a watch that is no event."""
+        """Count a line of a watch that is not an event."""
         self._metrics.count(WATCH_ERRORS, (UNPARSEABLE, _names_of(request.resource)[0]))
 
     def received(self, request: Request, size: int) -> None:

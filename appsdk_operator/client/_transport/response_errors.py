@@ -30,7 +30,7 @@ def error_from_response(request: Request, code: int, headers: Headers, body: byt
     text = " ".join(body[:_MAX_PAGE].decode("utf-8", "replace").split())
     printable = "".join(c if c.isprintable() else "?" for c in redacted(text)[:MAX_EXCERPT])
     if request.secret:
-        printable = f"an answer of {len(body)} bytes that is no Status ({HIDDEN})"
+        printable = f"an answer of {len(body)} bytes that is not a Status ({HIDDEN})"
     if 300 <= code < 400:
         location = display_text(headers.get("Location", ""), limit=MAX_EXCERPT)
         printable = f"redirect to '{location}', which is not followed: check the server's address"

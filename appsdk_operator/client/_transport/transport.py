@@ -317,7 +317,7 @@ class Transport:
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
                 connection.close()
-                # The server may close an idle connection just when it is reused. That is no
+                # The server may close an idle connection just when it is reused. That is not a
                 # sign of trouble, so it costs neither a retry nor a wait.
                 idle_closed = connection.requests > 1 and isinstance(error, ConnectionLost)
                 if idle_closed and request.repeatable and not connection.aborted:

@@ -58,7 +58,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     Raises, while iterating:
         WatchSilent: no byte came for :attr:`silence_limit` seconds.
         ConnectionLost: the connection broke.
-        BadResponse: what came is no HTTP, or a line is longer than 64 MiB.
+        BadResponse: what came is not HTTP, or a line is longer than 64 MiB.
     """
 
     if not TYPE_CHECKING:
@@ -151,8 +151,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         Raises:
             ApiError: the server ended the watch with an ERROR event, for example
                 :class:`~appsdk_operator.client.Expired`.
-            DecodeError: a line is no event of this kind, or its object cannot be read. The watch
-                is still open: call it again for the events that follow.
+            DecodeError: a line is not an event of this kind, or its object cannot be read. The
+                watch is still open: call it again for the events that follow.
             TransportError: as when iterating the stream itself.
         """
         while True:

@@ -11,7 +11,7 @@ _checks: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("checks_before_
 
 @contextlib.contextmanager
 def checked_before_write(check: Callable[[], None]) -> Iterator[None]:
-    """Call ``check`` before each request of the block that is no GET.
+    """Call ``check`` before each request of the block that is not a GET.
 
     The sending thread calls it when the connection is open and nothing is sent yet; what it raises
     ends the request. It applies to requests of this thread, or task, only.

@@ -51,7 +51,7 @@ class Call(msgspec.Struct, Generic[ResultT], frozen=True, eq=False, weakref=Fals
 
     @property
     def sends_object(self) -> bool:
-        """Whether its body is an object, of which the first argument is no kind."""
+        """Whether its body is an object, of which the first argument is not a kind."""
         return self.verb in _OF_OBJECTS
 
     @property

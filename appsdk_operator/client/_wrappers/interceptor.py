@@ -59,7 +59,7 @@ class InterceptedClient(ClientWrapper):
         """A client with ``hooks``.
 
         Raises:
-            TypeError: ``hooks`` is no :class:`Hooks`; the text says how to give them.
+            TypeError: ``hooks`` is not a :class:`Hooks`; the text says how to give them.
         """
         super().__init__(inner)
         if verbs or not isinstance(hooks, Hooks):

@@ -68,7 +68,7 @@ class ClientWrapper(_Wrapper):
         """A client that calls ``inner``.
 
         Raises:
-            TypeError: ``inner`` is no client.
+            TypeError: ``inner`` is not a client.
         """
         _check_inner(inner)
         self.inner: ClientLike = inner
@@ -208,4 +208,4 @@ def _check_inner(inner: object) -> None:
     verbs = ("get", "list", "list_page", "watch", "create", "update", "patch", "apply", "delete")
     is_client = any(callable(getattr(inner, verb, None)) for verb in verbs)
     if isinstance(inner, (type, dict)) or not is_client:
-        raise TypeError(f"inner={inner!r} is no client: give one, such as Client(config)")
+        raise TypeError(f"inner={inner!r} is not a client: give one, such as Client(config)")

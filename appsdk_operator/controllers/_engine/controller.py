@@ -173,7 +173,7 @@ class Controller(Generic[R]):
         says why, and so does the log.
 
         Raises:
-            TypeError: it is no source.
+            TypeError: it is not a source.
             RuntimeError: the controller has ended.
             Exception: what the start of the source raised, if the controller reconciles already;
                 before that :meth:`run` raises it.
@@ -319,7 +319,7 @@ class Controller(Generic[R]):
         seconds after the stop, plus a few. ``async def`` reconcilers are cancelled by the stop.
 
         Raises:
-            TypeError: ``stop`` is no StopSignal.
+            TypeError: ``stop`` is not a StopSignal.
             RuntimeError: it was run before, or closed.
             TimeoutError: a source did not start or sync in time; or (StillRunning) reconciles or
                 sources still run after the stop time-out. As the only error or one of the group.

@@ -40,8 +40,8 @@ _BUGS = (
 class FailureSeries:
     """The failures in a row of one request, and the retry that is planned.
 
-    An event may bring a call earlier. If that fails, too, it is no attempt, and the plan stays: the
-    number of events says nothing about when it is worth trying again. A new state of the object
+    An event may bring a call earlier. If that fails, too, it is not an attempt, and the plan stays:
+    the number of events says nothing about when it is worth trying again. A new state of the object
     ends the series, because what failed was the call for another one.
     """
 
@@ -132,7 +132,7 @@ def retry_after_seconds(error: BaseException) -> float | None:
 
 
 def _seconds(error: BaseException, name: str) -> float | None:
-    """A number of an error that users may subclass; None if it is no number from 0 on."""
+    """A number of an error that users may subclass; None if it is not a number from 0 on."""
     try:
         seconds = float(getattr(error, name))
     except BaseException as raised:
@@ -146,7 +146,7 @@ def requested_delay(error: BaseException) -> float | None:
     """The retry delay in seconds that ``error`` asks for, without backoff; None if none.
 
     The caches of a namespace that was just added sync one after another. A reconcile that has to
-    wait for one is no failure, and backoff would only prolong the wait.
+    wait for one is not a failure, and backoff would only prolong the wait.
     """
     return _SYNC_DELAY if isinstance(error, NotSyncedError) else retry_after_seconds(error)
 

@@ -181,7 +181,7 @@ def set_condition(
 
     Raises:
         ValueError: the API would not accept it.
-        ReadOnlyError: ``obj`` is no mutable copy.
+        ReadOnlyError: ``obj`` is not a mutable copy.
     """
     check_environment(clock=clock)
     if observed_generation is not None:

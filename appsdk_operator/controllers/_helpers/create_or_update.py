@@ -68,8 +68,8 @@ def create_or_update(
 
     Raises:
         ValueError: ``obj`` has no name, or ``mutate`` changed name or namespace.
-        TypeError: ``mutate`` is no function of one argument, or returned another object instead of
-            changing its copy, or an error.
+        TypeError: ``mutate`` is not a function of one argument, or returned another object instead
+            of changing its copy, or an error.
         Conflict, AlreadyExists: every try met a concurrent write.
         ApiError: any other refusal, and any failure of the first read.
     """

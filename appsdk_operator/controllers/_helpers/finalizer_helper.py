@@ -182,7 +182,7 @@ class FinalizerRegistry:
         Raises:
             FinalizeErrors: some clean-ups failed; its ``result`` has the writes for the others,
                 without which they would be repeated.
-            ReadOnlyError: ``obj`` is no changeable copy.
+            ReadOnlyError: ``obj`` is not a changeable copy.
         """
         is_deleting = metadata_of(mutable(obj)).get("deletionTimestamp") is not None
         result = FinalizeResult(updated=False, status_updated=False)

@@ -102,7 +102,7 @@ def add_finalizer(obj: MutableObject, name: str) -> bool:
 
     Raises:
         ValueError: no API server would accept ``name``.
-        ReadOnlyError: ``obj`` is no mutable copy.
+        ReadOnlyError: ``obj`` is not a mutable copy.
     """
     check_finalizer(name, mutable(obj).kind)
     if has_finalizer(obj, name):
@@ -118,7 +118,7 @@ def remove_finalizer(obj: MutableObject, name: str) -> bool:
         Whether the copy changed.
 
     Raises:
-        ReadOnlyError: ``obj`` is no mutable copy.
+        ReadOnlyError: ``obj`` is not a mutable copy.
     """
     if not has_finalizer(mutable(obj), name):
         return False

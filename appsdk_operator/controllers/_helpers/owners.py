@@ -50,7 +50,7 @@ def set_controller_reference(
         AlreadyOwnedError: it has another controller.
         OwnerError: the owner was not created yet, is in another namespace, or is namespaced while
             ``obj`` is cluster-scoped.
-        ReadOnlyError: ``obj`` is no mutable copy.
+        ReadOnlyError: ``obj`` is not a mutable copy.
     """
     check_flag("block_owner_deletion", block_owner_deletion)
     reference = _reference(owner, mutable(obj))

@@ -86,7 +86,7 @@ class FunctionSource(_ThreadedSource[R]):
             rng: the source of jitter, for repeatable tests.
 
         Raises:
-            TypeError: ``function`` is no function of a queue and a stop signal.
+            TypeError: ``function`` is not a function of a queue and a stop signal.
         """
         check_function("function", function, "queue", "stop")
         self._function = function
@@ -246,7 +246,7 @@ class PollingSource(_ThreadedSource[R]):
 
         Raises:
             ValueError: a number is out of bounds.
-            TypeError: ``fetch`` is no function without arguments.
+            TypeError: ``fetch`` is not a function without arguments.
         """
         self._interval = checked_interval(interval)
         self._jitter = checked_jitter(jitter)

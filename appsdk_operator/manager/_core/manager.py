@@ -363,7 +363,7 @@ class Manager:
 
         Raises:
             RuntimeError: the manager was started.
-            ValueError: the name is taken, or is no valid path segment.
+            ValueError: the name is taken, or is not a valid path segment.
         """
         self._refuse_when_started(f"ready check {name!r}")
         self._servers.add_ready_check(name, check)

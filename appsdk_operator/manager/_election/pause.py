@@ -57,7 +57,7 @@ def pause_of(annotations: Mapping[str, str]) -> Pause | None:
     """The pause that the annotations of a Lease ask for, over or not; None if they ask for none.
 
     Raises:
-        PauseError: its end is no time with a time zone.
+        PauseError: its end is not a time with a time zone.
     """
     text = annotations.get(PAUSED_UNTIL, "")
     if not text:
@@ -66,7 +66,7 @@ def pause_of(annotations: Mapping[str, str]) -> Pause | None:
         until = _utc(text)
     except (ValueError, OverflowError):  # the last hours of the year 9999 elsewhere
         raise PauseError(
-            f"the annotation {PAUSED_UNTIL}={text[:_LONGEST]!r} is no time such as "
+            f"the annotation {PAUSED_UNTIL}={text[:_LONGEST]!r} is not a time such as "
             "2030-01-31T12:00:00Z: the operator is not paused"
         ) from None
     return Pause(

@@ -29,7 +29,7 @@ _RECOVERED: Final = "Recovered"
 _MOST_FAILING: Final = 10_000
 """Failing objects that are remembered, for each controller."""
 _ASKED_FOR: Final = frozenset({"RetryAfter", "NotSyncedError"})
-"""Errors that say "later", and are no failures."""
+"""Errors that say "later", and are not failures."""
 _LONGEST_WORD: Final = 100
 _LONGEST_NOTE: Final = 800
 

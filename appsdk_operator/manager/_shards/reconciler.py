@@ -90,8 +90,8 @@ class ShardedReconciler(Generic[R]):
                 if inspect.iscoroutine(outcome):
                     outcome.close()
                 raise TypeError(
-                    f"{self._function!r} returned something to await, but is no 'async def': make "
-                    "it one, so that its shard is kept until it has ended"
+                    f"{self._function!r} returned something to await, but is not an 'async def': "
+                    "make it one, so that its shard is kept until it has ended"
                 )
             result: Outcome = outcome
             return result

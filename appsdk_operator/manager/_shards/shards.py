@@ -99,7 +99,7 @@ class Shards:
 
     Raises:
         TypeError, ValueError: the count is not 1 to 1000, the id is too long, no namespace is
-            known, or ``stop_timeout`` is no number of seconds.
+            known, or ``stop_timeout`` is not a number of seconds.
     """
 
     needs_leader_election = False
@@ -226,11 +226,11 @@ class Shards:
 
         Args:
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
-            key_of: the object that decides on the shard, for requests that are no keys.
+            key_of: the object that decides on the shard, for requests that are not keys.
         """
         function: Any = getattr(reconciler, "reconcile", reconciler)
         if not callable(function):
-            raise TypeError(f"{reconciler!r} is no reconciler: give it reconcile(request)")
+            raise TypeError(f"{reconciler!r} is not a reconciler: give it reconcile(request)")
         check_function("key_of", key_of)
         return ShardedReconciler(self, function, key_of or _as_key)
 
@@ -579,7 +579,7 @@ def _nothing() -> None:
 def _as_key(request: Any) -> ObjectKey:
     if not isinstance(request, ObjectKey):
         raise TypeError(
-            f"request {request!r} is no ObjectKey, so its shard is not known: give "
+            f"request {request!r} is not an ObjectKey, so its shard is not known: give "
             "shards.reconciler(…, key_of=…)"
         )
     return request

@@ -50,7 +50,7 @@ def helm_chart(
         version: the version of the chart; default 0.1.0.
 
     Raises:
-        TypeError: the version is no text.
+        TypeError: the version is not text.
         ValueError: it is empty; as :attr:`App.kinds` and :meth:`App.crds`.
 
     >>> from appsdk_operator.app import App

@@ -34,19 +34,21 @@ def _text(_: object, field: attrs.Attribute[Any], value: Any) -> None:
 def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if value and not _IMAGE.fullmatch(value):
-        raise ValueError(f"{field.name}={value!r} is no image: write it as in 'team/buckets:1.2'")
+        raise ValueError(
+            f"{field.name}={value!r} is not an image: write it as in 'team/buckets:1.2'"
+        )
 
 
 def _cpu(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if not _CPU.fullmatch(value):
-        raise ValueError(f"{field.name}={value!r} is no amount of CPU: write '100m' or '0.5'")
+        raise ValueError(f"{field.name}={value!r} is not an amount of CPU: write '100m' or '0.5'")
 
 
 def _python(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if not _PYTHON.fullmatch(value):
-        raise ValueError(f"{field.name}={value!r} is no version of Python: write '3.13'")
+        raise ValueError(f"{field.name}={value!r} is not a version of Python: write '3.13'")
 
 
 def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:

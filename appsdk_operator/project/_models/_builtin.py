@@ -128,7 +128,7 @@ def _kind(name: str) -> tuple[str, Kind]:
         return known[name]
     near = difflib.get_close_matches(name, known, 3, 0.5)
     hint = f", such as {' or '.join(near)}" if near else ", such as core/v1/Pod"
-    raise ModelError(f"{name!r} is no built-in kind: give GROUP/VERSION/KIND{hint}")
+    raise ModelError(f"{name!r} is not a built-in kind: give GROUP/VERSION/KIND{hint}")
 
 
 def _resolved(
@@ -144,7 +144,7 @@ def _resolved(
 
 
 def _without_zeros(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A definition without the defaults that only say that a field of Go is no pointer."""
+    """A definition without the defaults that only say that a field of Go is not a pointer."""
     properties = {
         name: {key: value for key, value in one.items() if key != "default" or value}
         for name, one in (schema.get("properties") or {}).items()

@@ -42,7 +42,7 @@ def read_crds(source: str | Path) -> list[dict[str, Any]]:
             standard input. Other documents than CRDs are passed over.
 
     Raises:
-        ModelError: there is no CRD in it, or a file is no YAML.
+        ModelError: there is no CRD in it, or a file is not YAML.
         OSError: it cannot be read.
     """
     if source == "-":

@@ -153,7 +153,7 @@ def _columns_of(letter: str) -> int:
         if letters.match(letter):
             return columns_of_these
     category = unicodedata.category(letter)
-    if category == "Cn":  # not in this Python's Unicode, whose widths of these are no help
+    if category == "Cn":  # not in this Python's Unicode, whose widths of these are not help
         return 2 if "\U00020000" <= letter <= "\U0003fffd" else 1
     if unicodedata.combining(letter) or category in {"Mn", "Me", "Cf"}:
         return 0
@@ -221,7 +221,7 @@ def literal(value: Any, *, level: int = 0) -> Node:
     """A JSON value as an expression.
 
     Raises:
-        ModelError: it is no JSON value, or nested so deeply that Python would not parse it.
+        ModelError: it is not a JSON value, or nested so deeply that Python would not parse it.
     """
     if isinstance(value, str):
         return Text(string(value))
@@ -237,7 +237,7 @@ def literal(value: Any, *, level: int = 0) -> Node:
         return Group(Text(""), "{}", tuple(items))
     if isinstance(value, (list, tuple)):
         return Group(Text(""), "[]", tuple(("", literal(item, level=inner)) for item in value))
-    raise ModelError(f"{value!r} is no JSON value")
+    raise ModelError(f"{value!r} is not a JSON value")
 
 
 def value_literal(values: Iterable[Any]) -> Node:

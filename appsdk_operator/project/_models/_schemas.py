@@ -165,7 +165,7 @@ class SchemaReader:
         self._open: list[str] = []
 
     def root(self, schema: Mapping[str, Any], name: str, words: tuple[str, ...]) -> Ref | None:
-        """The class of a spec or status; None if it is no object with known fields.
+        """The class of a spec or status; None if it is not an object with known fields.
 
         Raises:
             ModelError: the schema is none, or nested too deeply.

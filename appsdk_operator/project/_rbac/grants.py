@@ -49,12 +49,12 @@ class Grants:
         Raises:
             OSError: a file cannot be read.
             ValueError: a file is not YAML, or there is no role.
-            TypeError: one is no path, such as a list of paths.
+            TypeError: one is not a path, such as a list of paths.
         """
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
                 raise TypeError(
-                    f"{path!r} is no path: give paths one by one, as in "
+                    f"{path!r} is not a path: give paths one by one, as in "
                     "Grants.load('deploy', 'roles.yaml')"
                 )
         objects: list[Any] = []

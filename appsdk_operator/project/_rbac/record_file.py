@@ -63,7 +63,7 @@ def load_permissions(path: str | Path) -> tuple[Permission, ...]:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no such file; the text says how to make one.
+        ValueError: it is not such a file; the text says how to make one.
     """
     try:
         documents = load_yaml(Path(path).read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def load_permissions(path: str | Path) -> tuple[Permission, ...]:
     except (KeyError, TypeError, ValueError) as error:
         why = re.sub(r"\s+", " ", str(error)) if isinstance(error, ValueError) else "other content"
         raise ValueError(
-            f"{path} is no record of permissions ({why}): make it with "
+            f"{path} is not a record of permissions ({why}): make it with "
             f"appsdk-operator rbac record -- pytest"
         ) from error
 
@@ -85,11 +85,11 @@ def _permission(rule: dict[str, Any]) -> Permission:
     for key, field in _FIELDS.items():
         values = rule.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-            raise ValueError(f"{key} of a rule is no list of texts")
+            raise ValueError(f"{key} of a rule is not a list of texts")
         fields[field] = values
     namespace = rule.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
-        raise ValueError("namespace of a rule is no text")
+        raise ValueError("namespace of a rule is not text")
     is_cluster_wide = rule.get("clusterWide", False)
     if not isinstance(is_cluster_wide, bool):
         raise ValueError("clusterWide of a rule is neither true nor false")

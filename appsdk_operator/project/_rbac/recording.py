@@ -104,7 +104,7 @@ class Recording:
         Args:
             test: its name.
             operator: what the operator asked for.
-            others: what the test itself did, and other clients: the names of their objects are no
+            others: what the test itself did, and other clients: the names of their objects are not
                 fixed ones.
             namespaces: the namespaces that the test made for itself.
         """

@@ -36,8 +36,8 @@ _BLOCK: Final = 8192
 def is_deeper(raw: bytes, levels: int = MAX_LEVELS) -> bool:
     """Whether JSON text is nested deeper than ``levels``; its brackets alone are looked at.
 
-    Of text that is no JSON, the part before the first mistake is looked at correctly. It takes some
-    nanoseconds for each bracket at most, and next to nothing where there are few.
+    Of text that is not JSON, the part before the first mistake is looked at correctly. It takes
+    some nanoseconds for each bracket at most, and next to nothing where there are few.
     """
     if len(raw) <= levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
@@ -124,7 +124,7 @@ def members(raw: bytes) -> dict[str, bytes]:
     """The members of a JSON object of any depth as raw text; the values are not checked.
 
     Raises:
-        msgspec.DecodeError: it is no object, or the ends of its members cannot be found.
+        msgspec.DecodeError: it is not an object, or the ends of its members cannot be found.
     """
     found: dict[str, bytes] = {}
     for begin, end in _parts(raw, b"{"):
@@ -141,7 +141,7 @@ def elements(raw: bytes) -> list[bytes]:
     An element ends where its brackets and quotes are closed and a comma follows.
 
     Raises:
-        msgspec.DecodeError: it is no array, or the ends of its elements cannot be found.
+        msgspec.DecodeError: it is not an array, or the ends of its elements cannot be found.
     """
     return [raw[begin:end].strip(_SPACE) for begin, end in _parts(raw, b"[")]
 

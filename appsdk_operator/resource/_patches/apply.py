@@ -39,7 +39,7 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
     """Apply a JSON patch (RFC 6902) and return the new document.
 
     All operations are applied or none. Numbers are compared by value, as the RFC demands, and
-    ``true`` is no number.
+    ``true`` is not a number.
 
     Args:
         document: any JSON value; it is not changed.
@@ -83,11 +83,11 @@ def _explained(index: int, operation: Any, problem: _ProblemError) -> PatchError
 
 def _apply(document: Any, operation: Any) -> Any:
     if not isinstance(operation, Mapping):
-        raise _ProblemError("is no object: write {'op': ..., 'path': ...}")
+        raise _ProblemError("is not an object: write {'op': ..., 'path': ...}")
     op = operation.get("op")
     needs = _NEEDS.get(op) if isinstance(op, str) else None
     if needs is None:
-        raise _ProblemError(f"{op!r} is no operation: use one of {', '.join(_NEEDS)}")
+        raise _ProblemError(f"{op!r} is not an operation: use one of {', '.join(_NEEDS)}")
     for name in ("path", *needs):
         if name not in operation:
             raise _ProblemError(f"{name!r} is missing")
@@ -139,13 +139,13 @@ def _resolve(document: Any, path: list[str]) -> Any:
         elif isinstance(document, list):
             document = document[_index(step, len(document) - 1)]
         else:
-            raise _ProblemError(f"{step!r} is asked of a value that is no object and no list")
+            raise _ProblemError(f"{step!r} is asked of a value that is not an object and no list")
     return document
 
 
 def _index(step: str, last: int) -> int:
     if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0"):
-        raise _ProblemError(f"{step!r} is no index of a list")
+        raise _ProblemError(f"{step!r} is not an index of a list")
     # More digits than any index has; Python refuses to convert thousands of them.
     index = int(step) if len(step) < 10 else last + 1
     if index > last:
@@ -164,7 +164,7 @@ def _changed(document: Any, path: list[str], leaf: Any) -> Any:
         elif isinstance(document, list):
             at = _index(step, len(document) - 1)
         else:
-            raise _ProblemError(f"{step!r} is asked of a value that is no object and no list")
+            raise _ProblemError(f"{step!r} is asked of a value that is not an object and no list")
         along.append((document, at))
         document = document[at]
     changed = leaf(document, path[-1])
@@ -185,7 +185,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         if isinstance(container, list):
             index = len(container) if step == "-" else _index(step, len(container))
             return [*container[:index], value, *container[index:]]
-        raise _ProblemError("what it is added to is no object and no list")
+        raise _ProblemError("what it is added to is not an object and no list")
 
     return _changed(document, path, leaf)
 
@@ -215,7 +215,7 @@ def _remove(document: Any, path: list[str]) -> Any:
         if isinstance(container, list):
             index = _index(step, len(container) - 1)
             return [*container[:index], *container[index + 1 :]]
-        raise _ProblemError("what it is removed from is no object and no list")
+        raise _ProblemError("what it is removed from is not an object and no list")
 
     return _changed(document, path, leaf)
 

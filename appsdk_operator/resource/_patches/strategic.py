@@ -219,7 +219,7 @@ def _delete_primitives(
             continue
         field = name.removeprefix(_DELETE_PRIMITIVES)
         if not isinstance(gone, list):
-            raise PatchError(f"{name} at {_shown(path)} is no list: list the values to delete")
+            raise PatchError(f"{name} at {_shown(path)} is not a list: list the values to delete")
         if isinstance(merged.get(field), list):
             merged[field] = [value for value in merged[field] if value not in gone]
 
@@ -298,7 +298,7 @@ def _ordered(
 
     listed = [identity(item) for item in patch if not _is_deletion(item)]
     if order is not None and not isinstance(order, list):
-        raise PatchError(f"{_ORDER}{path[-1]} at {_shown(path[:-1])} is no list of elements")
+        raise PatchError(f"{_ORDER}{path[-1]} at {_shown(path[:-1])} is not a list of elements")
     wanted = listed if order is None else [identity(item) for item in order]
     rest = iter(wanted)
     if wanted and not all(item in rest for item in listed):
@@ -353,7 +353,7 @@ def _is_directive(name: str) -> bool:
 
 def _texts(value: Any, path: tuple[str, ...], name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise PatchError(f"{name} at {_shown(path)} is no list of names")
+        raise PatchError(f"{name} at {_shown(path)} is not a list of names")
     return value
 
 

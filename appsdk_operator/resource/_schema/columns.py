@@ -14,7 +14,7 @@ def json_path(what: str, text: object, *, under: tuple[str, ...] = ()) -> str:
     """A path of fields as CRDs have it, with a dot in front.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: it is not text.
         ValueError: it is empty, or not under one of the given fields.
     """
     if not isinstance(text, str):

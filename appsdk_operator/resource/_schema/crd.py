@@ -233,7 +233,7 @@ def _by_version(versions: Versions, option: str, given: Any) -> Mapping[str, Any
     for name in given:
         if name not in names:
             raise ValueError(
-                f"{option} has an entry for {name!r}, which is no version of "
+                f"{option} has an entry for {name!r}, which is not a version of "
                 f"{versions.hub.qualified_name}: use {', '.join(names)}"
             )
     return given
@@ -301,7 +301,7 @@ def _with_root(schema: Mapping[str, Any], options: _Options) -> dict[str, Any]:
 
 def _rule_json(rule: object) -> dict[str, Any]:
     if not isinstance(rule, Rule):
-        raise TypeError(f"rules: {rule!r} is no Rule: give a list, [Rule('…')]")
+        raise TypeError(f"rules: {rule!r} is not a Rule: give a list, [Rule('…')]")
     return rule.as_json()
 
 

@@ -115,7 +115,7 @@ def _go_repetition(part: str) -> tuple[str | None, int]:
 
 
 def _go_escape(part: str, flags: int, opening: str = "") -> tuple[str | None, bool]:
-    """An escape for Go, None for a reference to a group; and whether it is no wider than Python's.
+    """An escape for Go, None for a reference to a group; and whether it is not wider than Python's.
 
     Args:
         part: the backslash and what is behind it.

@@ -154,7 +154,7 @@ class ListType(Marker):
 
         Raises:
             ValueError: no field is given.
-            TypeError: one is no text, such as a list of fields.
+            TypeError: one is not text, such as a list of fields.
         """
         if not keys or not all(keys):
             raise ValueError("ListType.MAP needs the field that identifies an item: MAP('name')")

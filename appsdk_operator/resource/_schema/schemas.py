@@ -160,7 +160,7 @@ class _Maker(msgspec.Struct):
         self.lost += [f"{path}: {text}" for text in lost]
 
     def _single(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
-        """The schema of a type that is no union."""
+        """The schema of a type that is not a union."""
         if view in (Any, msgspec.Raw):
             return {_OPEN: True}
         if isinstance(view, type) and view in _SCALARS:
@@ -531,7 +531,7 @@ def _drop_bad_default(schema: dict[str, Any]) -> None:
 def _check_list(schema: Mapping[str, Any], path: str) -> None:
     kind = schema[_LIST_TYPE]
     if schema.get("type") != "array":
-        raise ValueError(f"{path} has a ListType, but is no list: use MapType, or leave it out")
+        raise ValueError(f"{path} has a ListType, but is not a list: use MapType, or leave it out")
     items = schema["items"]
     if kind == "map":
         properties = items.get("properties", {})

@@ -141,7 +141,7 @@ def mapping_types(view: Any) -> tuple[Any, Any] | None:
 def array_items(view: Any) -> tuple[tuple[Any, ...], bool] | None:
     """The types of the items of a list, set or tuple type, and whether each is for one place.
 
-    None for types that are no arrays in JSON.
+    None for types that are not arrays in JSON.
     """
     origin = class_of(view)
     if is_named_tuple(origin):

@@ -435,7 +435,7 @@ def to_wire(value: Any, plain: Any, style: str | None, *, nulls: bool) -> Any:
                 if field is None:
                     if hasattr(
                         cls, "__attrs_attrs__"
-                    ):  # msgspec writes attributes that are no fields
+                    ):  # msgspec writes attributes that are not fields
                         continue
                     found[key] = item
                     if key in extra:

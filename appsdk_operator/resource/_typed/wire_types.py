@@ -105,7 +105,7 @@ class _Types:
         kinds = self._all(tuple(field.type for field in fields))
         names = tuple(field.wire_name(self._rename) for field in fields)
         for name in names:
-            # Of classes that are no Structs, msgspec finds a name beyond ASCII only if its UTF-8
+            # Of classes that are not Structs, msgspec finds a name beyond ASCII only if its UTF-8
             # was asked for before.
             msgspec.json.encode(name)
         if kinds is None and all(n == f.key for n, f in zip(names, fields, strict=True)):

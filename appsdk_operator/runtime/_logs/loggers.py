@@ -94,7 +94,7 @@ def _encoded(fields: dict[str, Any]) -> str:
     try:
         return _encode(fields).decode()
     except Exception:
-        # A surrogate, for example, as in the name of a file that is no UTF-8.
+        # A surrogate, for example, as in the name of a file that is not UTF-8.
         pairs = (f"{json.dumps(name)}:{_encoded_value(value)}" for name, value in fields.items())
         return f"{{{','.join(pairs)}}}"
 

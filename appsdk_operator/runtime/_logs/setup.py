@@ -99,7 +99,7 @@ def printable(text: str, indent: str = "    ") -> str:
     if text.isprintable():
         return text
     text = text.translate(_CONTROLS if indent else {**_CONTROLS, 0x0A: "\n"})
-    # Surrogates, as in names of files that are no UTF-8: a stream would refuse the line.
+    # Surrogates, as in names of files that are not UTF-8: a stream would refuse the line.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

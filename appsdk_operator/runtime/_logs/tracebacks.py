@@ -59,7 +59,7 @@ def forget_frames(error: BaseException) -> None:
 
 
 def group_members(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors in a group, none if ``error`` is no group; never raises."""
+    """The errors in a group, none if ``error`` is not a group; never raises."""
     if not isinstance(error, BaseExceptionGroup):
         return ()
     # Not through the attribute, which a user's class may replace.

@@ -150,7 +150,7 @@ def check_stop(stop: object) -> None:
         TypeError: it is not.
     """
     if not isinstance(stop, StopSignal):
-        raise TypeError(f"stop={stop!r} is no StopSignal: make one with StopSignal()")
+        raise TypeError(f"stop={stop!r} is not a StopSignal: make one with StopSignal()")
 
 
 def _run(callback: Callable[[], object]) -> None:

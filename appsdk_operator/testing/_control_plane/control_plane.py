@@ -488,7 +488,7 @@ class ControlPlane:
             connection.request("POST", f"/v3/kv/{method}", json.dumps(body))
             response = connection.getresponse()
             text = response.read(1 << 20)
-            # A revision that is compacted already is no failure.
+            # A revision that is compacted already is not a failure.
             if response.status != 200 and b"has been compacted" not in text:
                 raise ControlPlaneError(f"etcd answers {method} with {response.status}: {text!r}")
             return json.loads(text)

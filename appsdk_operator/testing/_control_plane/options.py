@@ -50,7 +50,7 @@ def timeout_option(
 def _duration(variable: str, text: str) -> float:
     parts = _PART.findall(text)
     if "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{variable}={text!r} is no duration: write for example 20s or 1m30s")
+        raise ValueError(f"{variable}={text!r} is not a duration: write for example 20s or 1m30s")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
@@ -81,7 +81,7 @@ def checked_flags(flags: Flags) -> dict[str, str | tuple[str, ...] | None]:
             checked[name] = tuple(value)
         else:
             raise TypeError(
-                f"flag {name!r}: {value!r} is no text; write 'true' for a switch, a list of texts "
+                f"flag {name!r}: {value!r} is not text; write 'true' for a switch, a list of texts "
                 "for a flag that is given several times, and None to leave it out"
             )
     return checked

@@ -43,7 +43,7 @@ def install_crds(
         The kinds that are served now, one per served version.
 
     Raises:
-        TypeError: one is neither, or ``crds`` is no list.
+        TypeError: one is neither, or ``crds`` is not a list.
         ValueError: a file is not YAML or has objects of other kinds, or the URL is not an HTTPS
             URL without a path.
         TimeoutError: the server does not serve one of them in time.

@@ -74,7 +74,7 @@ def install_webhooks(
         The configurations as the server stored them, for :func:`remove_webhooks`.
 
     Raises:
-        TypeError: one is neither, or ``webhooks`` is no list.
+        TypeError: one is neither, or ``webhooks`` is not a list.
         ValueError: the URL is not one of HTTPS without a path, a file is not YAML, or there is no
             configuration in it.
         ApiError: the server refused one.
@@ -186,7 +186,7 @@ def _authority_of(server: Any) -> bytes:
 def _load(source: Any) -> list[MutableObject]:
     if isinstance(source, MutableObject):
         if source.kind.kind not in _KINDS:
-            raise TypeError(f"{source.kind} is no webhook configuration")
+            raise TypeError(f"{source.kind} is not a webhook configuration")
         return [MutableObject(source.kind, copy.deepcopy(source.to_dict()))]
     if not isinstance(source, (str, Path)):
         raise TypeError(f"{source!r}: give an object, a file or a folder")

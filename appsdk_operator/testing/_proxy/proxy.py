@@ -82,7 +82,7 @@ class FaultProxy:
         if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or not target_port:
             raise ValueError(f"target {address!r} must be 'https://host:port', http:// or tcp://")
         if not 0 <= port <= 65535:
-            raise ValueError(f"port={port} is no TCP port: use 0 for any, or 1 to 65535")
+            raise ValueError(f"port={port} is not a TCP port: use 0 for any, or 1 to 65535")
         self._target = (parts.hostname, target_port)
         self._address: Address | None = None
         self._scheme = parts.scheme

@@ -38,7 +38,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[Process], Manager]
     """What makes the App's manager for a process.
 
     Without the App's servers, which would open ports, and without Events of what is given up, which
-    are no part of a history unless the App asks for them. The calls of watchers, reconcilers,
+    are not part of a history unless the App asks for them. The calls of watchers, reconcilers,
     functions and timers are recorded.
     """
     election, given = app.options.leader_election, app.options.failure_events

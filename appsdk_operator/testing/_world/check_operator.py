@@ -307,7 +307,7 @@ def check_operator(
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """Errors, and what ``pytest.fail`` raises, which is no Exception."""
+    """Errors, and what ``pytest.fail`` raises, which is not an Exception."""
     pytest: Any = sys.modules.get("pytest")
     return (Exception, pytest.fail.Exception) if pytest else (Exception,)
 

@@ -43,7 +43,7 @@ NO_CHANGE: Final = "no change"
 _SOMEBODY: Final = "somebody"
 _VERBS: Final = {"POST": "creates", "PUT": "updates", "PATCH": "patches", "DELETE": "deletes"}
 _UNRECORDED: Final = frozenset({"leases", "events"})
-"""Kinds whose writes are not recorded: they are no result of a reconcile."""
+"""Kinds whose writes are not recorded: they are not result of a reconcile."""
 
 
 class SimulatedCluster:
@@ -332,11 +332,11 @@ class Process:
                 the cluster's for a reconciler, whose requests are names.
 
         Raises:
-            TypeError: it is neither a watcher nor a reconciler, or ``kind`` is no kind.
+            TypeError: it is neither a watcher nor a reconciler, or ``kind`` is not a kind.
         """
         if not (kind is None or isinstance(kind, Kind)):
             raise TypeError(
-                f"kind={kind!r} is no Kind: give the kind that {target!r} is called for"
+                f"kind={kind!r} is not a Kind: give the kind that {target!r} is called for"
             )
         number, cluster = self._recorded, self.cluster
         wrapper = recorded(self.recorder, target, number, kind or cluster.kind)

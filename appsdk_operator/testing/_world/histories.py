@@ -66,7 +66,7 @@ class Step:
         """The step of a text.
 
         Raises:
-            ValueError: the text is no step.
+            ValueError: the text is not a step.
         """
         what, _, rest = text.partition(" ")
         if rest in _FAULTS.get(what, ()):
@@ -84,7 +84,7 @@ class Step:
                 return cls(what, name, json.loads(value) if value else None)
         except ValueError:
             pass
-        raise ValueError(f"{text!r} is no step of a history: see the docs of Step")
+        raise ValueError(f"{text!r} is not a step of a history: see the docs of Step")
 
 
 def play(world: World, step: Step) -> None:

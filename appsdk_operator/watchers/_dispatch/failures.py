@@ -290,5 +290,5 @@ def _checked_delay(answer: float | None) -> float | None:
     delay = float(answer)
     # A retry that never comes due would wait for ever: no resync repeats it.
     if not 0 <= delay < math.inf:
-        raise ValueError(f"{answer!r} is no number of seconds: use 0 or more, or None for never")
+        raise ValueError(f"{answer!r} is not a number of seconds: use 0 or more, or None for never")
     return delay

@@ -93,10 +93,10 @@ class FinalizerLifecycle:
             foreign: the finalizer of another operator, whose objects these were; default: none.
         """
         if not isinstance(kind, Kind):
-            raise TypeError(f"kind={kind!r} is no Kind: give first the kind, then the client")
+            raise TypeError(f"kind={kind!r} is not a Kind: give first the kind, then the client")
         if not callable(finalizer):
             raise TypeError(
-                f"finalizer={finalizer!r} is no function: give one of the kind, such as "
+                f"finalizer={finalizer!r} is not a function: give one of the kind, such as "
                 "lambda kind: 'example.com/cleanup'"
             )
         self.kind = kind

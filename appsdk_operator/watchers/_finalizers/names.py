@@ -21,7 +21,7 @@ def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
 
     Controllers pass the name of the controller, or else of its Operator or Manager. Finalizers with
     such a name are cut at 63 characters after the "/" and then end with a digest. For built-in
-    kinds the group is no domain of the operator's, so theirs are
+    kinds the group is not a domain of the operator's, so theirs are
     ``{operator}.appsdk/{version}.{kind}.{group}``.
 
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"))
@@ -53,7 +53,7 @@ class JoinedFinalizer(msgspec.Struct, frozen=True):
 
     def parts(self, operator: str) -> tuple[str, ...]:
         """What stands in the finalizers for ``operator``, the present one first."""
-        # No operator's name has a dot, so that these are no other operator's finalizers.
+        # No operator's name has a dot, so that these are not other operator's finalizers.
         return (operator, *(f"{operator}.{watcher}" for watcher in self.watchers))
 
 

@@ -47,7 +47,8 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
         of the informer (``on_error``) and is not retried: an :class:`InformerController` retries.
 
         Raises:
-            TypeError: ``handler`` has none of these forms, or ``overflow`` is no :class:`Overflow`.
+            TypeError: ``handler`` has none of these forms, or ``overflow`` is not an
+                :class:`Overflow`.
             ValueError, RuntimeError: as :meth:`Informer.add_event_handler`.
         """
         accepted: Any = handler

@@ -194,7 +194,7 @@ class Admission:
         try:
             answer = reviews.encode(response, uid=uid, api_version=api_version, kind=kind)
         except EncodeError as error:
-            _log.error("the webhook %s: its response is no JSON: %s", self.name, error)
+            _log.error("the webhook %s: its response is not JSON: %s", self.name, error)
             response = AdmissionResponse.errored(500, "unable to encode response")
             answer = reviews.encode(response, uid=uid, api_version=api_version, kind=kind)
         return review_response(answer, counted_as=500 if response.code == 500 else 200)

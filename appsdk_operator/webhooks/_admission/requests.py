@@ -105,7 +105,7 @@ def _kind_of(group: str, version: str, kind: str, plural: str, is_namespaced: bo
     for builtin in kinds.builtin_kinds():
         if _identity(builtin.kind) == (group, version, kind):
             return builtin.kind
-    # A request about a Namespace names one, so this is no way to tell the scope of built-in kinds.
+    # A request about a Namespace names one, so this does not tell the scope of built-in kinds.
     scope = Scope.NAMESPACED if is_namespaced else Scope.CLUSTER
     if not plural:
         return Kind(group=group, version=version, kind=kind, scope=scope)

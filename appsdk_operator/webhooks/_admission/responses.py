@@ -44,7 +44,7 @@ class Denied(Exception):  # noqa: N818 - a verdict, not a failure
             warnings: what kubectl prints with it.
 
         Raises:
-            ValueError: ``code`` is no error.
+            ValueError: ``code`` is not an error.
         """
         self.response: AdmissionResponse = AdmissionResponse.denied(
             message, code=code, reason=reason
@@ -119,7 +119,7 @@ class AdmissionResponse:
         """The request is refused: the user gets ``code`` and ``message``.
 
         Raises:
-            ValueError: ``code`` is no error, 400 to 599.
+            ValueError: ``code`` is not an error, 400 to 599.
         """
         return cls(is_allowed=False, status=_status(_checked(code), message, reason))
 
@@ -128,7 +128,7 @@ class AdmissionResponse:
         """The request could not be judged, and is refused; it has no reason.
 
         Raises:
-            ValueError: ``code`` is no error, 400 to 599.
+            ValueError: ``code`` is not an error, 400 to 599.
         """
         return cls(is_allowed=False, status=_status(_checked(code), message))
 
@@ -170,7 +170,7 @@ class AdmissionResponse:
 def _checked(code: int) -> int:
     validation.check_count("code", code)
     if not 400 <= code <= 599:
-        raise ValueError(f"code={code} is no error: use 400 to 599, for example 403 or 422")
+        raise ValueError(f"code={code} is not an error: use 400 to 599, for example 403 or 422")
     return code
 
 

@@ -17,7 +17,7 @@ V1: Final = "admission.k8s.io/v1"
 
 
 class MalformedReview(Exception):  # noqa: N818 - it is an answer, not a failure of the server
-    """A body that is no review."""
+    """A body that is not a review."""
 
 
 class WireReview(msgspec.Struct, rename="camel", gc=False):
@@ -41,14 +41,14 @@ def decode_review(body: bytes) -> WireReview:
     # Within the review the object has two levels around it.
     if is_deeper(body, MAX_LEVELS + 2):
         raise MalformedReview(
-            f"the body is no AdmissionReview: {TOO_DEEP}; it has {len(body)} bytes"
+            f"the body is not an AdmissionReview: {TOO_DEEP}; it has {len(body)} bytes"
         )
     try:
         return _decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         # Not the text itself: it may be a Secret, and answers end up in logs.
         raise MalformedReview(
-            f"the body is no AdmissionReview: {error}; it has {len(body)} bytes"
+            f"the body is not an AdmissionReview: {error}; it has {len(body)} bytes"
         ) from None
 
 
@@ -63,7 +63,7 @@ def encode(response: AdmissionResponse, *, uid: str, api_version: str, kind: str
         kind: that of the request's review.
 
     Raises:
-        EncodeError: a value in it is no JSON.
+        EncodeError: a value in it is not JSON.
     """
     status: dict[str, Any] = {"metadata": {}, **response.status}
     status.setdefault("code", 200)

@@ -19,7 +19,7 @@ _DEFAULT: Final = f"{GROUP}/v1"
 
 
 class ReviewError(ValueError):
-    """The body is no token review; the text is the answer's error."""
+    """The body is not a token review; the text is the answer's error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +67,7 @@ class TokenReviewResponse:
         """The token is valid and is the ``user``'s.
 
         Raises:
-            TypeError: ``user`` is no UserInfo.
+            TypeError: ``user`` is not a UserInfo.
         """
         validation.check_instance("user", user, UserInfo, "UserInfo('jane')")
         return cls(is_authenticated=True, user=user, audiences=tuple(audiences), error=reason)

@@ -54,7 +54,7 @@ class TokenReviewWebhook:
         name: its name in logs and errors; default: the handler's.
 
     Raises:
-        TypeError: ``handler`` is no function of one argument.
+        TypeError: ``handler`` is not a function of one argument.
     """
 
     max_body_bytes: Final = _MAX_BYTES

@@ -189,7 +189,7 @@ def decide(
         memory = attrs.evolve(memory, serving=_served(policy, memory, content, observed, now, tick))
     missing = _missing(policy, memory, observed, now, tick)
     memory = attrs.evolve(memory, is_ready=memory.is_ready or not missing)
-    # Not what the Secret has: one that was deleted is no reason to speak of a rotation.
+    # Not what the Secret has: one that was deleted is not a reason to speak of a rotation.
     news = _news(memory.content, store)
     inject: dict[str, tuple[tuple[Certificate, ...], ...]] = {}
     if content is not None and not policy.is_read_only:

@@ -146,7 +146,7 @@ def as_target(value: object) -> CertificateTarget:
         names = ", ".join(each.kind for each in _KINDS)
         raise ValueError(f"inject: {kind} has no caBundle: use {names}")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"inject: {name!r} is no name of a {kind.kind}")
+        raise ValueError(f"inject: {name!r} is not a name of a {kind.kind}")
     return CertificateTarget(kind, name)
 
 

@@ -16,7 +16,7 @@ _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 class ReviewError(ValueError):
-    """The body is no conversion review, or has no request."""
+    """The body is not a conversion review, or has no request."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,11 +58,11 @@ def decode_review(body: bytes) -> ConversionReview:
     """
     # Within the review an object has three levels around it.
     if is_deeper(body, MAX_LEVELS + 3):
-        raise ReviewError(f"the body is no ConversionReview: {TOO_DEEP}")
+        raise ReviewError(f"the body is not a ConversionReview: {TOO_DEEP}")
     try:
         review = _decode(body)
     except _DECODE_ERRORS as error:
-        raise ReviewError(f"the body is no ConversionReview: {error}") from error
+        raise ReviewError(f"the body is not a ConversionReview: {error}") from error
     request = review.request
     if request is None:
         raise ReviewError("the ConversionReview has no request")

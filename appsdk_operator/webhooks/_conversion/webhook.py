@@ -68,7 +68,7 @@ class ConversionWebhook:
             list in one.
 
     Raises:
-        TypeError: a value is no Versions.
+        TypeError: a value is not a Versions.
         ValueError: one kind is given twice.
     """
 
@@ -95,7 +95,7 @@ class ConversionWebhook:
         """Convert between these versions, too, from now on.
 
         Raises:
-            TypeError: they are no Versions.
+            TypeError: they are not Versions.
             ValueError: their kind has versions already.
         """
         check_instance("versions", versions, Versions, "Versions(V1).older(V1Alpha1, up=…, down=…)")
@@ -132,7 +132,7 @@ class ConversionWebhook:
     def review(self, body: bytes) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer to a ConversionReview of ``v1``.
 
-        The status is 400 if the body is no review or has no request, and otherwise 200: whether
+        The status is 400 if the body is not a review or has no request, and otherwise 200: whether
         the conversion succeeded is in the body.
         """
         try:
@@ -208,7 +208,7 @@ class ConversionWebhook:
             api_version = decode_json(bytes(parts.get("apiVersion", b'""')))
             kind = decode_json(bytes(parts.get("kind", b'""')))
             if not isinstance(api_version, str) or not isinstance(kind, str):
-                raise DecodeError("its apiVersion and kind are no texts")
+                raise DecodeError("its apiVersion and kind are not texts")
             group, _, version = api_version.rpartition("/")
             versions = self._by_kind.get((group, kind))
             if versions is None:

@@ -76,11 +76,11 @@ def _read_body(environ: dict[str, Any], limit: int) -> bytes:
     """At most ``limit`` bytes of the body.
 
     Raises:
-        ValueError: the length is no number, or the client sent less.
+        ValueError: the length is not a number, or the client sent less.
     """
     text = environ.get("CONTENT_LENGTH") or ""
     if text and not (text.isascii() and text.isdigit()):
-        raise ValueError("the content length is no number")
+        raise ValueError("the content length is not a number")
     if not text and not environ.get("wsgi.input_terminated"):
         return b""  # reading on would wait for ever
     wanted = min(int(text), limit) if text else limit

@@ -166,7 +166,7 @@ def client_config(
         namespace, name = checked_service(service)
         validation.check_count("port", port)
         if not 1 <= port <= 65535:
-            raise ValueError(f"port={port} is no port: use 1 to 65535")
+            raise ValueError(f"port={port} is not a port: use 1 to 65535")
         config = {"service": {"namespace": namespace, "name": name, "path": full, "port": port}}
     else:
         _check_url(url)
@@ -213,7 +213,7 @@ def _check_name(name: str) -> None:
     validation.check_text("name", name)
     if not SUBDOMAIN.fullmatch(name) or len(name) > 253:
         raise ValueError(
-            f"name={name!r} is no name of an object: use lower-case letters, digits, '-' and '.'"
+            f"name={name!r} is not a name of an object: use lower-case letters, digits, '-' and '.'"
         )
 
 

@@ -158,7 +158,7 @@ class DevelopmentServer:
 
     @property
     def url(self) -> str:
-        """The address by which the API server calls it, for example ``https://172.18.0.1:40123``."""
+        """The URL by which the API server calls it, for example ``https://172.18.0.1:40123``."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"https://{host}:{self._server.port}"
 
@@ -296,7 +296,7 @@ class DevelopmentServer:
                 self._remove(installation)
 
     def _remove(self, installation: TemporaryInstallation) -> None:
-        # A server that has ended is no reason for this process not to.
+        # A server that has ended is not a reason for this process not to.
         config = attrs.evolve(self._config, max_retries=min(self._config.max_retries, 1))
         try:
             with Client(config, clock=self.clock) as client:

@@ -50,7 +50,7 @@ def install_configurations(
         The configurations as the server stored them.
 
     Raises:
-        TypeError: one is no configuration, or it is no list.
+        TypeError: one is not a configuration, or it is not a list.
         ApiError: the server refused one.
         TimeoutError: the server does not obey them after ``wait`` seconds.
     """
@@ -67,7 +67,7 @@ def remove_configurations(client: ClientLike, configurations: Iterable[MutableOb
     """Delete webhook configurations; those that are not there are skipped.
 
     Raises:
-        TypeError: one is no configuration, or it is no list.
+        TypeError: one is not a configuration, or it is not a list.
         ApiError: the server refused it.
     """
     for draft in _checked(configurations):
@@ -84,7 +84,7 @@ def _checked(configurations: Any) -> list[MutableObject]:
     for each in found:
         if not isinstance(each, MutableObject) or each.kind not in CONFIGURATION_KINDS.values():
             what = each.kind if isinstance(each, MutableObject) else type(each).__name__
-            raise TypeError(f"{what} is no webhook configuration: see webhook_configurations(…)")
+            raise TypeError(f"{what} is not a webhook configuration: see webhook_configurations(…)")
     return found
 
 

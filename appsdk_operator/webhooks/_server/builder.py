@@ -37,7 +37,7 @@ def webhook_for(host: WebhookHost, kind: Kind[SpecT, StatusT]) -> WebhookBuilder
         kind: the kind; with types for spec and status the handlers get typed objects.
 
     Raises:
-        TypeError: ``host`` has no webhooks, or ``kind`` is no Kind.
+        TypeError: ``host`` has no webhooks, or ``kind`` is not a Kind.
     """
     if not hasattr(type(host), "webhooks") and not hasattr(host, "webhooks"):
         raise TypeError(
@@ -125,7 +125,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: it is the second call, or they are versions of another kind.
-            TypeError: they are no Versions.
+            TypeError: they are not Versions.
         """
         validation.check_instance(
             "versions", versions, Versions, "Versions(V1).older(V1Alpha1, up=…, down=…)"

@@ -40,7 +40,7 @@ def _check_certificates(_: object, __: object, value: Any) -> None:
     ]
     if missing or isinstance(value, type):
         raise TypeError(
-            f"certificates={value!r} is no source of certificates: give CertificateFiles(…), "
+            f"certificates={value!r} is not a source of certificates: give CertificateFiles(…), "
             "ManagedCertificates(…) or SelfSigned(…)"
         )
 

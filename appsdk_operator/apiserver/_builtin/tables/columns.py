@@ -21,7 +21,7 @@ Object: TypeAlias = Mapping[str, Any]
 
 # The paths of columns without one.
 _PATHS: Final = {"Name": "metadata.name", "Age": "~metadata.creationTimestamp|<unknown>"}
-# The fallbacks that are no strings.
+# The fallbacks that are not strings.
 _FALLBACKS: Final = {"false": False, "0": 0}
 
 
