@@ -46,7 +46,7 @@ def checked_kind(kind: str | Kind) -> str:
         raise TypeError(f"kind={kind!r}: name the kind with a Kind or a string")
     text = str(kind)
     if not text:
-        raise ValueError("kind='': name the kind that ties informers to watchers")
+        raise ValueError("kind='': name the kind that connects informers with watchers")
     return text
 
 
@@ -76,7 +76,7 @@ def check_watcher(watcher: object) -> None:
     if missing:
         raise TypeError(
             f"watcher={watcher!r} is not a watcher: it has no method {' and no '.join(missing)}; "
-            "or make one from functions with SimpleWatcher"
+            "add it, or make a watcher from functions with SimpleWatcher"
         )
     if isinstance(watcher, type) and any(
         isinstance(inspect.getattr_static(watcher, name), FunctionType) for name in methods

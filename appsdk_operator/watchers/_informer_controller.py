@@ -86,8 +86,8 @@ _DEFAULT_NAME = "informer-controller"
 class InformerController:
     """Runs informers and calls the watchers of their kinds.
 
-    A kind is a free string that connects informers with watchers. Several informers may share one;
-    each of them then triggers all watchers of it.
+    A kind is any string that connects informers with watchers. Several informers may share a kind;
+    each of them then triggers all watchers of the kind.
 
     Guarantees, whatever the number of workers:
         * The events of one object come in resourceVersion order, and for one event the watchers
@@ -123,33 +123,37 @@ class InformerController:
         """A controller without informers and watchers.
 
         Args:
-            name: names its threads, and labels logs and metrics. A given name replaces "operator"
-                in the default finalizers of its OpinionatedWatchers and OpinionatedReconcilers.
-                Without one the name of its :class:`Operator` or
-                :class:`~appsdk_operator.manager.Manager` does. Two operators on one kind need
-                different names.
-            previous_names: earlier names, whose finalizers are recognised and replaced.
-                Default: ``("operator",)``, what operators without a name write.
-            workers: how many objects are handled in parallel; default 1, as in grafana-app-sdk.
+            name: the name in its threads, logs and metrics. It replaces "operator" in the default
+                finalizers of its OpinionatedWatchers and OpinionatedReconcilers. Default: the name
+                of its :class:`Operator` or :class:`~appsdk_operator.manager.Manager`, if it has
+                one. Two operators on one kind need different names.
+            previous_names: earlier names. The controller recognises finalizers with these names,
+                and replaces them. Default: ``("operator",)``, the name in finalizers of operators
+                without a name.
+            workers: the number of objects that are handled in parallel; default 1, as in
+                grafana-app-sdk.
             retry_policy: when a failed call is retried; default: after 5, 10, 20, 40, 80 and
                 160 seconds. When it gives up, the next resync repeats the call.
             retry_dequeue_policy: whether a new event of an object drops a pending retry; default:
                 it drops all of them.
             error_handler: called for every failed call; default: logs it.
-            resyncs_repeat: whether a resync repeats a call that the policy gave up on; default
-                True, as in grafana-app-sdk. False: nothing does before the object's generation,
-                labels or annotations change, or the process starts again; failed writes of
-                finalizers are repeated all the same.
-            max_pending: how many events may wait before ``overflow`` applies; default 10,000.
-            overflow: what happens then; default: coalesce, object by object.
-            time_limit: seconds that a call may take; default: no limit. At the limit its stop
-                signal (:func:`~appsdk_operator.runtime.current_stop`) is set, and an ``async def``
-                is cancelled. A call that takes longer has failed, whatever it returns. One that
-                does not return is logged, counted and shown, and another worker takes the place of
-                its own, at most as many as there are workers; its object waits until it returns.
+            resyncs_repeat: whether a resync repeats a call that the policy gave up; default True,
+                as in grafana-app-sdk. False: the call is made again only when the object's
+                generation, labels or annotations change, or the process restarts. Failed writes of
+                finalizers are repeated in any case.
+            max_pending: the number of events that may wait before ``overflow`` applies; default
+                10,000.
+            overflow: how the controller handles further events; default: coalesce them, object by
+                object.
+            time_limit: seconds that a call may take; default: no limit. At the limit the controller
+                sets the stop signal of the call (:func:`~appsdk_operator.runtime.current_stop`),
+                and cancels an ``async def``. A call that takes longer has failed, whatever it
+                returns. If a call does not return, the controller logs, counts and shows it, and
+                starts a spare worker, at most as many as there are workers. The object of the call
+                waits until the call returns.
             stop_timeout: seconds to wait at a stop for calls that still run; default 30.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: the metrics of its Manager, or else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
@@ -157,7 +161,7 @@ class InformerController:
             ValueError: an option is out of bounds.
         """
         if not name:
-            raise ValueError("name='': give the controller a name, it labels logs and metrics")
+            raise ValueError("name='': give the controller a name, which logs and metrics show")
         check_count("max_pending", max_pending)
         check_number("stop_timeout", stop_timeout)
         if stop_timeout < 0:
@@ -232,7 +236,7 @@ class InformerController:
         """Run ``informer`` with the controller, and call the watchers of ``kind`` for its events.
 
         Raises:
-            TypeError: it is not an informer.
+            TypeError: ``informer`` is not an informer.
             ValueError: ``kind`` is empty, the informer was added before, or its objects have the
                 same finalizer by a watcher of another controller.
             RuntimeError: the controller has ended.
@@ -256,20 +260,21 @@ class InformerController:
     def add_cache(self, cache: Cache, kind: Kind, *, resync: float | None = 30.0) -> None:
         """Call the watchers of ``kind`` for the events of a cache's informers of it.
 
-        The cache is run elsewhere, by a Manager for example, and may be shared: all of its users
-        have one local copy and one watch. Events of namespaces that it follows later are delivered
-        too. When it stops following a namespace no deletions are delivered, because its objects
-        still exist. With :attr:`Overflow.BLOCK` a slow watcher delays all users of the informer.
+        The controller does not run the cache: a Manager does, for example. Several users may share
+        it: they have one local copy and one watch. The controller also delivers events of
+        namespaces that the cache follows later. If the cache stops following a namespace, the
+        controller delivers no deletions, because the objects still exist. With
+        :attr:`Overflow.BLOCK` a slow watcher delays all users of the informer.
 
         Args:
             cache: the cache; it begins to keep ``kind`` if it does not yet.
             kind: the kind. Spec and status of its objects are read with its types.
-            resync: seconds between resyncs from the local copy, give or take a tenth; default 30,
-                as for a KubernetesInformer. A resync repeats calls that the retry policy gave up
-                on. None: as the cache's options for the kind say; 0: never.
+            resync: seconds between resyncs from the local copy, plus or minus a tenth; default 30,
+                as for a KubernetesInformer. A resync repeats calls that the retry policy gave up.
+                None: as the cache's options for the kind say; 0: never.
 
         Raises:
-            TypeError: ``kind`` is not a Kind, or ``cache`` no cache.
+            TypeError: ``kind`` is not a Kind, or ``cache`` is not a cache.
             ValueError: as :meth:`add_informer`.
             RuntimeError: the cache has stopped, or the controller has ended.
         """
@@ -290,15 +295,15 @@ class InformerController:
     def add_watcher(
         self, watcher: ResourceWatcher[SpecT, StatusT], kind: str | Kind[SpecT, StatusT]
     ) -> None:
-        """Call ``watcher`` for events of ``kind``, after those that were added before it.
+        """Call ``watcher`` for events of ``kind``, after the watchers that were added before it.
 
-        With a :class:`Kind` it gets objects with the types of that kind, whatever the informer's
-        are; with a string, with the informer's.
+        If ``kind`` is a :class:`Kind`, the watcher gets objects with the types of that kind,
+        whatever types the informer has. If it is a string, the objects have the informer's types.
 
         Raises:
-            TypeError: it is not a watcher.
-            ValueError: ``kind`` is empty, or not that of an OpinionatedWatcher or
-                OpinionatedReconciler, or another one of these has the same finalizer.
+            TypeError: ``watcher`` is not a watcher.
+            ValueError: ``kind`` is empty, or an OpinionatedWatcher or OpinionatedReconciler is for
+                another kind, or has the same finalizer as another one.
             RuntimeError: the controller has ended.
         """
         check_argument_order("add_watcher", "watcher", watcher, kind)
@@ -326,10 +331,11 @@ class InformerController:
         Args:
             reconciler: an object with ``reconcile(request)``; see :class:`SimpleReconciler` for
                 functions and :class:`KeyReconciler` for the reconcilers of a Controller.
-            kind: whose events it gets, and with which types, as for :meth:`add_watcher`.
+            kind: the kind of its events, and of the types of its objects, as for
+                :meth:`add_watcher`.
 
         Raises:
-            TypeError: it is not a reconciler.
+            TypeError: ``reconciler`` is not a reconciler.
             ValueError: as :meth:`add_watcher`.
         """
         check_argument_order("add_reconciler", "reconciler", reconciler, kind)
@@ -363,7 +369,7 @@ class InformerController:
             )
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
-        """For operators and managers: set the operator that the controller is part of.
+        """Set the operator that the controller is part of; operators and managers call this.
 
         The operator's name goes into default finalizers, unless the controller has its own.
 
@@ -445,7 +451,7 @@ class InformerController:
 
     @property
     def watched_kinds(self) -> tuple[str, ...]:
-        """The kinds of its informers, by resource and group where those are known, each once."""
+        """The kinds of its informers, by resource and group if they are known, each once."""
         return self._bindings.names()
 
     @property
@@ -454,14 +460,14 @@ class InformerController:
         return (self._workers,)
 
     def object_of(self, call: CallRecord) -> Object | None:
-        """For Events: the object that a call was for, from a local copy; None without one."""
+        """The object of a call, from the local copy, for Events; None if there is none."""
         stores = self._bindings.stores(call.kind)
         found = (store.get(call.name, call.namespace) for _, store in stores)
         return next((obj for obj in found if obj is not None), None)
 
     @property
     def has_synced(self) -> bool:
-        """Whether every watcher was called for each initial object, also where it failed."""
+        """Whether every watcher was called for each initial object, even if the call failed."""
         return self._bindings.first_unsynced() is None
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
@@ -487,7 +493,7 @@ class InformerController:
 
     @property
     def given_up_calls(self) -> int:
-        """The number of failed calls that the retry policy gave up on; a resync repeats them."""
+        """The number of failed calls that the retry policy gave up; a resync repeats them."""
         return self._dispatcher.given_up()
 
     @property
@@ -501,7 +507,7 @@ class InformerController:
         return self._delivery.next_due()
 
     def health(self) -> Health:
-        """Ready while every informer has synced and follows the server; the text tells what fails.
+        """Ready while every informer has synced and follows the server; the text names failures.
 
         A controller that has failed or ended is not ready.
         """
@@ -531,7 +537,7 @@ class InformerController:
         return Health(not bad, "; ".join([text, *notes]), note)
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its health, queue length, planned and given up calls, as JSON values."""
+        """The health, the queue length, the planned and the given up calls, as JSON values."""
         pending = self._dispatcher.pending_as_json()
         return {
             "controller": self.name,
@@ -566,13 +572,13 @@ class InformerController:
 
     @property
     def activity(self) -> ActivityLog:
-        """For debug pages and observers: the record of its calls."""
+        """The record of its calls, for debug pages and observers."""
         return self._dispatcher.activity
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each call; returns the function that ends that.
+        """Call ``observer`` for each call of a watcher; returns a function that ends this.
 
-        ``Manager.observe_activity`` does so for all controllers and clients of a manager.
+        ``Manager.observe_activity`` observes all controllers and clients of a manager.
         """
         return self.activity.observers.add(observer)
 
@@ -582,15 +588,15 @@ class InformerController:
         """Run the informers and call watchers until ``stop`` is set.
 
         Returns once every call has ended, at most ``stop_timeout`` seconds after the stop, plus a
-        few. ``async def`` functions are cancelled by the stop.
+        few. The stop cancels ``async def`` functions.
 
         Raises:
             TypeError: ``stop`` is not a StopSignal.
-            RuntimeError: it was run before, or closed.
+            RuntimeError: the controller was run before, or closed.
             ValueError: a watcher shares its finalizer with one of another controller that runs.
-            StillRunning: calls still run after the time-out; as the only error or one of the group.
-            Exception: what an informer raised, or what ended a worker; all others are stopped
-                first.
+            StillRunning: calls still run after the time-out; alone, or in the group.
+            Exception: the error of an informer, or the error that ended a worker. The controller
+                stops all others first.
             ExceptionGroup: several of these.
         """
         check_stop(stop)
@@ -656,7 +662,7 @@ class InformerController:
             raise ExceptionGroup(f"controller {self.name} failed", self._failures)
 
     def hold(self) -> None:
-        """Begin no call until :meth:`let_go`; those that run end, and events are queued."""
+        """Begin no call until :meth:`let_go`; running calls end, and events are queued."""
         self._delivery.hold()
 
     def let_go(self) -> None:
@@ -672,7 +678,7 @@ class InformerController:
         return self._delivery.step()
 
     def close(self) -> None:
-        """Release what :meth:`process_next` may have started; :meth:`run` needs no close."""
+        """Release the threads of :meth:`process_next`; :meth:`run` needs no close."""
         self._is_over = True
         self._bindings.close()
         self._loop.close()

@@ -54,7 +54,7 @@ class ListMap(Generic[K, V]):
         return items[index] if 0 <= index < len(items) else default
 
     def key_size(self, key: K) -> int:
-        """How many items the list of ``key`` has."""
+        """The number of items in the list of ``key``."""
         return len(self._lists.get(key, ()))
 
     def keys(self) -> list[K]:
@@ -81,7 +81,7 @@ class ListMap(Generic[K, V]):
         return key in self._lists
 
     def remove_item(self, key: K, match: Callable[[V], bool]) -> bool:
-        """Remove the first item that matches; whether there was one."""
+        """Remove the first item that matches; returns whether there was one."""
         return self.remove_items(key, match, limit=1) == 1
 
     def remove_items(self, key: K, match: Callable[[V], bool], *, limit: int = 0) -> int:

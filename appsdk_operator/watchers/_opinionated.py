@@ -29,7 +29,7 @@ from appsdk_operator.watchers._watcher import (
 
 @final
 class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
-    """A watcher that distinguishes new objects, already handled ones, and deleted ones to clean up.
+    """A watcher that knows whether an object is new, already handled, or to be cleaned up.
 
     A handled object has this watcher's finalizer. The server therefore keeps it until the
     ``delete`` callback has succeeded, even if no process watched when it was deleted.
@@ -37,7 +37,8 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
     Guarantees, whatever crashes when:
         * ``add`` is called for each object at least once, and succeeds before ``update``, ``sync``
           or the finalizer.
-        * An object that ``add`` was called for is not released before ``delete`` has succeeded.
+        * If ``add`` was called for an object, the object is not released before ``delete`` has
+          succeeded.
         * Other finalizers are never changed, and keep their order.
 
     Callbacks (each optional, plain or ``async def``; one that raises is retried):
@@ -90,8 +91,8 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: the finalizer's name is too long, or not a name that servers accept.
-            TypeError: a callback is not a function of what it is called with, ``kind`` is not a
-                Kind, or ``client`` no client.
+            TypeError: a callback does not take its arguments, ``kind`` is not a Kind, or ``client``
+                is not a client.
         """
         for name, callback, arguments in (
             ("add", add, ("obj",)),
@@ -129,7 +130,7 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
             finalizer: as for the constructor.
 
         Raises:
-            TypeError: ``watcher`` is none; and as the constructor.
+            TypeError: ``watcher`` is not a watcher; and as the constructor.
             ValueError: as the constructor.
         """
         if watcher is None:
@@ -167,31 +168,31 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
     def concerns(self, old: Object[SpecT, StatusT], new: Object[SpecT, StatusT]) -> bool:
         """Whether an update needs a callback or a finalizer write.
 
-        Changes of the status, labels, annotations or our own finalizers alone need none: otherwise
-        our own write of the in-progress finalizer would end the retries of a failing ``add``. The
-        given ``concerns`` decides on the other changes. An update that shows that another client
-        removed the finalizer is always handled.
+        A change of only the status, labels, annotations or the watcher's own finalizers needs
+        none: otherwise the write of the in-progress finalizer would end the retries of a failing
+        ``add``. The given ``concerns`` decides on the other changes. If another client removed the
+        finalizer, the watcher always handles the update.
         """
         return self._finalizer_lifecycle.concerns(old, new)
 
     def delete(self, obj: Object[SpecT, StatusT]) -> None:
         """Handle the removal of an object: usually nothing is left to do.
 
-        The ``delete`` callback normally ran before the finalizer was removed. Two cases are cleaned
-        up here: kube-apiserver may remove an object although a finalizer was put on it while it
-        carried out the deletion; and another client may have removed the finalizer.
+        Normally the ``delete`` callback ran before the finalizer was removed. This method cleans up
+        in two cases: kube-apiserver may remove an object although a finalizer was added during the
+        deletion; and another client may have removed the finalizer.
 
         Raises:
-            FinalizerError: it could not be found out whether the object is gone.
+            FinalizerError: the watcher could not find out whether the object is gone.
             Exception: what the callback raised.
         """
         self._finalizer_lifecycle.on_delete(obj, self._notify)
 
     def callback(self, method: str, obj: Object | None = None) -> Callable[..., Any] | None:
-        """For logs: the callback for ``add``, ``update`` or ``delete`` of ``obj``, or another one.
+        """The callback that an ``add``, ``update`` or ``delete`` of ``obj`` leads to, for logs.
 
-        The finalizer shows that an object was handled, and an object that is being deleted leads to
-        ``delete``, whatever the event.
+        It may be another one than the event's: the finalizer shows that an object was handled, and
+        for an object that is being deleted it is ``delete``, whatever the event.
         """
         found = {"add": self._add, "update": self._update, "delete": self._delete}
         callback = found[method]

@@ -29,19 +29,20 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
     The wrapped reconciler gets requests with the action
 
         * CREATE for an object that was not handled before, until one has succeeded,
-        * RESYNC for one that an earlier process has handled, once at the start, and at resyncs,
+        * RESYNC for an object that an earlier process has handled, at the start and at resyncs,
         * UPDATE when the spec changed, or for kinds without generations when anything did,
-        * DELETE for one that is being deleted, and still exists.
+        * DELETE for an object that is being deleted, and still exists.
 
     Guarantees, whatever crashes when:
         * CREATE is requested for each object at least once, and succeeds before UPDATE, RESYNC or
           the finalizer.
-        * An object that CREATE was requested for is not released before DELETE has succeeded.
+        * If CREATE was requested for an object, the object is not released before DELETE has
+          succeeded.
         * Other finalizers are never changed, and keep their order.
 
-    A request succeeds when the reconciler returns without ``requeue_after``; 0 counts as one. With
-    it the request is unfinished: a CREATE is requested again, and a DELETE keeps the object. That
-    is how to wait until something outside of the cluster is gone.
+    A request succeeds when the reconciler returns without ``requeue_after``. With it, even if it is
+    0, the request is unfinished: a CREATE is requested again, and a DELETE keeps the object. Use
+    this to wait until something outside of the cluster is gone.
 
     Two reconcilers or watchers of one kind need different finalizers. Thread-safe. The semantics
     are those of grafana-app-sdk's OpinionatedReconciler, with the finalizer in progress of its
@@ -70,7 +71,8 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
 
         Raises:
             ValueError: the finalizer's name is too long, or not a name that servers accept.
-            TypeError: ``reconciler`` is none, ``kind`` is not a Kind, or ``client`` no client.
+            TypeError: ``reconciler`` is not a reconciler, ``kind`` is not a Kind, or ``client`` is
+                not a client.
         """
         check_reconciler(reconciler)
         concerns = reconciler.concerns if isinstance(reconciler, SelectiveReconciler) else None
@@ -85,7 +87,7 @@ class OpinionatedReconciler(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         Raises:
             FinalizerError: a finalizer could not be written.
             TypeError: the wrapped reconciler returned neither a Result nor None.
-            Exception: what it raised.
+            Exception: the error of the wrapped reconciler.
         """
         was_called = False
 

@@ -34,13 +34,13 @@ from appsdk_operator.runtime.validation import check_callable
 class ReconcileRequest(
     msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, kw_only=True, eq=False
 ):
-    """What a :class:`ResourceReconciler` is called with; frozen except for ``state``."""
+    """The argument of a :class:`ResourceReconciler`; frozen except for ``state``."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
     action: ResourceAction
-    """What happened; for a retry or requeue, the action of the first call."""
+    """The event's action; for a retry or requeue, the action of the first call."""
     object: Object[SpecT_co, StatusT_co]
     """The newest state of the object; for a deletion the last known state."""
     old: Object[SpecT_co, StatusT_co] | None = None
@@ -50,9 +50,12 @@ class ReconcileRequest(
     error: Exception | None = None
     """For a retry: the error of the last call, without its traceback."""
     state: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Your own data for the next call of the object, while one is pending: after a failure, or a
-    result with ``requeue_after``. A call for an event that replaces the pending call gets it too.
-    Empty otherwise, and after a restart."""
+    """Your own data for the next call of the object, after a failure or a result with
+    ``requeue_after``.
+
+    If an event replaces the pending call, its call gets the data too. In all other cases, and after
+    a restart, it is empty.
+    """
 
     @property
     def key(self) -> Request:
@@ -91,7 +94,7 @@ class ResourceReconciler(Protocol[SpecT_contra, StatusT_contra]):
     def reconcile(
         self, request: ReconcileRequest[SpecT_contra, StatusT_contra], /
     ) -> Outcome | Awaitable[Outcome]:
-        """Compare ``request.object`` with the world, and do what is missing."""
+        """Bring the world to the state that ``request.object`` asks for."""
         ...
 
 
@@ -101,7 +104,7 @@ class SelectiveReconciler(
 ):
     """A reconciler that can tell in advance which updates it would ignore.
 
-    Those are not delivered, so they do not replace its pending calls either.
+    The controller does not deliver these updates, so they do not replace pending calls.
     """
 
     if not TYPE_CHECKING:
@@ -154,9 +157,8 @@ class SimpleReconciler(Generic[SpecT_contra, StatusT_contra]):
 class KeyReconciler:
     """Runs a :class:`~appsdk_operator.controllers.Reconciler` in an InformerController.
 
-    The reconciler gets the namespace and name of the object, not what happened to it, so that it
-    can serve in a :class:`Controller` and here. Outside of a Controller it has no
-    :func:`reconcile_context`.
+    The reconciler gets the namespace and name of the object, but not the event, so it works in a
+    :class:`Controller` and here. Outside of a Controller it has no :func:`reconcile_context`.
 
     It does not distinguish successive objects of one name. So a new object does not wait for the
     pending deletion of its predecessor, as with other reconcilers: its call replaces the pending
@@ -173,7 +175,7 @@ class KeyReconciler:
             reconciler: a Controller's reconciler, or a function of a :class:`Request`.
 
         Raises:
-            TypeError: it is neither.
+            TypeError: ``reconciler`` is neither.
         """
         if not inspect.isroutine(reconciler):
             _check_reconciles(reconciler)
@@ -200,8 +202,8 @@ def check_reconciler(reconciler: object) -> None:
     _check_reconciles(reconciler)
     if _takes_key(getattr(reconciler, "reconcile", None)):
         raise TypeError(
-            f"reconciler={reconciler!r} takes a Request, as a Controller's reconciler does, and "
-            "would be given a ReconcileRequest: give KeyReconciler(reconciler)"
+            f"reconciler={reconciler!r} takes a Request, as a Controller's reconciler does, but "
+            "would get a ReconcileRequest: give KeyReconciler(reconciler)"
         )
 
 

@@ -20,10 +20,10 @@ UpdateCallback: TypeAlias = Callable[[Object[SpecT, StatusT], Object[SpecT, Stat
 
 @runtime_checkable
 class ResourceWatcher(Protocol[SpecT_contra, StatusT_contra]):
-    """Reacts to events of the objects of one kind; a method that raises is retried.
+    """Reacts to events of the objects of one kind; the controller retries a method that raises.
 
-    Any object with these methods is one; they may be ``async def``. Return values are ignored, but
-    an error or a Result is a failure with an error text that says so.
+    Any object with these methods is a watcher; they may be ``async def``. Their return values are
+    ignored, except that a returned error or Result is a failure, with a text that says so.
     """
 
     if not TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SelectiveWatcher(
 ):
     """A watcher that can tell in advance which updates it would ignore.
 
-    Those are not delivered, and so they do not end its pending retries either.
+    The controller does not deliver these updates, so they do not end pending retries.
     """
 
     if not TYPE_CHECKING:
@@ -113,7 +113,8 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
     """A watcher made from functions; each is optional.
 
     Raises:
-        TypeError: one is not a function of an object, or for ``update`` of two; or all are None.
+        TypeError: a function does not take one object, or ``update`` does not take two; or all
+            functions are None.
 
     >>> seen = []
     >>> watcher = SimpleWatcher(add=lambda obj: seen.append(obj.name))
@@ -138,8 +139,8 @@ class SimpleWatcher(Generic[SpecT_contra, StatusT_contra]):
             if positional:
                 shown = ", ".join(map(_name_of, positional))
                 raise TypeError(
-                    f"SimpleWatcher({shown}) does not say when to call it: name what it is for, as "
-                    f"in SimpleWatcher(add={_name_of(positional[0])}); there are add, update and "
+                    f"SimpleWatcher({shown}) does not say when to call it: name the event, as in "
+                    f"SimpleWatcher(add={_name_of(positional[0])}); there are add, update and "
                     "delete"
                 )
             callbacks = ("add", "update", "delete")

@@ -268,7 +268,7 @@ def added(obj):
         (
             lambda: SimpleWatcher(print),
             (
-                r"SimpleWatcher\(print\) does not say when to call it: name what it is for, as in "
+                r"SimpleWatcher\(print\) does not say when to call it: name the event, as in "
                 r"SimpleWatcher\(add=print\); there are add, update and delete"
             ),
         ),

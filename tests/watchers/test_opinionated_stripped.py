@@ -374,7 +374,7 @@ def test_a_client_that_strips_finalizers_is_an_error_that_says_so(name):
     seen = []
     watcher = OpinionatedWatcher(WIDGET, Stripping(server, name), add=seen.append)
     obj = server.create("a")
-    with pytest.raises(FinalizerError, match=f"(?s){name}.*left the finalizer out.*webhook"):
+    with pytest.raises(FinalizerError, match=f"(?s){name}.*without the finalizer.*webhook"):
         watcher.add(obj)
     assert len(seen) == (1 if name == OURS else 0), "nothing begins before the mark is on"
 

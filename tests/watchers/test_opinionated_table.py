@@ -577,7 +577,7 @@ def test_the_supplier_is_given_the_kind():
 
 
 def test_the_name_of_another_watchers_mark_is_refused():
-    with pytest.raises(ValueError, match="is the one for objects in progress"):
+    with pytest.raises(ValueError, match="is reserved for objects in progress"):
         OpinionatedWatcher(WIDGET, no_client(), finalizer=in_progress_finalizer)
 
 
@@ -677,7 +677,7 @@ def test_an_endless_conflict_is_given_up(bench):
 def test_an_object_of_another_kind_is_refused(widgets, action):
     other = Object.from_dict(CONFIG_MAP, {"metadata": {"name": "a"}})
     objects = [other, other] if action == "update" else [other]
-    with pytest.raises(TypeError, match="add this watcher under the kind that it was made for"):
+    with pytest.raises(TypeError, match="add this watcher under its own kind"):
         getattr(widgets.watcher, action)(*objects)
 
 

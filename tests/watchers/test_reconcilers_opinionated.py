@@ -376,7 +376,7 @@ def test_wrong_arguments_are_refused(arguments, options, error, text):
 
 def test_an_object_of_another_kind_is_refused(widget):
     reconciler = OpinionatedReconciler(SimpleReconciler(print), PLAIN, no_client())
-    with pytest.raises(TypeError, match="under the kind that it was made for"):
+    with pytest.raises(TypeError, match="under its own kind"):
         reconciler.reconcile(ReconcileRequest(action=CREATE, object=widget("x")))
 
 

@@ -47,7 +47,7 @@ class WatcherCall:
     kind: str
     """The kind under which the informer and the watcher were added."""
     watcher: ResourceWatcher | ResourceReconciler
-    """The watcher, or the reconciler; for a function of an App, what stands for that function."""
+    """The watcher or reconciler; for a function of an App, an object that stands for it."""
     action: ResourceAction
     object: Object
     attempt: int
@@ -60,8 +60,10 @@ class WatcherCall:
 
     @property
     def cause(self) -> str:
-        """What it was called for: the action, ``SYNC`` for an object that was handled before, or
-        ``DELETE`` for one that is being deleted."""
+        """The reason of the call: the action, or ``SYNC`` or ``DELETE``.
+
+        ``SYNC`` is for an object that was handled before, ``DELETE`` for one that is being deleted.
+        """
         return cause_of(self.watcher, self.action, self.object)
 
     def __str__(self) -> str:

@@ -163,8 +163,8 @@ class RegisteredTarget:
         if mine.kind == others.kind and (is_shared or not others.names.isdisjoint(mine.all_names)):
             raise ValueError(
                 f"{self.handler!r} would share its finalizer with {other.handler!r}, and objects "
-                "would go when one of them has cleaned up: give one of them another finalizer with "
-                "finalizer="
+                "would be removed when only one of them has cleaned up: give one of them another "
+                "finalizer with finalizer="
             )
 
     def must_see(self, event: Event) -> bool:

@@ -108,7 +108,7 @@ class FinalizerLifecycle:
         self._set_names(spellings(finalizer, kind))
         if self.finalizer == in_progress_finalizer(kind):
             raise ValueError(
-                f"finalizer {self.finalizer!r} is the one for objects in progress: choose another"
+                f"finalizer {self.finalizer!r} is reserved for objects in progress: choose another"
             )
         check_client(client, "get", "patch")
         # The finalizers of this operator's earlier names; and, by uid, the objects on which these
@@ -149,8 +149,8 @@ class FinalizerLifecycle:
         if self._operator not in ("", operator.name):
             raise ValueError(
                 f"the watcher of {self.kind} with finalizer {self.finalizer} belongs to "
-                f"{self._operator!r} already, and cannot belong to {operator.name!r} too: make one "
-                "for each"
+                f"{self._operator!r} already, and cannot belong to {operator.name!r} too: make a "
+                "watcher for each"
             )
         self._operator = operator.name
         self._set_names(spellings(self._supplier, self.kind, operator.name))
@@ -585,9 +585,9 @@ class FinalizerLifecycle:
         )
         if made is not None and not made.is_deleting and name not in made.finalizers:
             raise FinalizerError(
-                f"could not put finalizer {name!r} on {obj!r}: the server took the write and left "
-                "the finalizer out, so its deletion would be missed: have the admission webhook or "
-                "the client's wrapper that strips finalizers leave this one on"
+                f"could not put finalizer {name!r} on {obj!r}: the server accepted the write "
+                "without the finalizer, so the watcher would miss a deletion: an admission webhook "
+                "or a wrapper of the client strips finalizers, let it keep this one"
             )
         return made
 
@@ -703,10 +703,7 @@ class FinalizerLifecycle:
         if not isinstance(obj, Object):
             raise TypeError(f"{action} needs an object, and got {obj!r}")
         if obj.kind != self.kind:
-            raise TypeError(
-                f"{obj!r} is not of {self.kind}: add this watcher under the kind that it was made "
-                "for"
-            )
+            raise TypeError(f"{obj!r} is not of {self.kind}: add this watcher under its own kind")
 
 
 class HasFinalizerLifecycle:

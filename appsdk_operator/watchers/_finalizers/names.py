@@ -19,9 +19,9 @@ FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 def default_finalizer(kind: Kind, operator: str = UNNAMED) -> str:
     """``{group}/{operator}.{version}.{kind}``; without a name the operator is "operator".
 
-    Controllers pass the name of the controller, or else of its Operator or Manager. Finalizers with
-    such a name are cut at 63 characters after the "/" and then end with a digest. For built-in
-    kinds the group is not a domain of the operator's, so theirs are
+    Controllers pass their own name, or else the name of their Operator or Manager. With such a
+    name, a part after the "/" of more than 63 characters is cut, and ends with a digest. The group
+    of a built-in kind is not a domain of the operator, so the finalizer of such a kind is
     ``{operator}.appsdk/{version}.{kind}.{group}``.
 
     >>> default_finalizer(Kind(group="example.com", version="v1", kind="Widget"))

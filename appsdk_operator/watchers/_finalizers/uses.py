@@ -78,9 +78,9 @@ class FinalizerUses:
                 if clash is not None:
                     raise ValueError(
                         f"{use.user} would share its finalizer with {clash.user}, and objects "
-                        "would go when one of them has cleaned up: give the controllers names of "
-                        "their own with name=, or one of the watchers another finalizer with "
-                        "finalizer="
+                        "would be removed when only one of them has cleaned up: give each "
+                        "controller its own name with name=, or one of the watchers another "
+                        "finalizer with finalizer="
                     )
             self._uses[id(owner)] = tuple(uses)
 

@@ -47,8 +47,8 @@ class InformerBindings:
         self._add(
             owned,
             check,
-            f"this informer was added already, under {kind!r} or another kind: an informer runs "
-            "once; to share its events add watchers to its kind",
+            f"this informer was added already, under {kind!r} or another kind, and an informer "
+            "runs once: add more watchers to its kind to share its events",
         )
         return owned
 

@@ -21,14 +21,14 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
     """An :class:`~appsdk_operator.cache.Informer` with a resync of every object each 30 seconds.
 
     It takes the arguments of an Informer. The resync reads the local copy and costs no request. It
-    repeats calls that the retry policy of a controller has given up on.
+    repeats calls that the retry policy of a controller gave up.
     """
 
     not_a_controller: ClassVar[str] = (
         "an informer, no controller: give it to one, "
         "InformerController.add_informer(informer, kind), and add that"
     )
-    """The error of an Operator that is given one as a controller."""
+    """The error text of an Operator that gets an informer in place of a controller."""
 
     default_resync: ClassVar[float] = 30.0
 
@@ -40,11 +40,11 @@ class KubernetesInformer(Informer[SpecT, StatusT]):
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
     ) -> Registration:
-        """Send ``handler`` every present object and all events from now on.
+        """Send ``handler`` every existing object and all events from now on.
 
         As :meth:`Informer.add_event_handler`, and also for a :class:`ResourceWatcher`, as in
-        grafana-app-sdk. Such a watcher is called in a thread of its own. What it raises is an error
-        of the informer (``on_error``) and is not retried: an :class:`InformerController` retries.
+        grafana-app-sdk. A watcher runs in its own thread. Its errors are errors of the informer
+        (``on_error``); the informer does not retry them, unlike an :class:`InformerController`.
 
         Raises:
             TypeError: ``handler`` has none of these forms, or ``overflow`` is not an

@@ -26,12 +26,13 @@ _POLL = 0.1
 
 @runtime_checkable
 class RunnableInformer(Protocol):
-    """What an InformerController needs of an informer; implement it to use your own.
+    """The methods of an informer that an InformerController needs; implement them to use your own.
 
-    These members of :class:`~appsdk_operator.cache.Informer` are used if it has them:
-    ``has_synced`` (an attribute, or a method as in Go) or else ``wait_for_sync(stop, timeout)``,
-    which is asked with a time-out of 0, and ``health()``. What it adds before it has synced is its
-    initial list. An informer without these counts as synced and healthy once it runs.
+    The controller also uses these members of :class:`~appsdk_operator.cache.Informer` if the
+    informer has them: ``has_synced`` (an attribute, or a method as in Go) or else
+    ``wait_for_sync(stop, timeout)``, which it calls with a time-out of 0, and ``health()``. The
+    objects that the informer adds before it has synced are its initial list. An informer without
+    these members counts as synced and healthy once it runs.
 
     An update to the same resourceVersion is delivered as a resync, and an update to another uid as
     a deletion and an addition.
