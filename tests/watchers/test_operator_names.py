@@ -678,9 +678,7 @@ def test_in_one_operator_the_server_decides(servers, is_twin):
 
 def test_a_twin_is_refused_when_it_starts_and_welcome_when_the_first_one_has_ended():
     first, second = controller(watcher(CLIENT)), controller(watcher(CLIENT))
-    with pytest.raises(
-        ValueError, match=r"would share its finalizer .*its own name with name"
-    ):
+    with pytest.raises(ValueError, match=r"would share its finalizer .*its own name with name"):
         run_beside(first, second)
     run_shortly(controller(watcher(CLIENT)))
     assert not second.health().is_ready
