@@ -218,6 +218,10 @@ class App:
             its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
             the stop signal (``current_stop()``) of a plain function is set. A function that goes on
             delays its own object only: a spare worker takes over.
+        max_awaiting: how many calls of ``async def`` functions of all kinds may await something at
+            once, beyond ``workers``; default 1000. Such a call holds its object and a thread, but
+            no worker. Above the bound a further call holds a worker until it has ended. 0: each
+            call does.
         paused: a filter of objects, such as ``annotation("example.com/paused")``; default: none.
             For a paused object the kit calls no function, not even ``on_delete`` or a timer, and
             writes no finalizer. A running call ends normally. When the object is no longer paused,
@@ -259,6 +263,7 @@ class App:
         workers: int = 8,
         retry_policy: RetryPolicy | None = None,
         time_limit: float | None = 300.0,
+        max_awaiting: int = 1000,
         paused: Callable[[Object[Any, Any]], bool] | None = None,
         remember: bool | Iterable[Kind[Any, Any]] | None = None,
         handled_states: HandledStates | None = None,
@@ -285,6 +290,7 @@ class App:
             error_handler=error_handler,
             resync=resync,
             time_limit=time_limit,
+            max_awaiting=max_awaiting,
             paused=None if paused is None else filter_of(paused, "paused"),
             remember=_checked_remember(remember),
             handled_states=_checked_states(handled_states, remember),

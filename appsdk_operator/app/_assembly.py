@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
@@ -28,11 +29,13 @@ from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
 from appsdk_operator.app._memos import Memos
 from appsdk_operator.app._mistakes import check_retry
 from appsdk_operator.app._remember import AnnotationRecords, HandledStates, Records
+from appsdk_operator.app._returned import is_async
 from appsdk_operator.app._selection import common_selectors, with_selectors
 from appsdk_operator.app._timers import AppTimer
 from appsdk_operator.app._webhooks import add_webhooks
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import (
+    Controller,
     ControllerOptions,
     Request,
     TimerSource,
@@ -50,6 +53,7 @@ from appsdk_operator.resource import Filter, Kind
 from appsdk_operator.runtime import (
     Family,
     LoopThread,
+    Places,
     Sample,
     StopSignal,
     validation,
@@ -103,6 +107,7 @@ class WatcherOptions:
     error_handler: ErrorHandler | None
     resync: float = attrs.field()
     time_limit: float | None = None
+    max_awaiting: int = 1000
     paused: Filter[Any, Any] | None = None
     remember: bool | tuple[Kind[Any, Any], ...] | None = None
     """The kinds of which it is recorded what was handled; None: the app's own ones with updates."""
@@ -116,6 +121,7 @@ class WatcherOptions:
         check_retry(self.retry_policy, "retry_policy")
         check_calls(self.workers, self.retry_policy, None, self.error_handler)
         validation.checked_limit("time_limit", self.time_limit)
+        validation.check_count("max_awaiting", self.max_awaiting, 0)
 
     def controller(self, name: str) -> InformerController:
         """A controller of this name."""
@@ -141,13 +147,17 @@ class AppManager:
         manager: Manager,
         lifespans: Sequence[LifespanFunction],
         check_start: Callable[[], None] | None = None,
+        *,
+        max_awaiting: int,
     ) -> None:
         self.name = f"{name}/app"
         self.is_waiting = True
         """Whether the manager may still run: it neither has, nor is it closed."""
         self.is_running = False
         self.loop = LoopThread(self.name)
-        """Where lifespans and checks that are ``async def`` run."""
+        """Where all that is ``async def`` runs, but webhooks."""
+        self.awaiting = Places(max_awaiting)
+        """For the functions that await something, and hold no worker meanwhile."""
         self.memos = Memos(manager.cache, manager.client)
         self.functions: Sequence[KindFunctions] = ()
         """The functions of its kinds."""
@@ -188,6 +198,7 @@ class AppManager:
     def close(self) -> None:
         """The manager was closed and will not run."""
         self.is_waiting = False
+        self.loop.close()
 
     def _samples(self) -> Iterable[Sample]:
         yield Sample(_INFO, (self._app_name,), 1)
@@ -233,19 +244,23 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
     manager.declared_by = assembly.app
     try:
         state = AppManager(
-            name, manager, declared.lifespans, _check_of_peers(adopt, manager, options)
+            name,
+            manager,
+            declared.lifespans,
+            _check_of_peers(adopt, manager, options),
+            max_awaiting=assembly.watchers.max_awaiting,
         )
         manager.add(state)
         for index in declared.indexes:
             manager.cache.add(index.kind)
             manager.cache.index_field(index.kind, index.path, index.function)
         add_checks(manager, declared.checks, is_running=lambda: state.has_begun, loop=state.loop)
-        state.functions = _add_watchers(assembly, manager)
+        state.functions = _add_watchers(assembly, manager, state)
         for reconciling in declared.reconciling:
-            _add_reconciler(assembly, manager, reconciling)
+            _add_reconciler(assembly, manager, reconciling).await_on(state.loop)
         for timer in declared.timers:
             if timer.kind is None:
-                _add_timer(assembly, manager, timer)
+                _add_timer(assembly, manager, timer).await_on(state.loop)
         for task in declared.tasks:
             manager.add(_TaskRunnable(f"{name}/{name_of(task.target)}", task))
         add_webhooks(manager, declared)
@@ -306,7 +321,9 @@ def _with_name(config: ClientConfig, name: str) -> ClientConfig:
 _DEFAULT_USER_AGENT: Final = ClientConfig(server="http://localhost").user_agent
 
 
-def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunctions]:
+def _add_watchers(
+    assembly: Assembly, manager: Manager, state: AppManager
+) -> Sequence[KindFunctions]:
     """One controller for each kind, so that no kind waits for the functions of another.
 
     All functions of a kind are one of its targets, so that none overlaps with another one of its
@@ -324,13 +341,14 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunction
         controller = assembly.watchers.controller(f"{assembly.name}/{kind.qualified_name}")
         controller.add_cache(manager.cache, kind, resync=assembly.watchers.resync)
         functions = [each for each in parts if not isinstance(each, Watched)]
+        _await_on(controller, state, functions)
         for part in parts:
             if isinstance(part, Watched):
                 target = part.target(manager.client) if part.is_factory else part.target
             elif kind in targets:
                 continue
             else:
-                target = targets[kind] = _functions(assembly, manager, kind, functions)
+                target = targets[kind] = _functions(assembly, state, manager, kind, functions)
             _add_target(assembly, controller, target, kind)
         manager.add(controller)
         if kind in targets:
@@ -344,7 +362,8 @@ def _add_watchers(assembly: Assembly, manager: Manager) -> Sequence[KindFunction
         controller.needs_leader_election = False
         controller.add_cache(manager.cache, timer.kind, resync=assembly.watchers.resync)
         main = mains.get(timer.kind)
-        alone = _functions(assembly, manager, timer.kind, [timer], main)
+        _await_on(controller, state, [timer])
+        alone = _functions(assembly, state, manager, timer.kind, [timer], main)
         mains.setdefault(timer.kind, alone)
         _add_target(assembly, controller, alone, timer.kind)
         manager.add(controller)
@@ -361,8 +380,23 @@ def _add_target(
         controller.add_reconciler(wrapped, kind)
 
 
+def _await_on(
+    controller: InformerController,
+    state: AppManager,
+    functions: Sequence[Handler | Timer | Background],
+) -> None:
+    """Await on the App's loop; without a worker, where there is something to await."""
+    awaits = any(
+        is_async(inspect.unwrap(each.function))
+        for each in functions
+        if not isinstance(each, Background)
+    )
+    controller.await_on(state.loop, state.awaiting if awaits else None)
+
+
 def _functions(
     assembly: Assembly,
+    state: AppManager,
     manager: Manager,
     kind: Kind[Any, Any],
     declared: Sequence[Handler | Timer | Background],
@@ -378,6 +412,7 @@ def _functions(
         return BackgroundRunner(
             each.function,
             name=f"{assembly.name}/{each.name}",
+            loop=state.loop,
             client=manager.client,
             clock=manager.clock,
             retry=each.options.retry or assembly.watchers.retry_policy or _until_it_succeeds(),
@@ -459,7 +494,7 @@ def _check_remembered(assembly: Assembly) -> None:
             )
 
 
-def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> None:
+def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling) -> Controller[Any]:
     target = declared.target
     if declared.takes_object:
         target = as_reconciler(manager.client, declared.kind, target)
@@ -473,7 +508,7 @@ def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling)
         builder.owns(kind)
     for kind, handler in declared.watches.items():
         builder.watches(kind, handler)
-    builder.complete(assembly.observer.target(target, declared.kind))
+    return builder.complete(assembly.observer.target(target, declared.kind))
 
 
 def _shared(options: ControllerOptions | None) -> ControllerOptions:
@@ -485,7 +520,7 @@ def _shared(options: ControllerOptions | None) -> ControllerOptions:
 _ONCE: Final = Request("", "app")
 
 
-def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
+def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> Controller[Request]:
     """A controller with one request, which comes back after the interval."""
     timer = AppTimer(
         assembly.observer.timer(declared),
@@ -500,7 +535,7 @@ def _add_timer(assembly: Assembly, manager: Manager, declared: Timer) -> None:
     source: TimerSource[Request] = TimerSource(
         _FOREVER, [_ONCE], first_after=declared.schedule.first_after, name=declared.name
     )
-    (
+    return (
         controller_for(manager)
         .named(f"{assembly.name}/{declared.name}")
         .with_options(

@@ -18,6 +18,7 @@ from appsdk_operator.resource import Object, ObjectKey
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
+    LoopPart,
     LoopThread,
     StopSignal,
     ThreadGroup,
@@ -97,6 +98,7 @@ class BackgroundRunner:
         function: Callable[..., Any],
         *,
         name: str,
+        loop: LoopThread,
         client: ClientLike,
         clock: Clock,
         retry: RetryPolicy,
@@ -107,6 +109,7 @@ class BackgroundRunner:
         Args:
             function: what is called with a :class:`Live` and a stop signal.
             name: its name as a runnable.
+            loop: where coroutines run; somebody else closes it.
             client: reads from the cache.
             clock: for delays and graces.
             retry: when it starts again after a failure.
@@ -116,6 +119,7 @@ class BackgroundRunner:
         self.function = function
         self._is_async = is_async(function)
         self._callback = callback_name(function)
+        self._loop = loop
         self._client = client
         self._clock = clock
         self._retry = retry
@@ -183,7 +187,7 @@ class BackgroundRunner:
 
     def run(self, stop: StopSignal) -> None:
         """Start and stop runs until ``stop`` is set; then wait until all have ended."""
-        threads, loop = ThreadGroup(self.name), LoopThread(self.name)
+        threads, loop = ThreadGroup(self.name), LoopPart(self._loop)
         host = _Host(threads, loop) if self._is_async else None
         detach = stop.on_set(self._wake)
         with self._changed:
@@ -262,7 +266,7 @@ class BackgroundRunner:
         self._changed.notify_all()
 
     def _look(
-        self, threads: ThreadGroup, loop: LoopThread, host: _Host | None, *, is_open: bool
+        self, threads: ThreadGroup, loop: LoopPart, host: _Host | None, *, is_open: bool
     ) -> None:
         """Do what is due for the keys that have changed, and those whose time has come."""
         started: list[_Run] = []
@@ -304,7 +308,7 @@ class BackgroundRunner:
         for run in started:
             self._start(run, threads, loop, host)
 
-    def _start(self, run: _Run, threads: ThreadGroup, loop: LoopThread, host: _Host | None) -> None:
+    def _start(self, run: _Run, threads: ThreadGroup, loop: LoopPart, host: _Host | None) -> None:
         live = Live(self._client, run.object)
         try:
             if host is not None:
@@ -493,7 +497,7 @@ class Backgrounds:
 class _Host:
     """Starts coroutines on an event loop; one thread waits for all of them."""
 
-    def __init__(self, threads: ThreadGroup, loop: LoopThread) -> None:
+    def __init__(self, threads: ThreadGroup, loop: LoopPart) -> None:
         import asyncio
 
         self._has_begun = StopSignal()

@@ -145,6 +145,7 @@ from appsdk_operator.runtime._logs.texts import (
 )
 from appsdk_operator.runtime._threading.threads import (
     CoroutineRunner as CoroutineRunner,
+    LoopPart as LoopPart,
     LoopThread as LoopThread,
     ThreadGroup as ThreadGroup,
     as_exception as as_exception,
@@ -177,6 +178,7 @@ from appsdk_operator.runtime._threading.weak import (
     weak_method as weak_method,
 )
 from appsdk_operator.runtime._threading.workers import (
+    Places as Places,
     SpareWorkers as SpareWorkers,
     Workers as Workers,
     is_cancelled as is_cancelled,

@@ -22,8 +22,10 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
+    LoopPart,
     LoopThread,
     Metrics,
+    Places,
     RetryPolicy,
     StillRunning,
     StopSignal,
@@ -183,7 +185,7 @@ class InformerController:
         self.clock: Clock = clock
         """The clock for all waits."""
         self._publishes_in = entered_metrics(metrics)
-        self._loop = LoopThread(name)
+        self._loop: LoopThread | LoopPart = LoopThread(name)
         self._metrics = ControllerMetrics(pending=lambda: self.pending_retries)
         self._dispatcher = Dispatcher(
             name,
@@ -216,7 +218,11 @@ class InformerController:
         if time_limit is not None:
             self._delivery.allow_replacement()
         self.activity.monitor.equip(
-            workers=workers, log=_log, remedy="workers=", replace=self._delivery.replace
+            workers=workers,
+            log=_log,
+            remedy="workers=",
+            replace=self._delivery.replace,
+            is_lent=self._delivery.is_lent,
         )
         self._callers = Workers(self._delivery, self._loop)
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)
@@ -396,6 +402,21 @@ class InformerController:
             for other in targets[:number]:
                 if target.kind == other.kind:
                     target.check_finalizers(other)
+
+    def await_on(self, loop: LoopThread, places: Places | None) -> None:
+        """For Apps, before the run: await coroutines on a loop that several controllers share.
+
+        Args:
+            loop: the loop, which somebody else closes.
+            places: for calls that await something, and hold no worker meanwhile; None: all hold
+                one.
+        """
+        if places is None:
+            self._loop = LoopPart(loop)
+        else:
+            self._loop = LoopPart(loop, lend=self._delivery.lend)
+            self._delivery.allow_lending(places)
+        self._callers = Workers(self._delivery, self._loop)
 
     def _add(self, target: RegisteredTarget, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")

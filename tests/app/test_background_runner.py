@@ -16,7 +16,14 @@ from appsdk_operator.app._background import GRACE, BackgroundRunner, Live
 from appsdk_operator.client import NotFound
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.resource import Object, kinds
-from appsdk_operator.runtime import Clock, ManualClock, RealClock, StopSignal, ThreadGroup
+from appsdk_operator.runtime import (
+    Clock,
+    LoopThread,
+    ManualClock,
+    RealClock,
+    StopSignal,
+    ThreadGroup,
+)
 from tests.app.test_managers import Calls, eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -53,10 +60,12 @@ class Case:
 
     def __init__(self, function: Callable[..., Any], clock: Clock | None = None) -> None:
         self.client = Objects()
+        self.loop = LoopThread("bucket-operator/app")
         self.delays: list[float | None] = [5.0]
         self.runner = BackgroundRunner(
             function,
             name="bucket-operator/background/poll",
+            loop=self.loop,
             client=self.client,  # type: ignore[arg-type]  # what it uses of one
             clock=clock or RealClock(),
             retry=lambda error, attempt: self.delays[min(attempt, len(self.delays) - 1)],
@@ -92,6 +101,7 @@ def running(case: Case) -> Iterator[StopSignal]:
     finally:
         stop.set()
         thread.join()
+        case.loop.close()
     assert not raised
     assert not [t.name for t in threading.enumerate() if "background/poll" in t.name]
 

@@ -26,6 +26,7 @@ from appsdk_operator.runtime import (
     Clock,
     Family,
     Metrics,
+    Places,
     Sample,
     SpareWorkers,
     StopSignal,
@@ -295,7 +296,6 @@ class Delivery:
         self._handle = handle
         self._handle_event = handle_event or self._handle_by_key
         self._workers = workers
-        self._unstarted = 0
         self._max_pending = max_pending
         self._overflow = overflow
         self._merges_resyncs = merges_resyncs
@@ -332,7 +332,8 @@ class Delivery:
         self._is_replaceable = False
         self._begins = threading.Lock()
         self._in_hand: _InHand | None = None
-        self._replaced = 0
+        # The workers that were replaced or lent in their present piece of work.
+        self._away: set[int] = set()
         self._sources: list[EventSource] = []
         # The queue locks a key, and an object has one for each source. By kind, namespace and name.
         self._handled_now: dict[tuple[str, str, str], tuple[_Waiting, ...]] = {}
@@ -342,7 +343,7 @@ class Delivery:
         self._random = rng or random_of(clock)
         self._resync_number = 0
         self._is_stopped = False
-        self._spares = SpareWorkers(name, lambda number: self._start_worker(workers + number - 1))
+        self._spares = SpareWorkers(name, self._start_worker)
         self._retire: Callable[[], None] = lambda: None
         if metrics is not None:
             self.publish(metrics)
@@ -486,25 +487,11 @@ class Delivery:
 
     def start(self) -> None:
         """Start the first worker; each starts the next one when all that there are have work."""
-        self._spares.open()
-        self._unstarted = self._workers - 1
+        self._spares.open(self._workers - 1)
         self._start_worker(0)
 
     def _start_worker(self, number: int) -> None:
         self._threads.start(f"worker-{number}", self._work)
-
-    def _start_another(self) -> None:
-        with self._lock:
-            if self._is_stopped or not self._unstarted:
-                return
-            number = self._workers - self._unstarted
-            self._unstarted -= 1
-        try:
-            self._start_worker(number)
-        except RuntimeError:
-            _log.exception(
-                "%s: no thread is to be had for worker %d: fewer are at work", self._name, number
-            )
 
     def allow_replacement(self) -> None:
         """From the next batch on :meth:`replace` has an effect, at the cost of a lock an event.
@@ -512,6 +499,37 @@ class Delivery:
         For handlers with time limits.
         """
         self._is_replaceable = True
+
+    def allow_lending(self, places: Places) -> None:
+        """Before the start: let workers be lent while they wait for a coroutine; see :meth:`lend`.
+
+        No more calls than there are workers do something at once. ``places`` bounds those that
+        wait beyond that.
+        """
+        self._is_replaceable = True
+        self._spares.allow_lending(self._workers, places)
+
+    def lend(self) -> Callable[[], None] | None:
+        """The calling worker waits for a coroutine from now on; others do its work meanwhile.
+
+        The object of its call stays closed, and the batch queue stays empty until its call ends.
+
+        Returns:
+            What waits for its turn again, to be called once the coroutine has ended; None if the
+            worker is held meanwhile.
+        """
+        is_away = self._go_away(threading.get_ident())
+        if self._spares.lend():
+            if not self._queue.has_sleepers:
+                self._spares.fill()
+            return self._spares.take_back
+        if is_away:
+            self._come_back(threading.get_ident())
+        return None
+
+    def is_lent(self, thread: int) -> bool:
+        """Whether the worker waits for a coroutine, and others do its work meanwhile."""
+        return self._spares.is_lent(thread)
 
     def replace(self, thread: int) -> bool:
         """Start a worker in the place of ``thread``, which ends after its present call.
@@ -521,15 +539,29 @@ class Delivery:
         Returns:
             Whether it has; False also for a thread that was replaced before, and after the stop.
         """
-        with self._lock:
-            if self._is_stopped:
-                return False
-            self._replaced += 1
-            self._empty_line()
+        is_away = self._go_away(thread)
         if self._spares.replace(thread):
             return True
-        self._replaced_ended()
+        if is_away:
+            self._come_back(thread)
         return False
+
+    def _go_away(self, thread: int) -> bool:
+        """Another worker may begin what ``thread`` would do next; False if that is so already."""
+        with self._lock:
+            if self._is_stopped or thread in self._away:
+                return False
+            self._away.add(thread)
+            self._empty_line()
+            return True
+
+    def _come_back(self, thread: int) -> None:
+        """The piece of work has ended in which ``thread`` has gone away, if it has."""
+        with self._lock:
+            if thread in self._away:
+                self._away.discard(thread)
+                if not self._away:
+                    self._line_bound = self._usual_line_bound
 
     def _empty_line(self) -> None:
         """Move what waits in the batch queue to the objects' own keys.
@@ -559,13 +591,6 @@ class Delivery:
             # What waits there already came after these.
             self._pending.put_first(key, events)
         self._queue.add_all(moved, tickets=[events[0][0] for events in moved.values()])
-
-    def _replaced_ended(self) -> None:
-        """A worker that was replaced has ended."""
-        with self._lock:
-            self._replaced -= 1
-            if not self._replaced:
-                self._line_bound = self._usual_line_bound
 
     def stop(self) -> None:
         """Drop pending events and end the workers after their current call; twice is harmless."""
@@ -647,11 +672,14 @@ class Delivery:
 
     def _work(self) -> None:
         with self._worker_context():
+            lends = self._spares.lends
             item = self._queue.get()
             while item is not None:
                 handled: DeliveryKey | None = None
-                if self._unstarted and not self._queue.has_sleepers:
-                    self._start_another()
+                if self._spares.missing and not self._queue.has_sleepers:
+                    self._spares.fill()
+                if lends:
+                    self._spares.begin()
                 try:
                     handled = self._process(item.key, item.ticket)
                 except BaseException:
@@ -661,11 +689,15 @@ class Delivery:
                     _log.exception(
                         "%s: handling %s failed outside of the user's code", self._name, item.key
                     )
-                if self._spares.have_replaced_me():
+                if self._away:
+                    self._come_back(threading.get_ident())
+                is_replaced = self._spares.have_replaced_me()
+                if is_replaced or (lends and self._spares.end()):
                     if handled is not None:
                         self._queue.done(handled)
-                    self._replaced_ended()
-                    return
+                        handled = None
+                    if is_replaced or not self._spares.rest():
+                        return
                 queue = self._queue
                 item = queue.get() if handled is None else queue.done_and_get(handled)
 

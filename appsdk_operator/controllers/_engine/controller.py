@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     ActivityObserver,
     CallRecord,
     Clock,
+    LoopPart,
     LoopThread,
     Metrics,
     SpareWorkers,
@@ -117,7 +118,7 @@ class Controller(Generic[R]):
         )
         """For debug pages and observers: the record of its reconciles."""
         self.activity.stop = self._own
-        self._loop = LoopThread(name)
+        self._loop: LoopThread | LoopPart = LoopThread(name)
         # Weak: a controller that never ran is collected with its last reference, which frees its
         # name.
         failed = weak_method(self._thread_failed)
@@ -265,6 +266,11 @@ class Controller(Generic[R]):
         if run is None:
             return snapshot
         return snapshot | run.snapshot(self.clock.monotonic(), self.clock.time())
+
+    def await_on(self, loop: LoopThread) -> None:
+        """For Apps, before the run: await coroutines on a loop that several controllers share."""
+        self._loop = LoopPart(loop)
+        self._callers = Workers(self._workers, self._loop)
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` each call; returns the function that ends that.

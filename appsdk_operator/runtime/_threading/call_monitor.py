@@ -78,6 +78,11 @@ def _no_replacement(thread: int) -> bool:
     return False
 
 
+def _is_never_lent(thread: int) -> bool:
+    del thread
+    return False
+
+
 @final
 class CallMonitor:
     """Looks at the running calls of a controller now and then, in the thread that waits anyway.
@@ -103,6 +108,8 @@ class CallMonitor:
         self._log = _log
         self._remedy = ""
         self._replace: Callable[[int], bool] = _no_replacement
+        self.is_lent: Callable[[int], bool] = _is_never_lent
+        """Whether a thread waits for a coroutine, and holds no worker."""
         self._waiters = Waiters(clock)
         self._has_news = False
         self._remove_alarm: Callable[[], None] | None = None
@@ -113,7 +120,13 @@ class CallMonitor:
         self._retire: Callable[[], None] = lambda: None
 
     def equip(
-        self, *, workers: int, log: SafeLogger, remedy: str, replace: Callable[[int], bool]
+        self,
+        *,
+        workers: int,
+        log: SafeLogger,
+        remedy: str,
+        replace: Callable[[int], bool],
+        is_lent: Callable[[int], bool] = _is_never_lent,
     ) -> None:
         """Say what it watches.
 
@@ -123,11 +136,13 @@ class CallMonitor:
             remedy: the option that sets the number of workers.
             replace: starts a worker in the place of a thread, which ends after its present piece
                 of work; returns whether it has.
+            is_lent: whether a thread waits for a coroutine, and holds no worker.
         """
         self._workers = workers
         self._log = log
         self._remedy = remedy
         self._replace = replace
+        self.is_lent = is_lent
 
     def publish(self, metrics: Metrics) -> None:
         """Publish its numbers."""
@@ -281,12 +296,14 @@ class CallMonitor:
             if late is None or late.has_replacement:
                 return
             replaced = sum(each.has_replacement for each in self._late.values())
-        is_used_up = replaced >= self._workers
-        late.has_replacement = not is_used_up and self._replace(call.thread)
+        is_used_up, is_lent = replaced >= self._workers, self.is_lent(call.thread)
+        late.has_replacement = not (is_used_up or is_lent) and self._replace(call.thread)
         if late.is_logged:
             return
         late.is_logged = True
-        if late.has_replacement:
+        if is_lent:
+            spare = "it is awaited, and holds no worker"
+        elif late.has_replacement:
             spare = f"spare worker {replaced + 1} of {self._workers} takes over"
         elif is_used_up:
             spare = f"no spare worker of {self._workers} is left"
@@ -327,12 +344,33 @@ class CallMonitor:
 
     def _warn_of_held(self, calls: list[RunningCall], now: float) -> None:
         replaced = {thread for thread, late in self._late.copy().items() if late.has_replacement}
-        held = [c for c in calls if now - c.started >= HELD_FOR and c.thread not in replaced]
+        long = [c for c in calls if now - c.started >= HELD_FOR and c.thread not in replaced]
+        held = [call for call in long if not self.is_lent(call.thread)]
         are_all_held = len(held) >= self._workers
-        for call in held:
+        for call in long:
             late = self._late.get(call.thread)
-            if late is None or not late.is_logged:
+            if late is not None and late.is_logged:
+                continue
+            if call in held:
                 self._warn(call, now, is_last=are_all_held and call is held[-1])
+            else:
+                self._warn_of_awaited(call, now)
+
+    def _warn_of_awaited(self, call: RunningCall, now: float) -> None:
+        place = callback_place(call.thread) or "a callback"
+        if (place, False) in self._said or len(self._said) >= 2 * _MOST_PLACES:
+            return
+        self._said.add((place, False))
+        self._log.warning(
+            "%s of controller %s has awaited something for %s, for %s, and no other event of that "
+            "object is handled meanwhile; it holds no worker: give what it waits for a time-out, "
+            "or raise RetryAfter(seconds) to look again later",
+            place,
+            self._controller,
+            duration_text(now - call.started),
+            call.about(),
+            extra={"controller": self._controller, "callback": place},
+        )
 
     def _warn(self, call: RunningCall, now: float, *, is_last: bool) -> None:
         place = callback_place(call.thread) or "a callback"

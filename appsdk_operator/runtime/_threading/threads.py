@@ -14,12 +14,12 @@ from appsdk_operator.runtime._environment import entered_environment, thread_clo
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_repr
 from appsdk_operator.runtime._logs.tracebacks import awaiting_place, present_place
+from appsdk_operator.runtime._threading.waiters import Gate
 
 # asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
 # programs have no coroutines.
 if TYPE_CHECKING:
     import asyncio
-    import concurrent.futures
 
 
 _log = get_logger("appsdk_operator.runtime")
@@ -105,6 +105,8 @@ class ThreadGroup:
         self._on_failure = on_failure
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._forget_at = 1
+        """The number of threads at which those that have ended are looked for."""
 
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
         """Run ``target`` in a new thread; its errors, ``SystemExit`` included, are logged.
@@ -132,7 +134,9 @@ class ThreadGroup:
             target=origin.copy().run, args=(run,), name=f"{self._name}/{name}", daemon=False
         )
         with self._lock:
-            self._threads = [t for t in self._threads if t.is_alive()]
+            if len(self._threads) >= self._forget_at:
+                self._threads = [t for t in self._threads if t.is_alive()]
+                self._forget_at = 2 * len(self._threads) or 1
             # Added first: Ctrl-C may come while it starts.
             self._threads.append(thread)
             thread.start()
@@ -190,13 +194,24 @@ class LoopThread:
             OSError: there is no file descriptor for it; the same.
             concurrent.futures.CancelledError: the loop was closed, before or meanwhile.
         """
-        import asyncio
-        import concurrent.futures
+        return self.wait_for(self.begin(coroutine))
 
+    def begin(
+        self, coroutine: Coroutine[Any, Any, T], *, may_lend: bool = False
+    ) -> AwaitedCoroutine[T]:
+        """Begin to run a coroutine, for which the same thread then calls :meth:`wait_for`.
+
+        Args:
+            coroutine: the coroutine.
+            may_lend: whether that is given a ``lend``.
+
+        Raises:
+            RuntimeError, OSError, concurrent.futures.CancelledError: as :meth:`run`.
+        """
         with self._lock:
             if self._is_closed:
                 coroutine.close()
-                raise concurrent.futures.CancelledError("the controller's event loop was closed")
+                raise _cancelled("the controller's event loop was closed")
             if self._thread is threading.current_thread():
                 coroutine.close()
                 raise RuntimeError(
@@ -207,19 +222,28 @@ class LoopThread:
             except BaseException:
                 coroutine.close()
                 raise
-            thread = threading.get_ident()
             # Before it begins: from then on it can be cancelled.
-            awaited = AwaitedCoroutine(coroutine, loop)
-            _awaited[thread] = awaited
-            future = asyncio.run_coroutine_threadsafe(awaited.result(), loop)
+            awaited = AwaitedCoroutine(coroutine, loop, tells_when_waiting=may_lend)
+            _awaited[threading.get_ident()] = awaited
+            awaited.schedule()
+        return awaited
+
+    def wait_for(
+        self,
+        awaited: AwaitedCoroutine[T],
+        lend: Callable[[], Callable[[], None] | None] | None = None,
+    ) -> T:
+        """The result of a coroutine that this thread has begun.
+
+        Args:
+            awaited: the coroutine.
+            lend: called if the coroutine waits for something, so that this thread has nothing to
+                do meanwhile; what it returns is called at the end, before this returns.
+        """
         try:
-            return self._result_of(future, loop)
-        except concurrent.futures.CancelledError:
-            # If it was cancelled before it began, it was never awaited.
-            coroutine.close()
-            raise
+            return self._result_of(awaited, lend)
         finally:
-            del _awaited[thread]
+            del _awaited[threading.get_ident()]
 
     def _start(self) -> asyncio.AbstractEventLoop:
         """Start the loop in its thread; the lock is held."""
@@ -277,20 +301,28 @@ class LoopThread:
         loop.stop()
 
     def _result_of(
-        self, future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop
+        self,
+        awaited: AwaitedCoroutine[T],
+        lend: Callable[[], Callable[[], None] | None] | None,
     ) -> T:
-        """The result of ``future``; meanwhile a look now and then at whether the loop is held."""
-        pause = _HELD_FOR
-        while True:
-            try:
-                return future.result(pause)
-            except TimeoutError:
-                if future.done():  # the coroutine's own
-                    return future.result()
-            self._look_at(loop)
-            if loop.is_closed():
-                future.cancel()  # unless it is done: nobody else will end it
-            pause = min(2 * pause, _LOOK_EVERY)
+        """The result; meanwhile a look now and then at whether the loop is held."""
+        pause, loop = _HELD_FOR, awaited.loop
+        take_back: Callable[[], None] | None = None
+        try:
+            while not awaited.has_ended():
+                if awaited.changed.wait(pause):
+                    if lend is not None and not awaited.has_ended():
+                        take_back, lend = lend(), None
+                    continue
+                self._look_at(loop)
+                if loop.is_closed() and not awaited.has_ended():  # nobody else will end it
+                    awaited.coroutine.close()
+                    raise _cancelled("the controller's event loop was closed")
+                pause = min(2 * pause, _LOOK_EVERY)
+            return awaited.outcome()
+        finally:
+            if take_back is not None:
+                take_back()
 
     def _look_at(self, loop: asyncio.AbstractEventLoop) -> None:
         """Warn if the loop does not answer for a second: a coroutine blocks its thread."""
@@ -314,6 +346,11 @@ class LoopThread:
             self._name,
             extra={"controller": self._name, "callback": place},
         )
+
+    @property
+    def thread_name(self) -> str:
+        """The name of its thread."""
+        return f"{self._name}/loop"
 
     def bound(self) -> contextlib.AbstractContextManager[None]:
         """Make :func:`settle` use this loop in the calling thread."""
@@ -339,41 +376,168 @@ class LoopThread:
 
 
 @final
+class LoopPart:
+    """The coroutines of one of those who share a :class:`LoopThread`, which end together.
+
+    Thread-safe.
+    """
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        *,
+        lend: Callable[[], Callable[[], None] | None] | None = None,
+    ) -> None:
+        """A part of ``loop``; ``lend`` is that of :meth:`LoopThread.wait_for`."""
+        self._loop = loop
+        self._lend = lend
+        self._changed = threading.Condition()
+        # By insertion: the order of cancellations is the same in each run.
+        self._running: dict[AwaitedCoroutine[Any], None] = {}
+        self._is_closed = False
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """As :meth:`LoopThread.run`."""
+        with self._changed:
+            if self._is_closed:
+                coroutine.close()
+                raise _cancelled("the controller has stopped")
+            awaited = self._loop.begin(coroutine, may_lend=self._lend is not None)
+            self._running[awaited] = None
+        try:
+            return self._loop.wait_for(awaited, self._lend)
+        finally:
+            with self._changed:
+                del self._running[awaited]
+                self._changed.notify_all()
+
+    def bound(self) -> contextlib.AbstractContextManager[None]:
+        """Make :func:`settle` use this part of the loop in the calling thread."""
+        return settle_on(self)
+
+    def close(self, timeout: float | None = None) -> list[str]:
+        """Cancel its coroutines, and wait until they have ended; twice is harmless.
+
+        Args:
+            timeout: the longest wait in seconds for coroutines that ignore their cancellation;
+                default: no limit.
+
+        Returns:
+            The name of the loop's thread if some of them still run.
+        """
+        with self._changed:
+            running = [] if self._is_closed else list(self._running)
+            self._is_closed = True
+        for awaited in running:
+            awaited.cancel()
+        with self._changed:
+            has_ended = self._changed.wait_for(lambda: not self._running, timeout)
+        return [] if has_ended else [self._loop.thread_name]
+
+
+@final
 class AwaitedCoroutine(Generic[T]):
     """A coroutine that a thread waits for, which another one may cancel."""
 
-    __slots__ = ("_is_cancelled", "_loop", "_task", "coroutine")
+    __slots__ = (
+        "_error",
+        "_has_ended",
+        "_is_cancelled",
+        "_outcome",
+        "_task",
+        "_tells_when_waiting",
+        "changed",
+        "coroutine",
+        "loop",
+    )
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        tells_when_waiting: bool,
+    ) -> None:
         self.coroutine: Coroutine[Any, Any, T] = coroutine
-        self._loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
+        self.changed: Gate = Gate()
+        """Opened when it is over, and if it is to tell that, when it waits for something."""
+        self._has_ended = False
         self._task: asyncio.Task[Any] | None = None
         self._is_cancelled = False
+        self._tells_when_waiting = tells_when_waiting
+        self._outcome: Any = None
+        self._error: BaseException | None = None
+
+    def schedule(self) -> None:
+        """Begin it on the loop, with the context variables of the caller."""
+        self.loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
         """Cancel it, from any thread. The thread that waits goes on once it has ended."""
         with contextlib.suppress(RuntimeError):  # a closed loop has cancelled it
-            self._loop.call_soon_threadsafe(self._cancel)
+            self.loop.call_soon_threadsafe(self._cancel)
+
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+        return self._has_ended
+
+    def outcome(self) -> T:
+        """What it has returned, once it is over; or raises its error."""
+        error, self._error = self._error, None
+        if error is None:
+            outcome: T = self._outcome
+            return outcome
+        try:
+            raise error
+        finally:
+            del error  # whose traceback holds this frame
+
+    def _begin(self) -> None:
+        if self._is_cancelled:
+            self.coroutine.close()
+            self._end(None, _cancelled("it was cancelled before it began"))
+            return
+        self._task = task = self.loop.create_task(self._run())
+        task.add_done_callback(self._ended)
+        if self._tells_when_waiting:
+            self.loop.call_soon(self._look)  # after its first step
+
+    async def _run(self) -> T:
+        """Await it; SystemExit and the like become errors, or they would end the loop."""
+        try:
+            return await self.coroutine
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
+
+    def _look(self) -> None:
+        if self._task is not None and not self._task.done():
+            self.changed.open()
 
     def _cancel(self) -> None:
         self._is_cancelled = True
         if self._task is not None:
             self._task.cancel()
 
-    async def result(self) -> T:
-        """Await it; SystemExit and the like become errors, or they would end the loop."""
-        import asyncio
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.coroutine.close()  # if it never began
+            self._end(None, _cancelled("the coroutine was cancelled"))
+        elif (error := task.exception()) is not None:
+            self._end(None, error)
+        else:
+            self._end(task.result(), None)
 
-        self._task = asyncio.current_task()
-        try:
-            if self._is_cancelled:
-                self.coroutine.close()
-                raise asyncio.CancelledError
-            return await self.coroutine
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise RuntimeError(f"the coroutine raised {safe_repr(error)}") from error
-        finally:
-            self._task = None  # which refers to this in turn
+    def _end(self, outcome: T | None, error: BaseException | None) -> None:
+        self._task = None  # which refers to this in turn
+        self._outcome, self._error, self._has_ended = outcome, error, True
+        self.changed.open()
+
+
+def _cancelled(text: str) -> Exception:
+    from concurrent.futures import CancelledError
+
+    return CancelledError(text)
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -19,6 +19,27 @@ class _Stop(Protocol):
     def on_set(self, callback: Callable[[], None], /) -> Callable[[], None]: ...
 
 
+@final
+class Gate:
+    """What one thread waits at until another one opens it; it is remembered before the wait."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        # A bare lock: its release is atomic, also for signal handlers.
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Let one wait end; before that wait, twice is as once."""
+        with contextlib.suppress(RuntimeError):  # released already
+            self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is opened, which closes it; False after ``timeout`` seconds."""
+        return self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+
 class Latch(threading.Condition):
     """A condition for one waiter, which remembers a notification before the wait.
 
@@ -28,20 +49,17 @@ class Latch(threading.Condition):
 
     def __init__(self) -> None:
         super().__init__(threading.RLock())
-        # A bare lock: its release is atomic, also for signal handlers.
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate = Gate()
 
     def wait(self, timeout: float | None = None) -> bool:
         self.release()
         try:
-            return self._gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+            return self._gate.wait(timeout)
         finally:
             self.acquire()
 
     def notify(self, n: int = 1) -> None:  # noqa: ARG002 - there is one waiter
-        with contextlib.suppress(RuntimeError):  # released already
-            self._gate.release()
+        self._gate.open()
 
     def notify_all(self) -> None:
         self.notify()

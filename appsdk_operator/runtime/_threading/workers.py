@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import sys
 import threading
@@ -11,9 +12,12 @@ from typing import Final, Protocol, final
 from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.tracebacks import group_members
-from appsdk_operator.runtime._threading.threads import LoopThread
+from appsdk_operator.runtime._threading.threads import LoopPart, LoopThread
+from appsdk_operator.runtime._threading.waiters import Gate
 
 _log = get_logger("appsdk_operator.runtime")
+_MOST_RESTING: Final = 32
+"""Workers too many that wait until one is missing."""
 _CANCEL_TIMEOUT: Final = 1.0
 """Seconds for coroutines and threads to end when the time of a stop is over."""
 
@@ -62,7 +66,7 @@ class Workers:
     They end together: :meth:`stop` says which of them it left behind.
     """
 
-    def __init__(self, threads: _Threads, loop: LoopThread) -> None:
+    def __init__(self, threads: _Threads, loop: LoopThread | LoopPart) -> None:
         """``threads`` call the user's functions, and await their coroutines on ``loop``."""
         self._threads = threads
         self._loop = loop
@@ -88,47 +92,156 @@ class Workers:
 
 
 @final
-class SpareWorkers:
-    """Workers that take the place of those whose calls hang. Thread-safe.
+class Places:
+    """A number of places that calls of several controllers take. Thread-safe."""
 
-    A worker that was replaced ends after the piece of work that it hangs in.
+    def __init__(self, count: int) -> None:
+        """``count`` free places."""
+        self._free = count
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Take a place; False if none is free."""
+        with self._lock:
+            if self._free <= 0:
+                return False
+            self._free -= 1
+            return True
+
+    def give_back(self) -> None:
+        """Free a place that was taken."""
+        with self._lock:
+            self._free += 1
+
+
+@final
+class SpareWorkers:
+    """Workers that are not there yet, or that take the place of those whose calls hang or await.
+
+    A worker that was replaced ends after the piece of work that it hangs in. One that was lent
+    goes on when the coroutine has ended and fewer than the number of workers are at work.
+    Thread-safe.
     """
 
     def __init__(self, name: str, start: Callable[[int], object]) -> None:
         """Spare workers of controller ``name``; ``start`` starts the one of a number from 1 on."""
+        self.missing: int = 0
+        """The number of workers that :meth:`fill` may start."""
+        self.lends: bool = False
+        """Whether workers may be lent; :meth:`begin` each piece of work then."""
         self._name = name
         self._start = start
         self._lock = threading.Lock()
         self._count = 0
+        self._has_no_thread = False
         self._replaced: set[int] = set()
         # Of the thread that the first workers were started in.
         self._context: contextvars.Context | None = None
+        # Where workers may be lent. Who is at work has one of as many turns as there are workers.
+        self._places = Places(0)
+        self._workers = 0
+        self._surplus = 0
+        self._at_work: set[int] = set()
+        self._lent: set[int] = set()
+        self._waiting: collections.deque[tuple[int, Gate]] = collections.deque()
+        self._resting: list[Gate] = []
 
-    def open(self) -> None:
-        """Replace workers from now on: they have started."""
+    def allow_lending(self, workers: int, places: Places) -> None:
+        """Before the start: let :meth:`lend` have an effect, at the cost of two locks a piece.
+
+        Args:
+            workers: the number of workers, of whom no more are at work at once.
+            places: the places for those that are lent.
+        """
+        self._workers, self._places, self.lends = workers, places, True
+
+    def open(self, missing: int = 0) -> None:
+        """Start, replace and lend workers from now on.
+
+        Args:
+            missing: how many of them have not started.
+        """
         self._context = contextvars.copy_context()
+        self.missing = missing
 
     def close(self) -> None:
-        """Replace no more workers."""
-        self._context = None
+        """Start no more workers; none waits for its turn, or rests, any more."""
+        with self._lock:
+            self._context = None
+            while self._waiting:
+                self._waiting.popleft()[1].open()
+            while self._resting:
+                self._resting.pop().open()
+
+    def fill(self) -> None:
+        """Start one of the workers that are missing, if any is."""
+        with self._lock:
+            if self._context is None or not self.missing:
+                return
+            self.missing -= 1
+            if self._resting:
+                self._resting.pop().open()
+                return
+        if not self._start_one():
+            with self._lock:
+                self.missing += 1
 
     def replace(self, thread: int) -> bool:
         """Start a worker in the place of ``thread``; False if that has one, or it cannot be."""
-        context = self._context
         with self._lock:
-            if context is None or thread in self._replaced:
+            if self._context is None or thread in self._replaced or thread in self._lent:
                 return False
             self._replaced.add(thread)
-            self._count += 1
-            number = self._count
-        try:
-            context.copy().run(self._start, number)
-        except RuntimeError:
+            self._let_go(thread)
+        if not self._start_one():
             with self._lock:
                 self._replaced.discard(thread)
-            _log.exception("%s: no thread is to be had for a spare worker", self._name)
             return False
         return True
+
+    def is_lent(self, thread: int) -> bool:
+        """Whether a worker waits for a coroutine, and others do its work meanwhile."""
+        return thread in self._lent
+
+    # For a worker.
+
+    def begin(self) -> None:
+        """Begin a piece of work: wait for a turn, where workers may be lent."""
+        thread = threading.get_ident()
+        with self._lock:
+            if self._context is None or len(self._at_work) < self._workers:
+                self._at_work.add(thread)
+                return
+            gate = Gate()
+            self._waiting.append((thread, gate))
+        gate.wait()
+
+    def lend(self) -> bool:
+        """The calling worker waits for a coroutine from now on, and another one may be started.
+
+        Returns:
+            Whether that is so until :meth:`take_back`; False also where no place is free.
+        """
+        thread = threading.get_ident()
+        with self._lock:
+            # One that was replaced has no turn.
+            may = self._context is not None and thread in self._at_work and self._places.take()
+            if may:
+                self._lent.add(thread)
+                self.missing += 1
+                self._let_go(thread)
+        return may
+
+    def take_back(self) -> None:
+        """The coroutine of the calling worker has ended: wait for a turn."""
+        self._places.give_back()
+        with self._lock:
+            self._lent.discard(threading.get_ident())
+            if self.missing:
+                self.missing -= 1
+            else:
+                self._surplus += 1
+        self.begin()
 
     def have_replaced_me(self) -> bool:
         """Whether the calling worker is to end, because another one has its place."""
@@ -139,6 +252,49 @@ class SpareWorkers:
             is_replaced = thread in self._replaced
             self._replaced.discard(thread)
         return is_replaced
+
+    def end(self) -> bool:
+        """End a piece of work; returns whether the calling worker is one too many."""
+        with self._lock:
+            self._let_go(threading.get_ident())
+            if not self._surplus:
+                return False
+            self._surplus -= 1
+            return True
+
+    def rest(self) -> bool:
+        """Wait until a worker is missing, as to start a thread takes long; False: end instead."""
+        with self._lock:
+            if self._context is None or len(self._resting) >= _MOST_RESTING:
+                return False
+            gate = Gate()
+            self._resting.append(gate)
+        gate.wait()
+        return True
+
+    def _let_go(self, thread: int) -> None:
+        """The thread has no turn any more; who has waited longest has it. The lock is held."""
+        self._at_work.discard(thread)
+        while self._waiting and len(self._at_work) < self._workers:
+            following, gate = self._waiting.popleft()
+            self._at_work.add(following)
+            gate.open()
+
+    def _start_one(self) -> bool:
+        with self._lock:
+            context, self._count = self._context, self._count + 1
+            number = self._count
+        if context is None:
+            return False
+        try:
+            context.copy().run(self._start, number)
+        except RuntimeError:
+            if not self._has_no_thread:
+                self._has_no_thread = True
+                _log.exception("%s: no thread is to be had for another worker", self._name)
+            return False
+        self._has_no_thread = False
+        return True
 
 
 def _left(deadline: float) -> float:
