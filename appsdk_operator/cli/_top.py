@@ -306,9 +306,10 @@ def _controller(one: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _calls_of(one: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[object]]]:
     for call in one["running"]:
-        is_held = bool(call.get("held_at", ""))
+        place, is_awaiting = call.get("held_at", ""), call.get("awaiting", False)
+        is_held = bool(place) and not is_awaiting
         when = Text(f"running {_took(call['seconds'])}", "red" if is_held else "cyan")
-        held_at = f"held at {call['held_at']}" if is_held else ""
+        held_at = f"{'awaits' if is_awaiting else 'held'} at {place}" if place else ""
         row = (when, shortened(_object(call)), call["why"], call["attempt"], held_at, one["name"])
         yield _query(call), row
     for call in (*one["planned"], *one["given_up"]):

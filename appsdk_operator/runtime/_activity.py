@@ -176,6 +176,7 @@ class CallRecord:
         "cause",
         "controller",
         "headers",
+        "is_awaiting",
         "kind",
         "name",
         "namespace",
@@ -241,6 +242,8 @@ class CallRecord:
         self.place: str = ""
         """Where it is in the user's code, for a call that has run for half a minute when somebody
         looks; else ``""``."""
+        self.is_awaiting: bool = False
+        """Whether it waited for a coroutine, and held no worker, when somebody looked."""
         self.cause: FailureCause | None = None
         """Why it failed; None unless it did."""
         self.requests: list[RequestRecord] = []
@@ -278,6 +281,7 @@ class CallRecord:
             "started": time - (now - self.started),
             "seconds": seconds,
             "held_at": self.place if self.seconds is None else "",
+            "awaiting": self.is_awaiting and self.seconds is None,
             "outcome": "nothing to do" if is_idle else self.outcome,
             "next_in": (
                 None if self.next_in is None else self.started + seconds + self.next_in - now
@@ -804,6 +808,7 @@ class ActivityLog:
                 with contextlib.suppress(AttributeError):
                     record = self.describe(slot)
             if record is not None and record.seconds is None:
+                record.is_awaiting = self.monitor.is_lent(thread)
                 if now - record.started >= HELD_FOR:
                     record.place = callback_place(thread) or record.callback
                 found.append(record)

@@ -241,6 +241,9 @@ def test_an_overdue_call_and_one_that_is_held_are_said_to_be_so() -> None:
         *("running 112 s", "default/web", "updated", "0", "held at make (app.py:12)")
     ]
     assert cells[1][0] == "overdue for 112 s"
+    controller["running"][0]["awaiting"] = True
+    _, rows = _top.tables_of(shown)["Calls"]
+    assert str(rows[0][1][4]) == "awaits at make (app.py:12)"
 
 
 def test_the_verdict_is_the_first_line_and_names_are_shortened_from_the_left() -> None:

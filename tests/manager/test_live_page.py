@@ -139,6 +139,8 @@ def state() -> dict[str, Any]:
                 "health": EVIL,
                 "queued": 1,
                 "running": [call()],
+                "running_total": 1,
+                "awaiting_total": 0,
                 "planned": [{**planned, "due_in": 1.0, "error": EVIL}],
                 "planned_total": 1,
                 "given_up": [{**planned, "due_in": None, "error": EVIL}],
@@ -261,6 +263,13 @@ def test_a_call_that_is_held_is_red_with_its_line_and_an_overdue_one_says_so(ser
     assert '<span class="state bad">held for 1 min 52 s</span>' in page
     assert "make (app.py:12)" in page
     assert "overdue for 1 min 52 s" in page
+    controller["running"] = [call(held_at="make (app.py:12)", seconds=112.0, awaiting=True)]
+    controller["running_total"] = controller["awaiting_total"] = 3000
+    page = served.get("/debug/").text
+    assert "awaits for 1 min 52 s" in page
+    assert "held for" not in page
+    assert ": 0 of 1 worker busy, 3,000 calls await something." in page
+    assert "3,000 calls running" in page
 
 
 def test_events_carry_the_same_escaped_panels(serve: Any) -> None:

@@ -69,7 +69,16 @@ ILLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "hangs": (
         "tenants: 1 call held, longest 1 min 52 s",
-        {"controllers": [controller(running=[{"held_at": "a.py:1", "seconds": 112.0}])]},
+        {
+            "controllers": [
+                controller(
+                    running=[
+                        {"held_at": "a.py:1", "seconds": 200.0, "awaiting": True},
+                        {"held_at": "a.py:1", "seconds": 112.0},
+                    ]
+                )
+            ]
+        },
     ),
     "listing": (
         "1 of 1 kind not synced: tenants.example.com",

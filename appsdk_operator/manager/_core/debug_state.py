@@ -300,6 +300,7 @@ def _controller(
     part: Any, details: dict[str, Any], log: ActivityLog | None, now: float, time: float
 ) -> dict[str, Any]:
     planned, given_up = _planned(details), _rows(details, "given_up")
+    running = [] if log is None else log.running()
     health = health_of(part)
     return {
         "name": str(details["controller"]),
@@ -314,7 +315,9 @@ def _controller(
         "waiting": [r["object"] for r in _rows(details, "planned") if r["due_in"] == 0][
             :_MOST_ROWS
         ],
-        "running": [] if log is None else _json(log.running()[:_MOST_ROWS], now, time),
+        "running": _json(running[:_MOST_ROWS], now, time),
+        "running_total": len(running),
+        "awaiting_total": sum(call.is_awaiting for call in running),
         "planned": planned[:_MOST_ROWS],
         "planned_total": len(planned),
         "given_up": given_up[:_MOST_ROWS],

@@ -297,7 +297,7 @@ def _controllers(state: Mapping[str, Any], asked: Asked) -> Html:
             more.append(folded(f"details-{place}", summary, content))
     columns = ("Controller", "State", "Calls", "Failing", "Given up#", "Queued", "Oldest wait")
     shown = table("", (*columns, "Running#", "Planned#~", "p99#~"), rows)
-    running = sum(len(one["running"]) for one in found)
+    running = sum(one["running_total"] for one in found)
     return panel(
         "Controllers",
         f"{len(found)}, {counted(running, 'call')} running",
@@ -319,7 +319,7 @@ def _controller_row(one: Mapping[str, Any], short: str, state: Mapping[str, Any]
         number(one["given_up_total"]),
         with_chart(queued, sparkline(history["queued"], "queue length", "warn")),
         seconds_text(one["oldest_wait"]),
-        number(len(one["running"])),
+        number(one["running_total"]),
         number(one["planned_total"]),
         seconds_text(one["p99"]),
     ]
@@ -371,7 +371,7 @@ def _controller_parts(
         parts.append(_waiting(one))
     own = msgspec.structs.replace(asked, view="controller", name=name, rows="")
     sections: list[tuple[str, Sequence[Any], int, Callable[[Sequence[Any]], Html]]] = [
-        ("running", one["running"], len(one["running"]), _running),
+        ("running", one["running"], one["running_total"], _running),
         (
             "planned",
             one["planned"],
@@ -404,13 +404,17 @@ def _controller_parts(
 
 def _waiting(one: Mapping[str, Any]) -> Html:
     """Why the queue waits."""
-    busy = len(one["running"])
+    awaiting = one["awaiting_total"]
+    busy = one["running_total"] - awaiting
     text = f"{one['queued']:,} wait"
     if one["oldest_wait"] is not None:
         text += f", the oldest for {seconds_text(one['oldest_wait'])}"
     if one["workers"]:
         text += f": {busy} of {counted(one['workers'], 'worker')} busy"
-    longest = max(one["running"], key=lambda call: call["seconds"], default=None)
+    if awaiting:
+        text += f", {counted(awaiting, 'call')} await something"
+    holding = (call for call in one["running"] if not call.get("awaiting"))
+    longest = max(holding, key=lambda call: call["seconds"], default=None)
     if longest is not None:
         name = "/".join(part for part in (longest["namespace"], longest["name"]) if part)
         text += f", with {name} for {seconds_text(longest['seconds'])}"
@@ -438,6 +442,8 @@ def _running(calls: Sequence[Mapping[str, Any]]) -> Html:
 
 def _running_for(call: Mapping[str, Any]) -> object:
     text = seconds_text(call["seconds"])
+    if call.get("awaiting"):
+        return f"awaits for {text}"
     return badge(f"held for {text}", "bad") if call.get("held_at", "") else text
 
 

@@ -110,7 +110,9 @@ def _controllers(state: Mapping[str, Any]) -> Iterator[Finding]:
             if one.get("workers"):
                 text += f" for {counted(one['workers'], 'worker')}"
             yield _finding(text, "warn", "controllers", name)
-        elif held := [call for call in one["running"] if call.get("held_at")]:
+        elif held := [
+            call for call in one["running"] if call.get("held_at") and not call.get("awaiting")
+        ]:
             longest = seconds_text(max(call["seconds"] for call in held))
             text = f"{short}: {counted(len(held), 'call')} held, longest {longest}"
             yield _finding(text, "warn", "controllers", name)
