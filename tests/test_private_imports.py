@@ -17,6 +17,8 @@ FOLDERS = {"serving": "manager"}
 
 # Tests of an internal from elsewhere, and why.
 EXCEPTIONS = {
+    # Lends workers under the scheduler of threads that a World has.
+    "cache/test_lending.py": "testing",
     # Feeds a server's answers to the informer without a server.
     "cache/test_hostile_server.py": "client",
     # Compares the embedded server's protobuf with the real one's.

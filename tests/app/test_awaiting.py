@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -182,7 +182,8 @@ def test_one_that_awaits_for_ever_delays_its_own_object_until_its_limit_cancels_
 def test_one_that_ignores_its_cancellation_holds_no_worker_and_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log, gate = Log(), []
+    log = Log()
+    gate: list[int] = []
     app = App("thing-operator", workers=1, time_limit=50.0)
 
     @app.on_add(THING)
@@ -429,7 +430,7 @@ def test_all_that_is_async_in_an_app_runs_on_one_loop() -> None:
         calls.add((what, id(asyncio.get_running_loop()), threading.current_thread().name))
 
     @app.lifespan
-    async def life() -> Any:
+    async def life() -> AsyncIterator[None]:
         note("lifespan")
         yield
 
