@@ -5,11 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
-from contextvars import ContextVar, Token
-from typing import Any, Final, Never, TypeVar, final, overload
+from typing import Any, Never, TypeVar, final, overload
 
 from appsdk_operator.app._returned import is_async
-from appsdk_operator.runtime import add_note, callback_name, current_stop, is_cancelled, settle
+from appsdk_operator.runtime import (
+    add_note,
+    call_memory,
+    callback_name,
+    current_stop,
+    is_cancelled,
+    settle,
+)
 
 T = TypeVar("T")
 
@@ -18,8 +24,9 @@ T = TypeVar("T")
 class Parts:
     """The parts of one function's call that have succeeded for one state of the object.
 
-    The engine keeps one for each function and object from a failed call to its repetition, and
-    enters it around the call. Calls for one object do not overlap, so there is no lock.
+    The engine keeps one for each function and object from a failed call to its repetition; it is
+    the memory of the call (:func:`~appsdk_operator.runtime.call_memory`). Calls for one object do
+    not overlap, so there is no lock.
     """
 
     # Most calls have no parts, and there is one of these for each call.
@@ -53,15 +60,9 @@ class Parts:
             self._done = set()
         self._done.add(part)
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
+        """An attempt begins."""
         self._asked = None
-        self._token: Token[Parts | None] = _present.set(self)
-
-    def __exit__(self, *_: object) -> None:
-        _present.reset(self._token)
-
-
-_present: Final[ContextVar[Parts | None]] = ContextVar("parts_of_call", default=None)
 
 
 @overload
@@ -156,7 +157,7 @@ def _todo(
     items: Iterable[T], function: Callable[[T], Any], key: Callable[[T], Hashable] | None
 ) -> list[tuple[Hashable, tuple[Hashable, Hashable], T]]:
     """The items that are to be called, with their keys."""
-    parts, code = _present.get(), _code_of(function)
+    parts, code = call_memory(Parts), _code_of(function)
     found: dict[Hashable, T] = {}
     for item in items:
         name: Any = item if key is None else key(item)
@@ -188,7 +189,7 @@ def _raise_stopped(function: Callable[..., Any]) -> Never:
 
 
 def _succeeded(part: tuple[Hashable, Hashable]) -> None:
-    parts = _present.get()
+    parts = call_memory(Parts)
     if parts is not None:
         parts.succeeded(part)
 

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 import attrs
 
@@ -20,7 +20,14 @@ from appsdk_operator.app._remember import AnnotationRecords, RecordError, Record
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientLike
-from appsdk_operator.controllers import FinalizerError, Outcome, PatchAbandonedError, Result
+from appsdk_operator.controllers import (
+    HOT_CALLS,
+    HOT_TIME,
+    FinalizerError,
+    Outcome,
+    PatchAbandonedError,
+    Result,
+)
 from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
@@ -31,6 +38,7 @@ from appsdk_operator.watchers import (
     JoinedFinalizer,
     ReconcileRequest,
     RetryPolicy,
+    SteadyCall,
     Waiting,
     has_other_records,
     object_without_records,
@@ -73,6 +81,21 @@ class _Begun(NamedTuple):
     parts: Parts
     until: float
     """The monotonic time at which all is done again."""
+
+
+@final
+@attrs.frozen(eq=False)
+class _Update:
+    """A function that is called for updates."""
+
+    number: int
+    function: Function
+    called: tuple[Callable[..., Any], str]
+    limit: float | None
+    is_plain: bool = attrs.field(kw_only=True)
+    """Whether each change of the spec of each object is one for it."""
+    is_written: bool = attrs.field(kw_only=True)
+    """Whether what it returns is written."""
 
 
 @final
@@ -134,6 +157,9 @@ class _Known:
     """Whether it is in the server no more."""
     is_settled: bool = False
     """Whether a change of it leads to nothing but updates, as long as its finalizers stay."""
+    calls: int = 0
+    """The calls for updates of the settled object, since :attr:`counted_since`."""
+    counted_since: float = 0.0
 
 
 @final
@@ -226,6 +252,20 @@ class KindFunctions:
         self._is_paused: Callable[[Object], bool] | None = None
         if paused is not None:
             self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
+        self._updates = tuple(
+            _Update(
+                number,
+                function,
+                (function.function, _CAUSES["update"]),
+                self._limits[number],
+                is_plain=declared[number].options.when is None and function.where is always,
+                is_written=self._results[number] is not None,
+            )
+            for number, function in enumerate(self._functions)
+            if function.cause == "update"
+        )
+        self._has_one_update = len(self._updates) == 1
+        self._steady_finalizers = (self._lifecycle.finalizer,)
         self._may_settle = not (
             self._has_backgrounds or self._has_idle or paused is not None or records is not None
         )
@@ -330,12 +370,6 @@ class KindFunctions:
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether the change makes a call due now, or earlier than one would be."""
         known = self._known.get(new.uid)
-        if known is not None and known.is_settled and self._stays_settled(known, old, new):
-            step = known.state.next_update(new)
-            if step is None:
-                return False
-            known.foreseen = new, step
-            return True
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
         was_paused = new.uid in self._paused
         is_paused = self._note_paused(new)
@@ -374,16 +408,70 @@ class KindFunctions:
         look_at, before = state.look_at(new), state.look_at()
         return look_at is not None and (before is None or look_at < before)
 
-    def _stays_settled(self, known: _Known, old: Object, new: Object) -> bool:
-        version, present = new.resource_version, known.state.present
-        return (
-            new.kind is self.kind
-            and new.deletion_timestamp is None
-            and old.deletion_timestamp is None
-            and not is_older_version(version, old.resource_version)
-            and (old is present or not is_older_version(version, present.resource_version))
-            and (not self._protects or self._is_steady(new))
-        )
+    def steady(self, event: Event, /) -> SteadyCall | Literal[False] | None:
+        """For the dispatcher: the update that is due for a settled object."""
+        obj, old = event.object, event.old
+        known = self._known.get(obj.uid)
+        if known is None or not known.is_settled or old is None:
+            return None
+        state, version = known.state, obj.resource_version
+        present = state.present
+        if (
+            obj.kind is not self.kind
+            or obj.deletion_timestamp is not None
+            or old.deletion_timestamp is not None
+            or is_older_version(version, old.resource_version)
+            or (old is not present and is_older_version(version, present.resource_version))
+            or (self._protects and obj.finalizers != self._steady_finalizers)
+        ):
+            return None
+        try:
+            for update in self._updates:
+                handled = state.progress[update.number].handled
+                if handled is None or handled is obj:
+                    continue
+                if not (
+                    update.is_plain
+                    and 0 < obj.generation != handled.generation
+                    and version != handled.resource_version
+                ):
+                    function = update.function
+                    if not (function.when(handled, obj) and function.where(obj)):
+                        continue
+                if update.is_written:
+                    return None
+                state.present = obj
+                return SteadyCall(
+                    update.called[0], update.called, update.limit, update.number, handled, known
+                )
+        except Exception:
+            return None  # an object that cannot be read: whoever looks logs it
+        return False
+
+    def made(
+        self, call: SteadyCall, obj: Object, started: float, /
+    ) -> Literal["more", "hot"] | None:
+        """For the dispatcher: that call has succeeded."""
+        known: _Known = call.known
+        known.state.progress[call.number].handled = obj
+        known.calls = calls = known.calls + 1
+        if self._has_one_update and calls < HOT_CALLS:
+            return None
+        if known.state.next_update(obj) is not None:
+            known.is_settled, known.look_now = False, True
+            return "more"
+        if calls < HOT_CALLS:
+            return None
+        since, known.calls, known.counted_since = known.counted_since, 0, started
+        return "hot" if started - since < HOT_TIME else None
+
+    def broke(self, call: SteadyCall, obj: Object, memory: Any, /) -> None:
+        """For the dispatcher: that call has failed."""
+        known: _Known = call.known
+        known.is_settled = False
+        known.running, known.called = Step(call.number, call.old), call.number
+        if isinstance(memory, Parts):
+            self._keep_parts(known, call.number, obj, memory)
 
     def _settle(self, known: _Known) -> None:
         state, obj = known.state, known.state.present
@@ -414,14 +502,7 @@ class KindFunctions:
         """
         obj = request.object.viewed_as(self.kind)
         known = self._known_of(obj)
-        if known.is_settled:
-            known.is_settled, foreseen = False, known.foreseen
-            if foreseen is not None and foreseen[0] is obj:
-                known.foreseen, known.state.present = None, obj
-                self._make(known, foreseen[1])
-                if known.state.next_update(obj) is None:
-                    known.is_settled, known.look_now = True, False
-                return None
+        known.is_settled = False
         if known.has_left and request.action is not ResourceAction.DELETE:
             self.forget(obj)  # a restore of the server has brought it back
             known = self._known_of(obj)
@@ -806,23 +887,20 @@ class KindFunctions:
         if state.has_times:
             state.start(step)
         parts = self._parts_of(known, step, obj) if known.parts else Parts()
+        parts.begin()
         try:
-            with parts:
-                returned = call_limited(
-                    function.function,
-                    *((obj,) if step.old is None else (step.old, obj)),
-                    seconds=self._limits[step.number],
-                    cause=_CAUSES[function.cause],
-                )
+            returned = call_limited(
+                function.function,
+                *((obj,) if step.old is None else (step.old, obj)),
+                seconds=self._limits[step.number],
+                cause=_CAUSES[function.cause],
+                memory=parts,
+            )
             path = self._results[step.number]
             if path is not None and returned is not None:
                 self._writer.write(obj, path, returned)
         except BaseException:
-            if parts.is_begun:
-                longest = state.longest_retry(step.number)
-                until = math.inf if longest is None else self._clock.monotonic() + longest
-                known.parts = known.parts or {}
-                known.parts.setdefault(step.number, _Begun(obj, parts, until))
+            self._keep_parts(known, step.number, obj, parts)
             raise
         known.running, known.look_now = None, True
         if known.errors:
@@ -830,6 +908,15 @@ class KindFunctions:
         if known.parts:
             known.parts.pop(step.number, None)
         state.succeeded(step, obj, self._clock.monotonic() if state.has_times else 0.0)
+
+    def _keep_parts(self, known: _Known, number: int, obj: Object, parts: Parts) -> None:
+        """Keep what a failed call has done for its repetition."""
+        if not parts.is_begun:
+            return
+        longest = known.state.longest_retry(number)
+        until = math.inf if longest is None else self._clock.monotonic() + longest
+        known.parts = known.parts or {}
+        known.parts.setdefault(number, _Begun(obj, parts, until))
 
     def _before_call(self, known: _Known, recording: _Recording, step: Step) -> None:
         """See to it that a crash after the call repeats at most the function's last success."""

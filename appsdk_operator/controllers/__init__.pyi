@@ -125,6 +125,8 @@ from appsdk_operator.controllers._engine.failures import (
     sole_error as sole_error,
 )
 from appsdk_operator.controllers._engine.hot_loops import (
+    HOT_CALLS as HOT_CALLS,
+    HOT_TIME as HOT_TIME,
     HotLoops as HotLoops,
 )
 from appsdk_operator.controllers._handlers import (

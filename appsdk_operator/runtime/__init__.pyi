@@ -1,4 +1,5 @@
 from appsdk_operator.runtime._activity import (
+    NO_MEMORY as NO_MEMORY,
     ActivityObserver as ActivityObserver,
     CallRecord as CallRecord,
     FailureCause as FailureCause,
@@ -73,6 +74,7 @@ from appsdk_operator.runtime._activity import (
     ObservedParts as ObservedParts,
     Observers as Observers,
     call_limited as call_limited,
+    call_memory as call_memory,
     check_observer as check_observer,
     observed_call as observed_call,
     observed_request as observed_request,

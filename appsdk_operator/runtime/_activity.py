@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias, final
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, final
 
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._history import CallHistory
@@ -34,6 +34,8 @@ from appsdk_operator.runtime._threading.stop import StopSignal
 from appsdk_operator.runtime._threading.threads import as_exception, callback_place, settle
 from appsdk_operator.runtime._threading.workers import is_cancelled
 from appsdk_operator.runtime.validation import check_plain
+
+T = TypeVar("T")
 
 _log = get_logger("appsdk_operator.runtime")
 
@@ -437,6 +439,10 @@ class ObservedParts:
         return end
 
 
+NO_MEMORY: Final = object()
+"""The :attr:`CallSlot.memory` of calls that keep nothing."""
+
+
 @final
 class CallSlot:
     """What one worker thread does at present. Only that thread, and its call, write to it."""
@@ -445,9 +451,12 @@ class CallSlot:
         "called",
         "is_noted",
         "is_retry",
+        "limit",
         "limited",
         "log",
         "looks",
+        "made",
+        "memory",
         "omitted_requests",
         "record",
         "requests",
@@ -473,6 +482,13 @@ class CallSlot:
         """Whether the call repeats an earlier one."""
         self.limited: LimitedCall | None = None
         """The part of the call that runs now and may have a time limit; None without."""
+        self.limit: float | None = None
+        """The seconds that the call may take, where it is one function's; see
+        :meth:`ActivityLog.limited_call`."""
+        self.made: LimitedCall | None = None
+        """What was made of that, while it runs."""
+        self.memory: Any = NO_MEMORY
+        """What :func:`call_memory` returns; None before it is asked for."""
         self.record: CallRecord | None = None
         """The record of the call, made at its start for observers, else at its end."""
         self.requests: list[RequestRecord] | None = None
@@ -514,7 +530,22 @@ def current_stop() -> StopSignal:
     slot = _slot.get()
     if slot is None:
         return StopSignal()
-    return slot.log.stop if slot.limited is None else slot.limited.stop
+    limited = slot.log.limited_call(slot)
+    return slot.log.stop if limited is None else limited.stop
+
+
+def call_memory(make: Callable[[], T]) -> T | None:
+    """What the present call keeps until its end, made by ``make`` for who asks first.
+
+    None outside of the calls that keep something. Not thread-safe.
+    """
+    slot = _slot.get()
+    if slot is None or slot.memory is NO_MEMORY:
+        return None
+    if slot.memory is None:
+        slot.memory = make()
+    found: T = slot.memory
+    return found
 
 
 def call_limited(
@@ -523,6 +554,7 @@ def call_limited(
     seconds: float | None,
     name: str = "",
     cause: str = "",
+    memory: Any = NO_MEMORY,
 ) -> Any:
     """Call a function within a call of a watcher or reconciler, with a time limit of its own.
 
@@ -536,6 +568,7 @@ def call_limited(
         seconds: the limit; None: none.
         name: its name for errors and logs; default: its own.
         cause: what it is called for, if it is to be named as what the call has called.
+        memory: what :func:`call_memory` returns within it; default: None.
 
     Returns:
         What it has returned, awaited.
@@ -547,20 +580,16 @@ def call_limited(
     slot = _slot.get()
     if slot is not None and cause:
         slot.called = function, cause
-    if seconds is None or slot is None:
+    if slot is None:
         return settle(function(*args))
-    # Not `with log.limited(…)`: an App makes each of its calls here.
-    outer, log = slot.limited, slot.log
-    call = log.begin_limited(slot, seconds)
+    outer_memory, slot.memory = slot.memory, memory
     try:
-        returned = function(*args)
-        if returned is not None:
-            returned = settle(returned)
-    except BaseException as error:
-        log.end_limited(slot, call, outer, error, lambda: name or callback_name(function))
-        raise
-    log.end_limited(slot, call, outer, None, lambda: name or callback_name(function))
-    return returned
+        if seconds is None:
+            return settle(function(*args))
+        with slot.log.limited(slot, seconds, lambda: name or callback_name(function)):
+            return settle(function(*args))
+    finally:
+        slot.memory = outer_memory
 
 
 @final
@@ -585,6 +614,8 @@ class ActivityLog:
         """Watches the calls that run."""
         self.stop: StopSignal = StopSignal(clock=clock)
         """Set when the controller stops; replaced at its start."""
+        self.call_lock: threading.Lock = threading.Lock()
+        """Guards the ends of calls with a :attr:`CallSlot.limit`."""
         self.observers: Observers = Observers()
         self.skip_until: float = -sys.float_info.max
         """Calls that began before this time and ended well are not recorded."""
@@ -628,6 +659,37 @@ class ActivityLog:
             slot = self.slots[thread] = CallSlot(self)
         return slot
 
+    def limited_call(self, slot: CallSlot) -> LimitedCall | None:
+        """The part of the call in ``slot`` that runs now and may have a time limit.
+
+        Most calls begin and end without anybody who asks for their stop signal, or looks at them.
+        So one with a ``slot.limit`` is made for those who do. Thread-safe.
+        """
+        if slot.limit is None or slot.limited is not None:
+            return slot.limited
+        with self.call_lock:
+            limit, made = slot.limit, slot.made
+            if made is None and limit is not None:
+                made = slot.made = LimitedCall(slot.started, limit, self.stop, self.clock)
+        return made
+
+    def end_call(
+        self,
+        made: LimitedCall | None,
+        started: float,
+        limit: float,
+        now: float,
+        error: BaseException | None,
+        function: Callable[..., Any],
+    ) -> BaseException | None:
+        """The error of a call with a ``slot.limit`` that was made, or has reached its limit."""
+        call = made or LimitedCall(started, limit, self.stop, self.clock)
+        has_exceeded = call.has_reached(now) and self.monitor.has_exceeded(call, now)
+        call.end()
+        if has_exceeded and (error is None or is_cancelled(error)):
+            return call.exceeded(callback_name(function), now)
+        return error
+
     def limited(self, slot: CallSlot, seconds: float, name: Callable[[], str]) -> _Limited:
         """A block with a time limit, within the call in ``slot``; ``name`` is for its error."""
         return _Limited(self, slot, seconds, name)
@@ -636,7 +698,7 @@ class ActivityLog:
         """A part of the call in ``slot`` begins, with a time limit."""
         if seconds < self.monitor.shortest:
             self.monitor.name_limit(seconds)  # not what is left of the outer one, which was named
-        outer, parent = slot.limited, self.stop
+        outer, parent = self.limited_call(slot), self.stop
         if outer is not None:
             parent = outer.stop
             seconds = min(seconds, left) if (left := outer.remaining()) is not None else seconds
@@ -821,7 +883,7 @@ class ActivityLog:
         if (now := self.clock.monotonic()) >= self._history.next:
             self._note_counts(now)
         for thread, slot in self.slots.copy().items():
-            started, limited = slot.started, slot.limited
+            started, limited = slot.started, self.limited_call(slot)
             if slot.trigger is not None:
                 about = functools.partial(self._about, slot, started)
                 found.append(RunningCall(thread, started, about, limited))

@@ -83,5 +83,6 @@ from appsdk_operator.watchers._records import (
 from appsdk_operator.watchers._level_based import (
     CalledFunction as CalledFunction,
     FailedFunction as FailedFunction,
+    SteadyCall as SteadyCall,
     Waiting as Waiting,
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Literal, NamedTuple, Protocol, final
 
 import msgspec
 
+from appsdk_operator.cache import Event
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import RetryPolicy, callback_name
 
@@ -51,6 +52,22 @@ class Waiting(NamedTuple):
     """What it is called for, as ``CREATE`` or ``SYNC``; ``""``: it calls no function."""
 
 
+class SteadyCall(NamedTuple):
+    """A call that is due for an update, and the only one that can be due."""
+
+    function: Callable[..., Any]
+    called: tuple[Callable[..., Any], str]
+    """The function, and what it is called for."""
+    limit: float | None
+    """The seconds that it may take; None: as many as it likes."""
+    number: int
+    """The function's place in the order of declaration."""
+    old: Object
+    """The state that it has handled."""
+    known: Any
+    """The reconciler's own."""
+
+
 class LevelBased(Protocol):
     """What the dispatcher asks of a reconciler that computes from states which call is due.
 
@@ -75,4 +92,32 @@ class LevelBased(Protocol):
 
     def waiting(self, obj: Object, /) -> Sequence[Waiting]:
         """The calls for the object that wait for their time or a change, those due now included."""
+        ...
+
+    def steady(self, event: Event, /) -> SteadyCall | Literal[False] | None:
+        """The call that is due for an update; False: none is. None: ``reconcile`` has to look.
+
+        Whoever asks makes it: then :meth:`made` is called, or :meth:`broke` and :meth:`failed`.
+        """
+        ...
+
+    def made(
+        self, call: SteadyCall, obj: Object, started: float, /
+    ) -> Literal["more", "hot"] | None:
+        """The call that :meth:`steady` said has succeeded.
+
+        Returns:
+            "more": there are others to make, as :meth:`waiting` tells. "hot": there are too many
+            calls for that object.
+        """
+        ...
+
+    def broke(self, call: SteadyCall, obj: Object, memory: Any, /) -> None:
+        """It has failed; :meth:`failing` and :meth:`failed` follow.
+
+        Args:
+            call: the call.
+            obj: the object that it got.
+            memory: what the call has kept (``call_memory``); None: nothing.
+        """
         ...

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +14,14 @@ import pytest
 from appsdk_operator.app import App, each
 from appsdk_operator.app._each import Parts
 from appsdk_operator.resource import Object, field
-from appsdk_operator.runtime import TimeLimitExceeded, current_stop
+from appsdk_operator.runtime import (
+    ActivityLog,
+    CallRecord,
+    CallSlot,
+    ManualClock,
+    TimeLimitExceeded,
+    current_stop,
+)
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import ConstantBackoff
 from tests.app.test_app import BUCKET, BucketSpec
@@ -34,9 +44,23 @@ class Flaky:
         self(item)
 
 
+def _no_record(slot: CallSlot) -> CallRecord:
+    raise NotImplementedError
+
+
+@contextlib.contextmanager
+def within(parts: Parts) -> Iterator[None]:
+    """One attempt of a call."""
+    log = ActivityLog("test", clock=ManualClock(), describe=_no_record)
+    with log.entered():
+        log.slot(threading.get_ident()).memory = parts
+        parts.begin()
+        yield
+
+
 def attempt(parts: Parts, flaky: Flaky, items: str = "abc", **options: Any) -> list[str]:
     """The items for which it failed in one attempt."""
-    with parts:
+    with within(parts):
         try:
             each(items, flaky, **options)
         except ExceptionGroup as group:
@@ -79,10 +103,10 @@ def test_an_async_function_is_awaited_for_one_item_after_the_other() -> None:
     async def run() -> None:
         await each("abc", flaky.awaited)
 
-    with parts, pytest.raises(ExceptionGroup):
+    with within(parts), pytest.raises(ExceptionGroup):
         asyncio.run(run())
     flaky.failing.clear()
-    with parts:
+    with within(parts):
         asyncio.run(run())
     assert flaky.calls == ["a", "b", "c", "b"]
 
@@ -94,7 +118,7 @@ def test_a_closure_is_the_same_function_in_each_attempt() -> None:
         each("abc", lambda item: flaky(item.lower()), key=lambda item: item + bucket)
 
     for _ in range(2):
-        with parts, pytest.raises(ExceptionGroup):
+        with within(parts), pytest.raises(ExceptionGroup):
             handler("x")
     assert flaky.calls == ["a", "b", "c", "b"]
 
@@ -106,10 +130,10 @@ def test_items_of_different_functions_are_strangers() -> None:
         each("abc", lambda item: one(item.lower()))
         each("abc", lambda item: other(item.lower()))
 
-    with parts, pytest.raises(ExceptionGroup):
+    with within(parts), pytest.raises(ExceptionGroup):
         handler()
     one.failing.clear()
-    with parts, pytest.raises(ExceptionGroup):
+    with within(parts), pytest.raises(ExceptionGroup):
         handler()
     assert one.calls == ["a", "b", "c", "b"]
     assert other.calls == ["a", "b", "c"]
@@ -121,11 +145,11 @@ def test_what_would_be_taken_for_done_by_another_call_is_refused() -> None:
     def make(zone: str, region: str) -> None:
         made.append((zone, region))
 
-    with Parts():
+    with within(Parts()):
         each("ab", functools.partial(make, "x"))
         with pytest.raises(ValueError, match="the key 'a' was used in this call already"):
             each("ab", functools.partial(make, "y"))
-    with Parts():
+    with within(Parts()):
         for zone in "xy":
             each("ab", functools.partial(make, zone), key=lambda region: (zone, region))
     assert len(made) == 2 + 4

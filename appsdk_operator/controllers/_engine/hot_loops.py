@@ -7,8 +7,9 @@ from typing import Final, final
 
 from appsdk_operator.runtime import SafeLogger, safe_text
 
-_THRESHOLD: Final = 100
-_WINDOW: Final = 1.0
+HOT_CALLS: Final = 100
+HOT_TIME: Final = 1.0
+"""The seconds in which these many calls are a hot loop."""
 _MAX_KEYS: Final = 256  # counted within one second
 _WARNING_INTERVAL: Final = 60.0  # seconds until the next warning of a controller
 
@@ -34,14 +35,19 @@ class HotLoops:
     def note(self, key: Hashable, now: float) -> None:
         """Count a reconcile of ``key`` at the monotonic time ``now``; a tuple is a key's parts."""
         began, counts = self._window
-        if now - began >= _WINDOW:
+        if now - began >= HOT_TIME:
             self._window = (now, {key: 1})
             return
         count = counts.get(key, 0) + 1
         if count == 1 and len(counts) >= _MAX_KEYS:
             return  # a hot loop is among the first keys
         counts[key] = count
-        if count == _THRESHOLD and now - self._warned_at >= _WARNING_INTERVAL:
+        if count == HOT_CALLS:
+            self.found(key, now)
+
+    def found(self, key: Hashable, now: float) -> None:
+        """Warn of ``key``, which was reconciled :data:`HOT_CALLS` times within :data:`HOT_TIME`."""
+        if now - self._warned_at >= _WARNING_INTERVAL:
             self._warned_at = now
             self._warn(key)
 
@@ -54,7 +60,7 @@ class HotLoops:
             self._controller,
             self._kind,
             "/".join(filter(None, key)) if type(key) is tuple else safe_text(key),
-            _THRESHOLD,
+            HOT_CALLS,
             self._filter_hint,
             extra={"controller": self._controller, "kind": self._kind},
         )

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import attrs
 
+from appsdk_operator.cache import Event
 from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, settle
@@ -17,6 +18,7 @@ from appsdk_operator.watchers import (
     ResourceWatcher,
     SelectiveReconciler,
     SelectiveWatcher,
+    SteadyCall,
 )
 
 _current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar("call", default=None)
@@ -195,9 +197,7 @@ class _RecordedReconciler(_Recorded):
 
     def reconcile(self, request: Any, /) -> Any:
         if isinstance(request, ReconcileRequest):
-            facts: dict[str, Any] = {"action": request.action.value, "old": request.old}
-            facts |= {"is_selective": self.is_selective, "is_by_key": self.is_by_key}
-            entry = self._recorder.entry_of("reconciles", request.object, **facts)
+            entry = self._entry_of(request)
         else:
             name, namespace = (
                 getattr(request, "name", str(request)),
@@ -208,9 +208,27 @@ class _RecordedReconciler(_Recorded):
 
     __call__ = reconcile
 
+    def _entry_of(self, request: ReconcileRequest) -> Entry:
+        facts: dict[str, Any] = {"action": request.action.value, "old": request.old}
+        facts |= {"is_selective": self.is_selective, "is_by_key": self.is_by_key}
+        return self._recorder.entry_of("reconciles", request.object, **facts)
+
 
 class _RecordedSelectiveReconciler(_RecordedReconciler):
     is_selective = True
 
     def concerns(self, old: Object, new: Object) -> bool:
         return bool(self._target.__self__.concerns(old, new))
+
+    def steady(self, event: Event, /) -> Any:
+        """For an App's functions: the call for an update, of which each is a reconcile."""
+        level = self.level_based
+        call = None if level is None else level.steady(event)
+        if not isinstance(call, SteadyCall):
+            return call
+        request = ReconcileRequest(action=event.action, object=event.object, old=event.old)
+
+        def function(old: Object, new: Object) -> Any:
+            return self._record(self._entry_of(request), lambda: call.function(old, new))
+
+        return call._replace(function=function)

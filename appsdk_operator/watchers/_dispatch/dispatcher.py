@@ -18,6 +18,7 @@ from appsdk_operator.controllers import (
     sole_error,
 )
 from appsdk_operator.runtime import (
+    NO_MEMORY,
     ActivityLog,
     CallOutcome,
     CallRecord,
@@ -27,12 +28,14 @@ from appsdk_operator.runtime import (
     as_exception,
     callback_name,
     get_logger,
+    settle,
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall, called_of
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role, RunningCall
 from appsdk_operator.watchers._dispatch.pending_calls import CallReason, PendingCall, PendingCalls
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
+from appsdk_operator.watchers._level_based import SteadyCall
 from appsdk_operator.watchers._list_map import ListMap
 from appsdk_operator.watchers._reconciler import ReconcileRequest, ResourceReconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy
@@ -41,7 +44,11 @@ from appsdk_operator.watchers._watcher import ResourceWatcher
 _log = get_logger("appsdk_operator.watchers")
 
 _ObjectId: TypeAlias = tuple[str, str, str]
-_CREATE, _DELETE = ResourceAction.CREATE, ResourceAction.DELETE
+_CREATE, _DELETE, _UPDATE = (
+    ResourceAction.CREATE,
+    ResourceAction.DELETE,
+    ResourceAction.UPDATE,
+)
 
 
 @final
@@ -270,6 +277,15 @@ class Dispatcher:
                 event = target.read_event(event)
             if target.is_removed:
                 continue
+            if (
+                target.steady is not None
+                and event.action is _UPDATE
+                and not (pending or target.delivered)
+                and (steady := target.steady(event)) is not None
+            ):
+                if steady is not False:
+                    self._call_steady(source, target, event, steady, is_sole=is_sole)
+                continue
             is_concerned = target.selective is None or not target.is_unconcerned_by(event)
             if pending and (calls := _of_target(target, pending)) is not None:
                 self._react(calls, source, event, is_concerned=is_concerned)
@@ -428,6 +444,74 @@ class Dispatcher:
                 activity.end(slot, trigger, seconds, "requeued", outcome.requeue_after)
         elif slot.is_noted or started >= activity.skip_until:
             activity.end(slot, trigger, seconds)
+
+    def _call_steady(
+        self,
+        source: EventSource,
+        target: RegisteredTarget,
+        event: Event,
+        call: SteadyCall,
+        *,
+        is_sole: bool,
+    ) -> None:
+        """Make the call that a target said is due: as :meth:`_call` does, with all that it needs
+        in one place, because most events of an App lead here."""
+        monotonic, activity = self._clock.monotonic, self.activity
+        failure: BaseException | None = None
+        function, called, limit, _, old, _ = call
+        thread = get_ident()
+        obj = event.object
+        numbers = target.call_metrics[_UPDATE]
+        slot = self._slots.get(thread) or activity.slot(thread)
+        slot.target = target
+        slot.is_retry = False
+        slot.called = called
+        slot.memory = None
+        slot.trigger = event
+        slot.started = started = monotonic()
+        slot.limit = limit
+        if limit is not None and limit < activity.monitor.shortest:
+            activity.monitor.name_limit(limit)
+        if activity.observers.present:
+            activity.begin(slot)
+        try:
+            returned = function(old, obj)
+            if returned is not None:
+                settle(returned)
+        except BaseException as raised:
+            failure = raised
+        ended = monotonic()
+        seconds = ended - started
+        with self._metrics_lock:
+            slot.trigger = slot.limit = None
+            made, slot.made = slot.made, None
+            (numbers.sole_duration if is_sole else numbers.duration).observe(seconds)
+        memory, slot.memory = slot.memory, NO_MEMORY
+        if limit is not None and (made is not None or seconds >= limit):
+            failure = activity.end_call(made, started, limit, ended, failure, called[0])
+        if failure is not None:
+            with self._metrics_lock:
+                numbers.errors += 1
+            if target.level_based is not None:
+                target.level_based.broke(call, obj, memory)
+            error: Exception | None = None
+            try:
+                error = as_exception(f"the {target.role.value}", failure)
+                self._failed(source, slot, target, event, error, seconds)
+            finally:
+                # Their tracebacks hold this frame, which would hold them in turn.
+                failure = error = None
+            return
+        if self._failing.calls:
+            self._recovered(source, slot, target, event)
+        if slot.is_noted or started >= activity.skip_until:
+            activity.end(slot, event, seconds)
+        level = target.level_based
+        after = level.made(call, obj, started) if level is not None else None
+        if after == "more":
+            self._reflect(source, target, event)
+        elif after == "hot":
+            target.found_hot(obj, started)
 
     def _describe(self, slot: CallSlot) -> CallRecord:
         """The record of the call in ``slot``."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, ClassVar, final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, final
 
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
@@ -23,7 +23,7 @@ from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._dispatch.delivered_versions import DeliveredVersions
 from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
 from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
-from appsdk_operator.watchers._level_based import CalledFunction, LevelBased
+from appsdk_operator.watchers._level_based import CalledFunction, LevelBased, SteadyCall
 from appsdk_operator.watchers._opinionated import OpinionatedWatcher
 from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
@@ -61,6 +61,7 @@ class RegisteredTarget:
         "kind",
         "level_based",
         "selective",
+        "steady",
         "takes_events",
         "view",
     )
@@ -87,6 +88,8 @@ class RegisteredTarget:
         """Whether :meth:`call` takes events as they are, so that most calls need no request."""
         self.level_based: LevelBased | None = getattr(handler, "level_based", None)
         """What knows which of its functions is due; None: each event leads to a call."""
+        self.steady: Callable[[Event], SteadyCall | Literal[False] | None] | None = None
+        """What says which call is due for an update; None: nothing does."""
         self.has_time_limits = bool(getattr(handler, "has_time_limits", False))
         """Whether its functions have time limits, within one call of it."""
         self.failures = FailureLog(_log, present_clock())
@@ -126,6 +129,10 @@ class RegisteredTarget:
 
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call the handler; waits for the result of an ``async def``."""
+        raise NotImplementedError
+
+    def found_hot(self, obj: Object, now: float) -> None:
+        """For targets with :attr:`steady`: the calls for an object are a hot loop."""
         raise NotImplementedError
 
     @property
@@ -326,6 +333,11 @@ class RegisteredFunctions(RegisteredReconciler):
         level: object = self.level_based
         # Not one that wraps the level-based one.
         self.takes_events = level is reconciler
+        self.steady = getattr(reconciler, "steady", None)
+
+    def found_hot(self, obj: Object, now: float) -> None:
+        """Warn of an object whose calls are a hot loop."""
+        self._hot_loops.found((obj.namespace, obj.name), now)
 
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call ``reconcile``, which waits for its functions itself and returns nothing."""

@@ -1,0 +1,320 @@
+"""Updates of objects for which nothing else can become due: the usual case, which is short."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import Any
+
+import pytest
+
+from appsdk_operator.app import App, each
+from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.resource import Kind, Object, field, labels
+from appsdk_operator.runtime import (
+    CallRecord,
+    ManualClock,
+    Metrics,
+    TimeLimitExceeded,
+    callback_name,
+    current_stop,
+)
+from appsdk_operator.testing import World
+from appsdk_operator.watchers import ConstantBackoff, ErrorHandler, InformerController
+from tests.app.test_functions import THING, ThingSpec, functions_of_thing, thing
+
+
+class Rig:
+    """The functions of an App in a controller whose events are handled by hand."""
+
+    def __init__(self, app: App, error_handler: ErrorHandler | None = None) -> None:
+        self.clock, self.metrics = ManualClock(), Metrics()
+        self.controller = InformerController(
+            name="things",
+            clock=self.clock,
+            metrics=self.metrics,
+            error_handler=error_handler,
+            retry_policy=ConstantBackoff(60.0),
+        )
+        self.functions = functions_of_thing(app, self.clock)
+        self.controller.add_reconciler(self.functions, THING)
+        self.source = self.controller._delivery.source(str(THING))
+        self.version = 1
+        self.object = thing(1, 1)
+        self.handle(Event(ResourceAction.CREATE, self.object))
+        self.update(2)  # the first change settles it
+
+    def handle(self, event: Event) -> float | None:
+        with self.controller._worker_context():
+            return self.controller._dispatcher.handle_event(self.source, event)
+
+    def look(self) -> float | None:
+        """Handle what is due."""
+        with self.controller._worker_context():
+            return self.controller._dispatcher.handle(self.source.key_of(self.object), None)
+
+    def event(self, size: int, **more: Any) -> Event:
+        self.version += 1
+        old, self.object = self.object, thing(self.version, size, **more)
+        return Event(ResourceAction.UPDATE, self.object, old)
+
+    def update(self, size: int, **more: Any) -> float | None:
+        return self.handle(self.event(size, **more))
+
+    def asks_steadily(self) -> bool:
+        """Whether the object is in the state in which the short way is taken."""
+        return self.functions.steady(self.event(self.object.generation)) is False
+
+
+@pytest.fixture
+def app() -> App:
+    return App("thing-operator")
+
+
+def test_each_change_leads_to_one_call_from_the_state_that_was_handled(app: App) -> None:
+    calls = list[tuple[int, int]]()
+    app.on_update(THING)(lambda old, new: calls.append((old.generation, new.generation)))
+    rig = Rig(app)
+    assert rig.asks_steadily()
+    for size in (3, 3, 4):
+        rig.update(size)
+    assert calls == [(1, 2), (2, 3), (3, 4)]
+    assert rig.asks_steadily()
+
+
+def test_of_several_functions_those_are_called_whose_change_it_is_in_order(app: App) -> None:
+    calls = list[str]()
+
+    @app.on_update(THING, when=field("spec.a").became(5))
+    def five(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append("five")
+
+    @app.on_update(THING)
+    def each_one(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append("each")
+
+    @app.on_update(THING, where=labels("color=red"))
+    def red(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append("red")
+
+    rig = Rig(app)
+    calls.clear()
+    assert rig.asks_steadily()
+    delays = [rig.update(5), rig.update(6), rig.update(7, labels={"color": "red"})]
+    while delays[-1] is not None:  # a pass makes one call
+        delays.append(rig.look())
+    assert calls == ["five", "each", "each", "each", "red"]
+    assert rig.asks_steadily()
+
+
+def test_a_failed_call_is_repeated_from_the_same_state_and_then_all_is_steady_again(
+    app: App,
+) -> None:
+    calls = list[tuple[int, int]]()
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append((old.generation, new.generation))
+        if new.generation == 3:
+            raise ConnectionError("down")
+
+    rig = Rig(app, error_handler=lambda error, call: None)
+    assert rig.update(3) == 60.0
+    assert not rig.asks_steadily()
+    rig.update(4)
+    assert calls == [(1, 2), (2, 3), (2, 4)]
+    assert rig.asks_steadily()
+
+
+def test_what_each_has_done_is_not_repeated_after_a_failed_update(app: App) -> None:
+    calls, failing = list[str](), {"b"}
+
+    def do(item: str) -> None:
+        calls.append(item)
+        if item in failing:
+            raise ConnectionError(item)
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        if new.generation == 3:
+            each("abc", do)
+
+    rig = Rig(app, error_handler=lambda error, call: None)
+    rig.update(3)
+    failing.clear()
+    rig.clock.advance(60.0)
+    rig.look()
+    assert calls == ["a", "b", "c", "b"]
+    each("abc", do)  # outside of a call
+    assert calls[4:] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_call_that_took_longer_than_its_limit_has_failed(app: App, asks: bool) -> None:
+    errors, stops = list[Exception](), list[Any]()
+
+    @app.on_update(THING, time_limit=20.0)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        if asks:
+            stops.append(current_stop())
+            assert not stops[-1].is_set()
+        if new.generation == 3:
+            rig.clock.advance(20.0)
+
+    rig = Rig(app, error_handler=lambda error, call: errors.append(error))
+    rig.update(4)
+    assert errors == []
+    assert rig.update(3) == 60.0
+    assert [type(error) for error in errors] == [TimeLimitExceeded]
+    assert "change took 20 s, its time limit is 20 s" in str(errors[0])
+    assert all(stop.is_set() for stop in stops), "also at the end of a call"
+    assert rig.controller.activity.monitor._exceeded == 1
+
+
+def test_the_limit_ends_what_is_awaited_and_what_waits_on_its_stop() -> None:
+    app = App("thing-operator", retry_policy=ConstantBackoff(1000.0))
+    ended = list[tuple[str, float]]()
+
+    @app.on_update(THING, time_limit=20.0)
+    async def wait(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        if new.spec.a >= 3:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(("awaited", world.clock.monotonic()))
+
+    @app.on_update(THING, time_limit=30.0)
+    def stop(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        if new.spec.a >= 3:
+            current_stop().wait()
+            ended.append(("stopped", world.clock.monotonic()))
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.settle()
+        world.replace("a", {"a": 2})
+        world.run(1.0)
+        world.replace("a", {"a": 3})
+        began = world.clock.monotonic()
+        world.run(100.0)
+    assert ended == [("awaited", began + 20), ("stopped", began + 50)]
+
+
+def test_a_call_that_hangs_is_told_of_after_half_a_minute_and_replaced_at_its_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, gate = App("thing-operator", workers=1), threading.Event()
+    calls = list[str]()
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append(new.name)
+        if new.name == "hangs" and new.spec.a == 3:
+            gate.wait()
+
+    with World(THING, app) as world, contextlib.ExitStack() as stack:
+        for name in ("hangs", "other"):
+            world.create(name, {"a": 1})
+        world.settle()
+        for size in (2, 3):
+            stack.callback(gate.set)
+            world.replace("hangs", {"a": size})
+            world.run(1.0)
+        calls.clear()
+        world.run(31.0)
+        assert "holds the only worker of controller" in caplog.text
+        assert "test_steady.py" in caplog.text
+        world.replace("other", {"a": 2})
+        world.run(300.0)
+        assert calls == ["other"]
+        assert "spare worker 1 of 1 takes over" in caplog.text
+        gate.set()
+        world.run(1.0)
+
+
+def test_a_call_is_shown_while_it_runs_and_recorded_and_counted(app: App) -> None:
+    seen = list[CallRecord]()
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        if new.generation == 3:
+            seen.extend(rig.controller.activity.running())
+            assert len(rig.controller._dispatcher.running_calls()) == 1
+
+    rig = Rig(app)
+    rig.update(3)
+    name = callback_name(change)
+    assert [(call.callback, call.action, call.name) for call in seen] == [(name, "UPDATE", "a")]
+    latest = rig.controller.activity.timeline("", "a")
+    assert [(call.callback, call.action, call.outcome) for call in latest[:2]] == [
+        (name, "UPDATE", "done")
+    ] * 2
+    assert rig.controller.activity.running() == []
+    assert rig.controller._metrics.calls() == 3
+
+
+def test_observers_see_its_beginning_and_its_end(app: App) -> None:
+    seen = list[tuple[str, str]]()
+
+    class Observer:
+        def call_began(self, call: CallRecord) -> None:
+            seen.append(("began", call.callback))
+
+        def call_ended(self, call: CallRecord) -> None:
+            seen.append((call.outcome, call.callback))
+
+        def request_began(self, request: object) -> None: ...
+
+        def request_ended(self, request: object) -> None: ...
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        assert seen[-1][0] == "began"
+
+    seen.append(("began", ""))
+    rig = Rig(app)
+    rig.controller.activity.observers.add(Observer())
+    rig.update(3)
+    name = callback_name(change)
+    assert seen[1:] == [("began", name), ("done", name)]
+
+
+def test_a_hot_loop_is_told_of(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    app.on_update(THING)(lambda old, new: None)
+    rig = Rig(app)
+    for size in range(3, 210):
+        rig.update(size)
+        rig.clock.advance(0.011)  # 90 in a second
+    assert "was reconciled 100 times in a second" not in caplog.text
+    for size in range(210, 420):
+        rig.update(size)
+    assert caplog.text.count("was reconciled 100 times in a second") == 1
+
+
+@pytest.mark.parametrize("reason", ["deletion", "older", "finalizer", "kind"])
+def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
+    app.on_update(THING)(lambda old, new: None)
+    app.on_delete(THING)(lambda obj: None)
+    functions = functions_of_thing(app, ManualClock())
+    lifecycle = functions.finalizer_lifecycle
+    assert lifecycle is not None
+    obj = thing(5, 1, finalizers=[lifecycle.finalizer])
+    more: dict[str, Any] = {"finalizers": list(obj.finalizers)}
+    functions.reconcile(Event(ResourceAction.CREATE, obj))
+    functions.waiting(obj)
+    version = 6
+    if reason == "deletion":
+        more["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    elif reason == "older":
+        version = 4
+    elif reason == "finalizer":
+        more["finalizers"] = []
+    usual = Event(ResourceAction.UPDATE, thing(6, 1, finalizers=list(obj.finalizers)), obj)
+    assert functions.steady(usual) is False
+    new = thing(version, 2, **more)
+    if reason == "kind":
+        new = Object.from_dict(
+            Kind(group=THING.group, version=THING.version, kind=THING.kind), new.to_dict()
+        )
+    assert functions.steady(Event(ResourceAction.UPDATE, new, obj)) is None
