@@ -172,12 +172,12 @@ def test_everything_in_a_project_has_the_kit_from_one_source(tmp_path: Path) -> 
     version = importlib.metadata.version("appsdk-operator")
     of_index = made(tmp_path / "index", "--kit", "index")
     assert all(one.endswith(f">={version}") for one in requirements(tmp_path / "index"))
-    assert " . 'appsdk-operator[run]'\n" in of_index["deploy/Dockerfile"]
+    assert " -r requirements.txt 'appsdk-operator[run]'\n" in of_index["deploy/Dockerfile"]
 
     of_url = made(tmp_path / "url", "--kit", GIT)
     assert all(one.endswith(f" @ {GIT}") for one in requirements(tmp_path / "url"))
     assert "allow-direct-references = true" in of_url["pyproject.toml"]
-    assert f" . 'appsdk-operator[run] @ {GIT}'\n" in of_url["deploy/Dockerfile"]
+    assert f" -r requirements.txt 'appsdk-operator[run] @ {GIT}'\n" in of_url["deploy/Dockerfile"]
     assert "--no-install-recommends git\n" in of_url["deploy/Dockerfile"]
 
     wheel = tmp_path / WHEEL
@@ -187,7 +187,10 @@ def test_everything_in_a_project_has_the_kit_from_one_source(tmp_path: Path) -> 
     assert all(one.endswith(f"=={version}") for one in requirements(tmp_path / "wheel"))
     assert f"install --quiet -e . ./wheels/{WHEEL} --group dev\n" in of_wheel["Makefile"]
     assert f"$ pip install -e . ./wheels/{WHEEL} --group dev\n" in of_wheel["README.md"]
-    assert f" . './wheels/{WHEEL}' './wheels/{WHEEL}[run]'\n" in of_wheel["deploy/Dockerfile"]
+    assert (
+        f" -r requirements.txt './wheels/{WHEEL}' './wheels/{WHEEL}[run]'\n"
+        in of_wheel["deploy/Dockerfile"]
+    )
     for each in (of_index, of_url):
         assert "wheels/" not in "".join(each.values())
 

@@ -386,7 +386,21 @@ def test_the_overlays_and_the_chart_deploy_the_image_of_the_option(image: str) -
 def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     text = manifests(full(), ManifestOptions(target="buckets:app"))["Dockerfile"]
     build, final = re.split(r"^FROM .*\n", text, flags=re.MULTILINE)[1:]
-    assert "pip install --no-compile --target /app . 'appsdk-operator[run]'" in build
+    listed = "> requirements.txt && python -m pip install --no-compile --target /dependencies"
+    assert f"{listed} -r requirements.txt 'appsdk-operator[run]'" in build
+    # The dependencies come before the code, which changes more often, and each is compiled.
+    steps = [line for line in build.splitlines() if line.startswith(("COPY", "RUN"))]
+    assert steps[0] == "COPY pyproject.toml ./"
+    assert "compileall -q -j 0 /dependencies" in steps[2]
+    assert steps[3:] == [
+        "COPY . .",
+        "RUN python -m pip install --no-compile --no-deps --target /app .",
+        "RUN python -m compileall -q -j 0 /app && PYTHONPATH=/app:/dependencies python -m pip check",
+    ]
+    assert re.findall("^COPY (.*)$", final, re.MULTILINE) == [
+        "--from=build /dependencies /dependencies",
+        "--from=build /app /app",
+    ]
     assert "RUN" not in final
     assert "USER 65532:65532" in final
     for name in ("ENTRYPOINT", "CMD"):
@@ -427,15 +441,19 @@ WHEEL = "wheels/appsdk_operator-0.1.0-py3-none-any.whl"
 @pytest.mark.parametrize(
     ("target", "kit", "lines"),
     [
-        ("small:app", "index", [" . 'appsdk-operator[run]'"]),
-        ("small:app", WHEEL, ["COPY . .", f" . './{WHEEL}' './{WHEEL}[run]'"]),
-        ("small.py:app", WHEEL, [f"COPY {WHEEL} {WHEEL}", f" /app './{WHEEL}' './{WHEEL}[run]'"]),
+        ("small:app", "index", [" -r requirements.txt 'appsdk-operator[run]'"]),
+        ("small:app", WHEEL, [f"COPY {WHEEL} {WHEEL}", f" './{WHEEL}' './{WHEEL}[run]'"]),
+        (
+            "small.py:app",
+            WHEEL,
+            [f"COPY {WHEEL} {WHEEL}", f" /dependencies './{WHEEL}' './{WHEEL}[run]'"],
+        ),
         (
             "small:app",
             "git+https://x.io/k@v1",
-            ["git", " . 'appsdk-operator[run] @ git+https://x.io/k@v1'"],
+            ["git", " -r requirements.txt 'appsdk-operator[run] @ git+https://x.io/k@v1'"],
         ),
-        ("small:app", "https://x.io/k.whl", [" . 'appsdk-operator[run] @ https://x.io/k.whl'"]),
+        ("small:app", "https://x.io/k.whl", [" 'appsdk-operator[run] @ https://x.io/k.whl'"]),
     ],
 )
 def test_the_image_gets_the_kit_from_where_the_options_say(
