@@ -1,0 +1,119 @@
+"""What importing the kit loads: counted, so that a busy machine has no part in it.
+
+``python hack/import_figures.py`` counts in fresh processes and fails where a figure is more than
+2 % above that of ``import_figures.json``; with ``--write`` it writes the file. A commit that raises
+a figure says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FILE: Final = Path(__file__).with_suffix(".json")
+TOLERANCE: Final = 0.02
+PROGRAMS: Final = {
+    "Client": "from appsdk_operator import Client",
+    "watchers": "from appsdk_operator import Client, InformerController, Kind, SimpleWatcher",
+    "Manager": "from appsdk_operator import Client, Kind, Manager, controller_for",
+    "App": "from appsdk_operator import App, Kind",
+    "APIServer": "from appsdk_operator.testing import APIServer",
+    "check_operator": "from appsdk_operator.testing import check_operator",
+}
+"""What operators and their tests import, by the name of its figures."""
+_COUNT: Final = """
+import json, os, sys
+own = [each for name, each in sys.modules.items() if name.partition(".")[0] == "appsdk_operator"]
+files = [each.__file__ for each in own]
+stubs = [f"{file}i" for file in files if os.path.exists(f"{file}i")]
+classes = [
+    value for each in own for value in vars(each).values()
+    if isinstance(value, type) and value.__module__ == each.__name__
+]
+print(json.dumps({
+    "modules": len(own),
+    "bytes": sum(map(os.path.getsize, files + stubs)),
+    "attrs classes": sum("__attrs_attrs__" in vars(each) for each in classes),
+    "other modules": len(sys.modules) - len(own),
+}))
+"""
+"""The figures of a process: the modules of the kit and their source, its classes that attrs made,
+which are as slow to make as thirty structs, and the modules of others."""
+
+
+def measured() -> dict[str, dict[str, int]]:
+    """The figures of each program."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = {}
+    for name, program in PROGRAMS.items():
+        command = [sys.executable, "-c", program + _COUNT]
+        done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+        found[name] = json.loads(done.stdout)
+    return found
+
+
+def environment() -> dict[str, str]:
+    """What the count of other modules depends on."""
+    return {
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: version(name) for name in ("attrs", "msgspec")},
+    }
+
+
+def raised(
+    known: Mapping[str, Mapping[str, int]],
+    found: Mapping[str, Mapping[str, int]],
+    *,
+    with_others: bool,
+) -> list[str]:
+    """The figures that are more than :data:`TOLERANCE` above the known ones, as text.
+
+    Args:
+        known: the figures of the file.
+        found: the figures now.
+        with_others: whether the modules of others are compared: they depend on the environment.
+    """
+    return [
+        f"importing {name}: {was:,} {what} were {now:,} now, at most {bound(was):,}"
+        for name, figures in known.items()
+        for what, was in figures.items()
+        if (now := found[name][what]) > bound(was) and (with_others or what != "other modules")
+    ]
+
+
+def bound(figure: int) -> int:
+    """The most that passes."""
+    return int(figure * (1 + TOLERANCE))
+
+
+def main() -> int:
+    """Compare, or write the file."""
+    found = measured()
+    if sys.argv[1:] == ["--write"]:
+        FILE.write_text(json.dumps({"of": environment(), "figures": found}, indent=2) + "\n")
+        return 0
+    content = json.loads(FILE.read_text())
+    for name, figures in found.items():
+        print(f"{name:15}", ", ".join(f"{value:,} {what}" for what, value in figures.items()))
+    problems = raised(content["figures"], found, with_others=content["of"] == environment())
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print(
+            "import what is needed when it is needed, or raise the figures with "
+            "hack/import_figures.py --write in a commit that says why",
+            file=sys.stderr,
+        )
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
