@@ -7,6 +7,7 @@ a figure says why.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -30,23 +32,21 @@ PROGRAMS: Final = {
 }
 """What operators and their tests import, by the name of its figures."""
 _COUNT: Final = """
-import json, os, sys
+import json, sys
 own = [each for name, each in sys.modules.items() if name.partition(".")[0] == "appsdk_operator"]
-files = [each.__file__ for each in own]
-stubs = [f"{file}i" for file in files if os.path.exists(f"{file}i")]
 classes = [
     value for each in own for value in vars(each).values()
     if isinstance(value, type) and value.__module__ == each.__name__
 ]
 print(json.dumps({
-    "modules": len(own),
-    "bytes": sum(map(os.path.getsize, files + stubs)),
+    "files": [each.__file__ for each in own],
     "attrs classes": sum("__attrs_attrs__" in vars(each) for each in classes),
     "other modules": len(sys.modules) - len(own),
 }))
 """
-"""The figures of a process: the modules of the kit and their source, its classes that attrs made,
-which are as slow to make as thirty structs, and the modules of others."""
+"""What a process loaded: the modules of the kit, its classes that attrs made, which are as slow to
+make as thirty structs each, and the modules of others."""
+_OF_ENVIRONMENT: Final = ("bytes of bytecode", "other modules")
 
 
 def measured() -> dict[str, dict[str, int]]:
@@ -56,12 +56,28 @@ def measured() -> dict[str, dict[str, int]]:
     for name, program in PROGRAMS.items():
         command = [sys.executable, "-c", program + _COUNT]
         done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
-        found[name] = json.loads(done.stdout)
+        figures = json.loads(done.stdout)
+        files = figures.pop("files")
+        size = sum(map(_bytecode_size, files))
+        found[name] = {"modules": len(files), "bytes of bytecode": size, **figures}
     return found
 
 
+@functools.cache
+def _bytecode_size(file: str) -> int:
+    """Without docstrings and comments, which are to be written freely."""
+    pending: list[object] = [compile(Path(file).read_bytes(), "", "exec", optimize=2)]
+    size = 0
+    while pending:
+        code = pending.pop()
+        if isinstance(code, CodeType):
+            size += len(code.co_code)
+            pending += code.co_consts
+    return size
+
+
 def environment() -> dict[str, str]:
-    """What the count of other modules depends on."""
+    """What bytecode and the modules of others depend on."""
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: version(name) for name in ("attrs", "msgspec")},
@@ -72,20 +88,21 @@ def raised(
     known: Mapping[str, Mapping[str, int]],
     found: Mapping[str, Mapping[str, int]],
     *,
-    with_others: bool,
+    in_same_environment: bool,
 ) -> list[str]:
     """The figures that are more than :data:`TOLERANCE` above the known ones, as text.
 
     Args:
         known: the figures of the file.
         found: the figures now.
-        with_others: whether the modules of others are compared: they depend on the environment.
+        in_same_environment: whether the figures that depend on it are compared, too.
     """
     return [
         f"importing {name}: {was:,} {what} were {now:,} now, at most {bound(was):,}"
         for name, figures in known.items()
         for what, was in figures.items()
-        if (now := found[name][what]) > bound(was) and (with_others or what != "other modules")
+        if (now := found[name][what]) > bound(was)
+        and (in_same_environment or what not in _OF_ENVIRONMENT)
     ]
 
 
@@ -103,7 +120,7 @@ def main() -> int:
     content = json.loads(FILE.read_text())
     for name, figures in found.items():
         print(f"{name:15}", ", ".join(f"{value:,} {what}" for what, value in figures.items()))
-    problems = raised(content["figures"], found, with_others=content["of"] == environment())
+    problems = raised(content["figures"], found, in_same_environment=content["of"] == environment())
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:

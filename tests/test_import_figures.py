@@ -13,7 +13,7 @@ def test_importing_loads_no_more_than_the_file_says() -> None:
     content = json.loads(import_figures.FILE.read_text())
     found = import_figures.measured()
     same = content["of"] == import_figures.environment()
-    assert import_figures.raised(content["figures"], found, with_others=same) == []
+    assert import_figures.raised(content["figures"], found, in_same_environment=same) == []
     assert content["figures"].keys() == found.keys()
 
 
@@ -22,12 +22,12 @@ def test_importing_loads_no_more_than_the_file_says() -> None:
 )
 def test_two_percent_are_let_pass(now: int, is_raised: bool) -> None:
     known, found = {"App": {"modules": 100}}, {"App": {"modules": now}}
-    assert bool(import_figures.raised(known, found, with_others=False)) is is_raised
+    assert bool(import_figures.raised(known, found, in_same_environment=False)) is is_raised
 
 
-def test_modules_of_others_count_in_the_same_environment_only() -> None:
+def test_what_depends_on_the_environment_counts_in_the_same_one_only() -> None:
     known, found = {"App": {"other modules": 100}}, {"App": {"other modules": 110}}
-    assert not import_figures.raised(known, found, with_others=False)
-    assert import_figures.raised(known, found, with_others=True) == [
+    assert not import_figures.raised(known, found, in_same_environment=False)
+    assert import_figures.raised(known, found, in_same_environment=True) == [
         "importing App: 100 other modules were 110 now, at most 102"
     ]

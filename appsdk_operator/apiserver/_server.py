@@ -9,28 +9,22 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
-from appsdk_operator.apiserver._auth.access_table import Access
-from appsdk_operator.apiserver._authority import Authority
-from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._fault_rules import FaultRule, FaultSchedule, When
-from appsdk_operator.apiserver._http.access_control import AccessControl
-from appsdk_operator.apiserver._http.connections import HttpServer
-from appsdk_operator.apiserver._http.faults import Faults, LoggedRequest
-from appsdk_operator.apiserver._http.frontend import Frontend
-from appsdk_operator.apiserver._http.listeners import close_listeners, listen, run_ready_callbacks
-from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
-from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
 from appsdk_operator.apiserver._http.server_thread import ServerThread
 from appsdk_operator.apiserver._kubeconfig import kubeconfig, write_kubeconfig
-from appsdk_operator.apiserver._storage import conversion
-from appsdk_operator.apiserver._storage.storage import Collection
 from appsdk_operator.apiserver._values.run_sync import run_sync
-from appsdk_operator.apiserver._values.users import service_account_of
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, system_clock
+
+if TYPE_CHECKING:
+    from appsdk_operator.apiserver._auth.access_table import Access
+    from appsdk_operator.apiserver._http.connections import HttpServer
+    from appsdk_operator.apiserver._http.faults import LoggedRequest
+    from appsdk_operator.apiserver._http.frontend import Frontend
+    from appsdk_operator.apiserver._storage.storage import Collection
 
 _T = TypeVar("_T")
 
@@ -104,6 +98,14 @@ class APIServer:
         faults: FaultSchedule | Iterable[FaultRule] = (),
     ) -> None:
         """See the class."""
+        # As slow to import as all else that a test needs together.
+        from appsdk_operator.apiserver._authority import Authority
+        from appsdk_operator.apiserver._core import Core
+        from appsdk_operator.apiserver._http.access_control import AccessControl
+        from appsdk_operator.apiserver._http.faults import Faults
+        from appsdk_operator.apiserver._http.non_resource_handler import NonResourceHandler
+        from appsdk_operator.apiserver._http.resource_handler import ResourceHandler
+
         if not 0 <= port <= 65535:
             raise ValueError(f"port={port} is not a TCP port: use 0 for any, or 1 to 65535")
         if history < 1 or request_log < 1:
@@ -167,6 +169,8 @@ class APIServer:
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> Frontend:
         """Serve on ``loop`` without a socket; hand requests to the front end that is returned."""
+        from appsdk_operator.apiserver._http.frontend import Frontend
+
         hub = self._core.attach(loop, self._host, self._port)
 
         def send_bookmarks() -> None:
@@ -199,6 +203,8 @@ class APIServer:
             loop.call_soon_threadsafe(function, frontend, loop)
 
     def _listen(self) -> socket.socket:
+        from appsdk_operator.apiserver._http.listeners import listen
+
         listener = listen(self._host, self._port)
         self._port = listener.getsockname()[1]
         self._non_resource_handler.address = self.url.partition("//")[2]
@@ -207,6 +213,9 @@ class APIServer:
     async def _serve(
         self, listener: socket.socket, ready: Callable[[], None], stopping: asyncio.Event
     ) -> None:
+        from appsdk_operator.apiserver._http.connections import HttpServer
+        from appsdk_operator.apiserver._http.listeners import close_listeners, run_ready_callbacks
+
         loop = asyncio.get_running_loop()
         frontend = self.attach(loop)
         self._faults.begin_waits()
@@ -287,6 +296,8 @@ class APIServer:
             groups: the groups of that user; without any, a service account
                 (``system:serviceaccount:<namespace>:<name>``) gets a token and its default groups.
         """
+        from appsdk_operator.apiserver._values.users import service_account_of
+
         members = tuple(groups)
         # Without credentials in the kubeconfig, kubectl would prompt for a password.
         if username is None:
@@ -391,6 +402,8 @@ class APIServer:
         """All stored objects of a kind, ordered by namespace and name."""
 
         async def read() -> list[dict[str, Any]]:
+            from appsdk_operator.apiserver._storage import conversion
+
             served = self._core.served(kind.group, kind.version, kind.plural)
             records = list(served.resource.collection.scan(""))
             await conversion.convert_records(served, records)
@@ -402,6 +415,8 @@ class APIServer:
         """What :meth:`objects` returns, as JSON."""
 
         async def read() -> list[bytes]:
+            from appsdk_operator.apiserver._storage import conversion
+
             served = self._core.served(kind.group, kind.version, kind.plural)
             records = list(served.resource.collection.scan(""))
             await conversion.convert_records(served, records)
@@ -416,6 +431,8 @@ class APIServer:
         """
 
         async def read() -> list[tuple[int, str, dict[str, Any]]]:
+            from appsdk_operator.apiserver._storage import conversion
+
             served = self._core.served(kind.group, kind.version, kind.plural)
             events = list(served.resource.collection.events)
             await conversion.convert_records(served, [event.record for event in events])

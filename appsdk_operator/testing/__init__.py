@@ -24,22 +24,32 @@ The servers need the extra ``testing``: ``pip install 'appsdk-operator[testing]'
 
 from __future__ import annotations
 
-from typing import Any
+import importlib.util
+from typing import Any, Final
 
 from appsdk_operator._lazy import room
 
-_EXTRA = ("aiohttp", "cryptography")
+_EXTRA: Final = ("aiohttp", "cryptography")
+_SERVED: Final = frozenset(
+    ("APIServer", "FaultProxy", "MemoryServer", "Simulation", "World", "check_operator")
+)
+"""What imports the packages of the extra only when a server is made."""
 
 __all__, __dir__, _load = room(__name__)
 
 
 def __getattr__(name: str) -> Any:
+    for package in _EXTRA if name in _SERVED else ():
+        if importlib.util.find_spec(package) is None:
+            raise _missing(name, package)
     try:
         return _load(name)
     except ModuleNotFoundError as error:
         if error.name in _EXTRA:
-            raise ImportError(
-                f"{name} needs {error.name}: pip install 'appsdk-operator[testing]'",
-                name=error.name,
-            ) from error
+            raise _missing(name, error.name) from error
         raise
+
+
+def _missing(name: str, package: str) -> ImportError:
+    text = f"{name} needs {package}: pip install 'appsdk-operator[testing]'"
+    return ImportError(text, name=package)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from appsdk_operator.apiserver import FaultRule, builtin_schemas
+from appsdk_operator.apiserver import FaultRule
 from appsdk_operator.resource import Kind, custom_resource_definition
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStr
 
 def part_of(kind: Kind) -> str:
     """The field with the wanted state: ``spec``, or empty where it is the whole object."""
+    from appsdk_operator.apiserver import builtin_schemas
+
     schema = builtin_schemas.schema(kind.group, kind.version, kind.kind)
     if schema is None or "spec" in schema.get("properties", {}):
         return "spec"
@@ -172,6 +174,8 @@ def part_of(kind: Kind) -> str:
 
 
 def _schema_of(kind: Kind, crds: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    from appsdk_operator.apiserver import builtin_schemas
+
     for crd in crds:
         spec = crd["spec"]
         if (spec["group"], spec["names"]["kind"]) == (kind.group, kind.kind):

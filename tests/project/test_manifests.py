@@ -395,7 +395,8 @@ def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     assert steps[3:] == [
         "COPY . .",
         "RUN python -m pip install --no-compile --no-deps --target /app .",
-        "RUN python -m compileall -q -j 0 /app && PYTHONPATH=/app:/dependencies python -m pip check",
+        "RUN python -m compileall -q -j 0 /app"
+        " && PYTHONPATH=/app:/dependencies python -m pip check",
     ]
     assert re.findall("^COPY (.*)$", final, re.MULTILINE) == [
         "--from=build /dependencies /dependencies",

@@ -6,22 +6,27 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import attrs
 
-from appsdk_operator.apiserver import APIServer, Frontend
+from appsdk_operator.apiserver import APIServer
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, Metrics, system_clock
-from appsdk_operator.testing._memory.connection import Host, MemoryConnection, MemoryExchange
 from appsdk_operator.testing._memory.event_loop import ManualEventLoop
+
+if TYPE_CHECKING:
+    from appsdk_operator.apiserver import Frontend
+    from appsdk_operator.testing._memory.connection import Host, MemoryExchange
 
 
 class _MemoryServerBase:
     """Clients, and the requests in progress; the common part of both classes."""
 
     def __init__(self, clock: Clock, *, token: str | None, ends_idle_watches: bool) -> None:
+        from appsdk_operator.testing._memory.connection import MemoryConnection
+
         self.clock = clock
         self.ends_idle_watches = ends_idle_watches
         self.changed: threading.Condition = threading.Condition(threading.RLock())

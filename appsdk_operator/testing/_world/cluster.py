@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -31,12 +31,14 @@ from appsdk_operator.resource import (
     kinds,
 )
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing._memory.connection import MemoryConnection
 from appsdk_operator.testing._memory.server import MemoryServer
 from appsdk_operator.testing._world.journal import Entry, Journal, timeline_of
 from appsdk_operator.testing._world.recording import CallRecorder, recorded
 from appsdk_operator.testing.strategies import part_of
 from appsdk_operator.watchers import OpinionatedReconciler, OpinionatedWatcher
+
+if TYPE_CHECKING:
+    from appsdk_operator.testing._memory.connection import MemoryConnection
 
 NO_CHANGE: Final = "no change"
 """The outcome of a write that changed nothing."""
@@ -361,6 +363,8 @@ class Process:
             raise ConnectionLost("the process is dead")
 
     def _connect(self) -> MemoryConnection:
+        from appsdk_operator.testing._memory.connection import MemoryConnection
+
         # A thread switch here comes before the manager's fence checks the lease. A switch after
         # that check would be a defect of the client, not of the fence.
         self.cluster.before_connection()
