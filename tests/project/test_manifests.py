@@ -392,11 +392,11 @@ def test_the_image_has_two_stages_a_numeric_user_and_no_shell() -> None:
     steps = [line for line in build.splitlines() if line.startswith(("COPY", "RUN"))]
     assert steps[0] == "COPY pyproject.toml ./"
     assert "compileall -q -j 0 /dependencies" in steps[2]
+    check = "PYTHONPATH=/app:/dependencies python -m pip check"
     assert steps[3:] == [
         "COPY . .",
         "RUN python -m pip install --no-compile --no-deps --target /app .",
-        "RUN python -m compileall -q -j 0 /app"
-        " && PYTHONPATH=/app:/dependencies python -m pip check",
+        f"RUN python -m compileall -q -j 0 /app && {check}",
     ]
     assert re.findall("^COPY (.*)$", final, re.MULTILINE) == [
         "--from=build /dependencies /dependencies",
