@@ -560,7 +560,7 @@ class App:
         result: str = "",
         time_limit: float | None = None,
     ) -> UpdateDecorator[SpecT, StatusT]:
-        """Call the function with the old object and the new one when the spec has changed.
+        """Call the function with the old object and the new one when the object has changed.
 
             @app.on_update(BUCKET, when=field("spec.size").changed)
             def resize(old: Object, new: Object) -> None:
@@ -578,8 +578,9 @@ class App:
             where: see there.
             when: the changes that are an update: a filter such as ``field("spec.size").changed``,
                 or a function of the old object and the new one. A filter of one object sees the new
-                object. Default: changes of the spec. With ``when``, changes of status and metadata
-                count, too, if they match.
+                object. Default: all changes outside of status and metadata; for kinds without
+                ``metadata.generation``, such as ConfigMaps, all changes. With ``when``, changes of
+                status and metadata count, too, if they match.
             retry: see there.
             time_limit: see there.
             result: as for :meth:`on_add`.
