@@ -150,6 +150,11 @@ from appsdk_operator.client._transport.metrics import (
 )
 from appsdk_operator.client._transport.cancelling import (
     present_stop as present_stop,
+    requests_end_with as requests_end_with,
+)
+from appsdk_operator.client._transport.contact import (
+    ANSWER_WITHIN as ANSWER_WITHIN,
+    ServerContact as ServerContact,
 )
 from appsdk_operator.client._transport.proxy import (
     proxy_for as proxy_for,

@@ -40,7 +40,7 @@ from appsdk_operator.cache._informer.watch_state import (
     WatchState,
 )
 from appsdk_operator.cache._threads import join_all
-from appsdk_operator.client import Forbidden
+from appsdk_operator.client import Forbidden, ServerContact, TransportError, WatchSilent
 from appsdk_operator.resource import (
     FieldSelection,
     FieldSelector,
@@ -73,6 +73,8 @@ from appsdk_operator.runtime.validation import (
 
 _LOG_PERIOD = 60.0
 """Seconds for which an unchanged problem is not logged again."""
+_ALIVE = 10.0
+"""Seconds after its last answer for which a server is alive, however quiet a watch."""
 
 
 class InformerStopped(RuntimeError):  # noqa: N818 - often no error: its owner stopped it
@@ -304,6 +306,8 @@ class Informer(Generic[SpecT, StatusT]):
         self._last_event: float | None = None
         self._logged = ("", 0.0)
         self._contact = Contact(self._state)
+        server: object = getattr(client, "contact", None)
+        self._server = server if isinstance(server, ServerContact) else None
         self._contact_log = ContactLog(kind, self._selection())
         self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
@@ -616,7 +620,8 @@ class Informer(Generic[SpecT, StatusT]):
         for error in (*problems, *undecodable):
             self._report(error)
         if problems and self._on_error is None:
-            self._contact_log.has_lost(now)
+            if not all(map(self._needs_no_line, problems)):
+                self._contact_log.has_lost(now)
         elif not had_synced:
             count = len(self._store)
             (self._contact_log.has_synced if self._has_synced else self._contact_log.lists)(
@@ -651,6 +656,20 @@ class Informer(Generic[SpecT, StatusT]):
             self._is_list_sent = True
             self._waiters.wake()
 
+    def _needs_no_line(self, error: Exception) -> bool:
+        """Whether the log says already that the server does not answer, or that a kind is quiet.
+
+        Of a kind that nobody has changed since the server's start there are no bookmarks. Where the
+        server has answered something else just now, the watch is replaced without a line.
+        """
+        server = self._server
+        if server is None or not isinstance(error, TransportError):
+            return False
+        is_quiet = isinstance(error, WatchSilent)
+        if is_quiet and self.clock.monotonic() - server.heard_at < _ALIVE:
+            return True
+        return self._reflector.began <= server.lost_until
+
     def _report(self, error: Exception) -> None:
         if isinstance(error, Forbidden):
             # Both, because the other verb would be refused next.
@@ -658,6 +677,8 @@ class Informer(Generic[SpecT, StatusT]):
         self._informer_metrics.problem(error)
         self._last_error = error
         if self._on_error is None:
+            if self._needs_no_line(error):
+                return
             # An unreachable server is tried every few seconds, which needs no log line each time.
             now, text = self.clock.monotonic(), safe_repr(error)
             if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:

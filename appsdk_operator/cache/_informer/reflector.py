@@ -97,6 +97,8 @@ class Reflector:
         self._apply = apply
         self._clock = clock
         self._metrics = metrics
+        self.began: float = clock.monotonic()
+        """When the present request began, or the last one."""
 
     def run(self, stop: StopSignal) -> None:
         """Make requests until ``stop`` is set; errors become steps and are never raised."""
@@ -122,6 +124,7 @@ class Reflector:
         command = self._state.next()
         if isinstance(command, Wait):
             return command.seconds
+        self.began = self._clock.monotonic()
         if isinstance(command, List):
             self._list(command, stop)
         else:

@@ -57,6 +57,7 @@ from appsdk_operator.runtime.validation import (
 if TYPE_CHECKING:
     from appsdk_operator.client._api.aio import AsyncClient
     from appsdk_operator.client._api.discovery import Discovery
+    from appsdk_operator.client._transport.contact import ServerContact
 
 
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
@@ -106,6 +107,11 @@ class Client:
     def config(self) -> ClientConfig:
         """The configuration."""
         return self._config
+
+    @property
+    def contact(self) -> ServerContact:
+        """When the server was heard last; who looks at it, such as a Manager, asks the server."""
+        return self._transport.contact
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Show ``observer`` each request; returns the function that ends that.
@@ -401,7 +407,12 @@ class Client:
         )
         opened = self._transport.open(request, stop=stop)
         stream = WatchStream(
-            kind, request, opened, silence_limit=limit, metrics=self._transport.metrics
+            kind,
+            request,
+            opened,
+            silence_limit=limit,
+            metrics=self._transport.metrics,
+            heard=self._transport.heard,
         )
         stream.close_when(self._transport.stop)
         if stop is not None:

@@ -42,6 +42,7 @@ from appsdk_operator.client._request import Request
 from appsdk_operator.client._secret_texts import shown_warning
 from appsdk_operator.client._transport.cancelling import present_stop
 from appsdk_operator.client._transport.connection import Connection, Endpoint, Response
+from appsdk_operator.client._transport.contact import ServerContact
 from appsdk_operator.client._transport.metrics import RequestMetrics
 from appsdk_operator.client._transport.pool import Pool
 from appsdk_operator.client._transport.response_errors import check_status, error_from_response
@@ -136,6 +137,7 @@ class Transport:
         self._pool = Pool(self._endpoint, clock)
         self._rules = RetryRules.of(config, rng=random_of(clock))
         self._clock = clock
+        self.contact: Final = ServerContact(clock.monotonic())
         self.observers: Observers = Observers()
         self._metrics = RequestMetrics(
             metrics, host=self._endpoint.authority, detailed=config.detailed_metrics
@@ -161,6 +163,10 @@ class Transport:
     def stop(self) -> StopSignal:
         """Set when the transport is closed."""
         return self._stop
+
+    def heard(self) -> None:
+        """Note that the server has sent something just now."""
+        self.contact.heard_at = self._clock.monotonic()
 
     def _on_fork(self) -> None:
         # With the same random numbers, all children and their parent would retry at once.
@@ -329,6 +335,7 @@ class Transport:
                 if handle.lost:
                     error.add_note(_EARLIER_ATTEMPT)
                 raise
+            self.heard()
             return OpenResponse(connection, response)
 
     def _with_context(self, request: Request, error: TransportError) -> TransportError:

@@ -46,6 +46,10 @@ _MARGIN = 5.0
 _NO_LINES = Lines([])
 
 
+def _nothing() -> None:
+    pass
+
+
 @final
 class WatchStream(Generic[SpecT_co, StatusT_co]):
     """An open watch. Iterating it yields batches of lines: all that one read completed.
@@ -72,6 +76,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         *,
         silence_limit: float,
         metrics: RequestMetrics | None = None,
+        heard: Callable[[], object] = _nothing,
     ) -> None:
         self.kind = kind
         """What is watched."""
@@ -81,6 +86,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         """Whether the stream ended in the middle of a line, which was dropped."""
         self._request = request
         self._metrics = metrics
+        self._heard = heard
         self._connection, self._response = opened
         self._connection.set_timeout(silence_limit)
         self._on_release: list[Callable[[], None]] = []
@@ -196,6 +202,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
                     return _NO_LINES
                 cause = None if isinstance(error, StreamFormatError) else error
                 raise self._failure(error) from cause
+            self._heard()
             self._read_size = _next_size(self._read_size, len(data))
             if lines:
                 self._partial_since = None

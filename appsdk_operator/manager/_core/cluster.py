@@ -28,6 +28,7 @@ from appsdk_operator.client import (
     Writer,
 )
 from appsdk_operator.manager._core.runnable import RunnableGroup
+from appsdk_operator.manager._core.server_monitor import ServerMonitor
 from appsdk_operator.resource import (
     FieldSelection,
     Kind,
@@ -43,6 +44,7 @@ from appsdk_operator.runtime import (
     Metrics,
     PartMetrics,
     StopSignal,
+    ThreadGroup,
     entered_metrics,
     get_logger,
     present_clock,
@@ -190,6 +192,7 @@ class Cluster:
         new_cache: NewCache | None = None,
         new_client: NewClient | None = None,
         fence: Callable[[ClientLike], ClientLike] | None = None,
+        probe_server: bool | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -205,6 +208,8 @@ class Cluster:
             new_client: makes the client for a config; default: :class:`Client`.
             fence: wraps the client that writes; with :meth:`Manager.fence` it refuses writes once
                 the process has lost the lead. Default: writes are not fenced.
+            probe_server: whether to ask the server for its version when nothing has come from it
+                for five seconds, see :attr:`ManagerOptions.probe_server`.
             clock: the clock of cache and client; default: the environment's.
             metrics: where both publish; default: the metrics of its Manager, or the kit's own.
 
@@ -257,6 +262,9 @@ class Cluster:
             )
             cached.remedies = _REMEDIES
             self.client: ClientLike = cached
+            self._monitor = ServerMonitor(
+                raw, clock=self.cache.clock, metrics=self._metrics.metrics, enabled=probe_server
+            )
             self._end_metrics = cached.close
         except BaseException:
             self.close()
@@ -270,7 +278,28 @@ class Cluster:
     def run(self, stop: StopSignal) -> None:
         """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
         self._metrics.publish()
-        self.cache.run(stop)
+        if not self._monitor.is_enabled:
+            self.cache.run(stop)
+            return
+        own = stop.child()
+        threads = ThreadGroup("cluster")
+        threads.start("monitor", lambda: self._monitor.run(own))
+        try:
+            self.cache.run(stop)
+        finally:
+            own.set()
+            threads.join()
+
+    def belong_to(self, owner: object, name: str, previous_names: object) -> None:
+        """Log as the operator ``name``; the manager calls this."""
+        del owner, previous_names
+        place = "" if self.name == "cache" else f" in {self.name}"
+        self._monitor.name = f"{name or 'the operator'}{place}"
+
+    @property
+    def lost_for(self) -> float | None:
+        """Seconds for which the API server has not answered; None: it does."""
+        return self._monitor.lost_for
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the cache has synced; False when stopped or after ``timeout`` seconds."""

@@ -154,6 +154,7 @@ class Manager:
                 new_cache=options.new_cache,
                 new_client=options.new_client,
                 fence=self.fence,
+                probe_server=options.probe_server,
             )
             self._announce = Announcements(options.name, clock)
             self._lifecycle = Lifecycle(
@@ -693,8 +694,14 @@ class Manager:
             "elected": self.elected.is_set(),
             "stopping": self._lifecycle.is_stopping,
             "leader_election": self._election_state(),
+            "server_lost_for": max(self._lost_servers(), default=None),
             "paused": str(paused) if paused is not None else "",
         }
+
+    def _lost_servers(self) -> list[float]:
+        with self._lock:
+            found = [cluster.lost_for for cluster in self._clusters]
+        return [lost for lost in found if lost is not None]
 
     def _caches(self) -> Sequence[Any]:
         with self._lock:

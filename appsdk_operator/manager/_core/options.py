@@ -143,6 +143,14 @@ class ManagerOptions:
     """Makes the cache, instead of ``cache``."""
     new_client: NewClient | None = attrs.field(default=None, validator=_check_function)
     """Makes the client for the config; default: :class:`~appsdk_operator.client.Client`."""
+    probe_server: bool | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(bool))
+    )
+    """Whether the manager asks the API server for its version (``GET /version``, which every
+    authenticated user may) when nothing has come from it for five seconds, so that the log tells
+    after ten seconds that it does not answer. Costs one small request in five seconds while the
+    operator is idle, and none under traffic. Default: yes, except on a
+    :class:`~appsdk_operator.runtime.ManualClock`, as in a World."""
 
     base_stop: StopSignal | None = attrs.field(
         default=None, validator=_check_type(StopSignal, hint="a StopSignal")
@@ -233,6 +241,7 @@ class AppOptionsDict(TypedDict, total=False):
     webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None
     cache: CacheSetup | None
     client: ClientSetup | None
+    probe_server: bool | None
     graceful_shutdown_timeout: float | None
     controller_options: ControllerOptions
     events: EventOptions | None

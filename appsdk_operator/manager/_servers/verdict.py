@@ -65,6 +65,8 @@ def _process(state: Mapping[str, Any]) -> Iterator[Finding]:
 def _kinds(state: Mapping[str, Any]) -> Iterator[Finding]:
     informers = state["informers"]
     lost = [one["unreachable_for"] for one in informers if one.get("unreachable_for") is not None]
+    if (silent := state["operator"].get("server_lost_for")) is not None:
+        lost.append(silent)
     if lost:
         text = f"the API server has been out of reach for {seconds_text(max(lost))}"
         yield _finding(text, "bad", "kinds")

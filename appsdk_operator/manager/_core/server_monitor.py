@@ -1,0 +1,142 @@
+"""Says in the log when an API server does not answer, and when it is back."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import attrs
+
+from appsdk_operator.client import (
+    ANSWER_WITHIN,
+    ApiError,
+    Client,
+    ClientConfig,
+    ClientLike,
+    ConnectFailed,
+    ServerContact,
+    TransportError,
+    requests_end_with,
+)
+from appsdk_operator.runtime import (
+    Clock,
+    ManualClock,
+    Metrics,
+    StopSignal,
+    duration_text,
+    get_logger,
+    present_clock,
+    safe_text,
+)
+
+_log: Final = get_logger("appsdk_operator.manager")
+_MEANWHILE: Final = (
+    "reads from the cache go on. Other requests wait, or fail and are retried. Changes are handled "
+    "when it is back"
+)
+
+
+@final
+class ServerMonitor:
+    """Looks whether the API server of one client answers; its owner runs it in a thread.
+
+    It asks only a server from which nothing came for five seconds, by ``GET /version``, on a
+    connection of its own. Any answer counts, also a refusal. By default it asks nothing on a
+    :class:`~appsdk_operator.runtime.ManualClock`: its questions would be the next event of each
+    test that moves the time.
+    """
+
+    def __init__(
+        self, client: ClientLike, *, clock: Clock, metrics: Metrics, enabled: bool | None = None
+    ) -> None:
+        """A monitor that does not run yet.
+
+        Args:
+            client: the client; those of another make have no monitor.
+            clock: the clock of all waits.
+            metrics: where its requests are counted.
+            enabled: whether it asks; default: yes, unless ``clock`` is a manual one.
+        """
+        self.name: str = ""
+        """Whose log lines they are."""
+        self._config: ClientConfig | None = None
+        self._contact: ServerContact | None = None
+        self._clock = present_clock(clock)
+        self._metrics = metrics
+        wanted = not isinstance(self._clock, ManualClock) if enabled is None else enabled
+        if wanted and isinstance(client, Client):
+            self._config, self._contact = client.config, client.contact
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether :meth:`run` does anything."""
+        return self._contact is not None
+
+    @property
+    def lost_for(self) -> float | None:
+        """Seconds since a server was heard that counts as lost; None: it answers."""
+        since = None if self._contact is None else self._contact.lost_since
+        return None if since is None else max(0.0, self._clock.monotonic() - since)
+
+    def run(self, stop: StopSignal) -> None:
+        """Look until ``stop`` is set."""
+        contact, config = self._contact, self._config
+        if contact is None or config is None:
+            return
+        contact.heard_at = self._clock.monotonic()  # nobody may have asked for anything so far
+        limited = attrs.evolve(
+            config,
+            connect_timeout=min(config.connect_timeout, ANSWER_WITHIN),
+            read_timeout=min(config.read_timeout, ANSWER_WITHIN),
+            request_timeout=min(config.request_timeout, ANSWER_WITHIN),
+            max_retries=0,
+            qps=None,
+        )
+        with Client(limited, clock=self._clock, metrics=self._metrics) as client:
+            while not stop.is_set():
+                look = contact.look(self._clock.monotonic())
+                if look.away is not None:
+                    self._say_back(config, look.away)
+                if look.lost_for is not None:
+                    self._say_lost(config, contact, look.lost_for)
+                if look.wait:
+                    stop.wait(look.wait)
+                else:
+                    self._ask(client, contact, stop)
+
+    def _ask(self, client: Client, contact: ServerContact, stop: StopSignal) -> None:
+        began = self._clock.monotonic()
+        try:
+            with requests_end_with(stop):
+                client.request("GET", "/version")
+        except ApiError:
+            pass  # an answer
+        except TransportError as error:
+            contact.not_answered(error, began, self._clock.monotonic())
+            return
+        except Exception as error:
+            # Credentials that cannot be read say nothing of the server.
+            _log.debug("the API server could not be asked: %s", safe_text(error))
+        contact.heard_at = self._clock.monotonic()
+
+    def _say_lost(self, config: ClientConfig, contact: ServerContact, seconds: float) -> None:
+        error = contact.error
+        has_none = isinstance(error, ConnectFailed)
+        what = "has been out of reach" if has_none else "has not answered"
+        _log.warning(
+            "%s: the API server %s %s for %s: %s",
+            self.name or "the operator",
+            config.server,
+            what,
+            duration_text(seconds),
+            _MEANWHILE,
+            extra={"server": config.server, "error_text": safe_text(error)[:1000]},
+        )
+
+    def _say_back(self, config: ClientConfig, seconds: float) -> None:
+        _log.info(
+            "%s: the API server %s answers again, after %s",
+            self.name or "the operator",
+            config.server,
+            duration_text(seconds),
+            extra={"server": config.server},
+        )

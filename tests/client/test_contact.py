@@ -1,0 +1,192 @@
+"""When an API server counts as lost: what is asked, when, and what the log may say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import event, example, given
+from hypothesis import strategies as st
+
+from appsdk_operator.client import ANSWER_WITHIN, Client, NotFound, ReadTimeout, ServerContact
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock
+from appsdk_operator.testing import APIServer
+
+ERROR = ReadTimeout("no answer in time")
+
+
+def test_a_server_that_sends_something_is_never_asked() -> None:
+    contact = ServerContact(0.0)
+    for second in range(1, 100):
+        contact.heard_at = float(second)
+        assert contact.look(second + 4.0).wait == 1.0
+
+
+def test_a_quiet_server_is_asked_after_five_seconds_and_its_answer_is_enough() -> None:
+    contact = ServerContact(0.0)
+    assert contact.look(4.0) == (1.0, None, None)
+    assert contact.look(5.0) == (0.0, None, None)
+    contact.heard_at = 5.1
+    assert contact.look(5.1) == (5.0, None, None)
+
+
+def test_a_server_without_an_answer_is_lost_after_ten_seconds_and_said_once() -> None:
+    contact = ServerContact(0.0)
+    contact.not_answered(ERROR, 5.0, 10.0)
+    assert contact.look(10.0) == (5.0, 10.0, None)
+    assert contact.error is ERROR
+    assert contact.look(10.0) == (5.0, None, None)
+    contact.heard_at = 42.0
+    assert contact.look(43.0) == (4.0, None, 42.0)
+    assert contact.look(43.0) == (4.0, None, None)
+
+
+def test_a_server_that_refuses_connections_is_asked_each_second_until_it_is_lost() -> None:
+    contact = ServerContact(0.0)
+    contact.not_answered(ERROR, 5.0, 5.0)
+    assert contact.look(5.0).wait == 1.0
+    contact.not_answered(ERROR, 9.5, 9.5)
+    assert contact.look(9.5).wait == 0.5  # in time for the line
+    assert contact.look(10.0).lost_for == 10.0
+
+
+def test_what_comes_while_a_question_is_out_ends_the_silence() -> None:
+    contact = ServerContact(0.0)
+    contact.heard_at = 6.0
+    contact.not_answered(ERROR, 5.0, 10.0)
+    assert contact.look(10.5) == (0.5, None, None)
+    assert contact.look(16.0) == (0.0, None, None)
+
+
+def test_silence_alone_is_no_loss() -> None:
+    # As after a pause of the whole machine: nobody has asked.
+    assert ServerContact(0.0).look(1000.0) == (0.0, None, None)
+
+
+def test_answers_and_what_a_watch_brings_are_heard() -> None:
+    clock = ManualClock()
+    kind = kinds.core.v1.ConfigMap
+    with APIServer() as server, Client(server.client_config(), clock=clock) as client:
+        assert client.contact.heard_at == 0.0
+        clock.advance(5.0)
+        list(client.list(kind))
+        assert client.contact.heard_at == 5.0
+        clock.advance(5.0)
+        with pytest.raises(NotFound):
+            client.get(kind, "nobody", namespace="default")
+        assert client.contact.heard_at == 10.0
+        clock.advance(5.0)
+        with client.watch(kind, resource_version="0") as watch:
+            assert client.contact.heard_at == 15.0
+            clock.advance(5.0)
+            with Client(server.client_config()) as other:
+                other.create(MutableObject.new(kind, "a", namespace="default"))
+            next(iter(watch))
+            assert client.contact.heard_at == 20.0
+
+
+@dataclass
+class Looker:
+    """Looks as a monitor does; the oracle knows the answer from the history alone."""
+
+    contact: ServerContact = field(default_factory=lambda: ServerContact(0.0))
+    now: float = 0.0
+    heard: list[float] = field(default_factory=lambda: [0.0])
+    failed: list[tuple[float, float]] = field(default_factory=list)
+    asked: list[float] = field(default_factory=list)
+    lines: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def hear(self) -> None:
+        self.heard.append(self.now)
+        self.contact.heard_at = self.now
+
+    def look(self) -> float:
+        look = self.contact.look(self.now)
+        if look.away is not None:
+            self.lines.append(("back", self.now, look.away))
+        if look.lost_for is not None:
+            self.lines.append(("lost", self.now, look.lost_for))
+        return look.wait
+
+    def ask(self, *, answered: bool, seconds: float, traffic: float | None) -> None:
+        began = self.now
+        self.asked.append(began)
+        if traffic is not None and traffic < seconds:
+            self.now = began + traffic
+            self.hear()
+        self.now = began + seconds
+        if answered:
+            self.hear()
+        else:
+            self.failed.append((began, self.now))
+            self.contact.not_answered(ERROR, began, self.now)
+
+    def is_lost(self) -> bool:
+        """By the words of the promise."""
+        last = self.heard[-1]
+        return self.now - last >= 10.0 and any(began > last for began, _ in self.failed)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.sampled_from([0.0, 0.125, 1.0, 4.875, 5.0]),
+        st.none() | st.sampled_from([0.0625, 0.5, 4.5]),
+        st.none() | st.sampled_from([0.5, 3.0, 7.0]),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+@example([(False, 5.0, None, None)] * 4 + [(True, 0.125, None, None)] * 2)
+@example([(False, 0.0, None, None)] * 9 + [(False, 5.0, 4.5, None)])
+@example([(False, 5.0, 0.5, None)] * 9)
+@example([(True, 4.875, None, None)] * 9)
+@example([(False, 0.0, None, 7.0)] * 9)
+def test_the_log_tells_each_loss_once_and_nothing_else(
+    steps: list[tuple[bool, float, float | None, float | None]],
+) -> None:
+    looker = Looker()
+    for answered, seconds, traffic, pause in steps:
+        wait = looker.look()
+        if pause is not None and pause < wait:
+            looker.now += pause  # something comes while nobody asks
+            looker.hear()
+            looker.look()
+            continue
+        looker.now += wait
+        if looker.look() == 0.0:
+            silent = looker.now - looker.heard[-1]
+            assert silent >= 5.0, "a server that sends something is asked"
+            looker.ask(answered=answered, seconds=seconds, traffic=traffic)
+        looker.look()
+        assert (looker.contact.lost_since is not None) == looker.is_lost()
+    words = [word for word, _, _ in looker.lines]
+    assert words == (["lost", "back"] * len(words))[: len(words)]
+    for word, at, lasted in looker.lines:
+        before = max(each for each in looker.heard if each < at or (word == "lost" and each <= at))
+        if word == "lost":
+            assert lasted == at - before
+            assert 10.0 <= lasted <= 10.0 + ANSWER_WITHIN
+        else:
+            assert lasted >= 10.0
+    for one, other in zip(looker.asked, looker.asked[1:], strict=False):
+        assert other - one >= 1.0
+    event(f"{len(looker.lines)} lines")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_lost_server_is_asked_less_often(lost: bool) -> None:
+    contact = ServerContact(0.0)
+    now, asked = 0.0, []
+    while now < (100.0 if lost else 9.9):
+        wait = contact.look(now).wait
+        now += wait
+        if not wait:
+            asked.append(now)
+            contact.not_answered(ERROR, now, now)
+    after = [each for each in asked if each > 10.0]
+    assert asked[:5] == [5.0, 6.0, 7.0, 8.0, 9.0]
+    assert len(after) == (18 if lost else 0)
