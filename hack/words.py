@@ -6,6 +6,7 @@ A word counts where it is a part of a name, too: ``is_told`` and ``StoryTable`` 
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,10 @@ PHRASES = {
     "what differs": "the differences, the changed fields",
 }
 """Phrases of pages, where the field has words of its own or a noun is missing."""
+_BOTH_NUMBERS = re.compile(r"\w\(e?s\)")
+"""A noun that leaves open whether there is one thing."""
+_UPSTREAM = "apiserver"
+"""Whose texts are those of Kubernetes."""
 _PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "appsdk_operator")
 _SUFFIXES = {".py", ".pyi", ".md", ".j2", ".html"}
 _ALLOWED = {"equal_numbers", "public_numbers"}
@@ -72,6 +77,20 @@ def phrases_in(line: str) -> Iterator[tuple[str, str]]:
             yield phrase, instead
 
 
+def both_numbers_in(path: Path, text: str) -> Iterator[int]:
+    """The line of each text for people that has "object(s)"."""
+    if _UPSTREAM in path.parts:
+        return
+    if path.suffix not in (".py", ".pyi"):
+        lines = enumerate(text.splitlines(), 1)
+        yield from (number for number, line in lines if _BOTH_NUMBERS.search(line))
+        return
+    for node in ast.walk(ast.parse(text)):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and _BOTH_NUMBERS.search(text):
+            yield node.lineno
+
+
 def files(root: Path) -> Iterator[Path]:
     """What people read: the package, its examples and its pages."""
     for place in _PLACES:
@@ -84,7 +103,11 @@ def main(root: Path) -> int:
     """Print what is found; returns the exit status."""
     status = 0
     for path in files(root):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = path.read_text(encoding="utf-8")
+        for number in both_numbers_in(path, text):
+            print(f"{path.relative_to(root)}:{number}: (s): write counted(number, noun)")
+            status = 1
+        for number, line in enumerate(text.splitlines(), 1):
             found = [*found_in(line), *(phrases_in(line) if path.suffix == ".md" else ())]
             for word, instead in found:
                 print(f"{path.relative_to(root)}:{number}: {word}: write {instead}")

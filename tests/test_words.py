@@ -50,6 +50,19 @@ def test_phrases_are_found_in_pages_alone(
     )
 
 
+def test_a_noun_that_leaves_the_number_open_is_found_in_texts_and_not_in_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("It deletes the object(s).\n")
+    (tmp_path / "docs" / "code.py").write_text('a = 1\nprint(f"{str(s)} box(es)", len(s))\n')
+    assert main(tmp_path) == 1
+    assert capsys.readouterr().out == (
+        "docs/code.py:2: (s): write counted(number, noun)\n"
+        "docs/page.md:1: (s): write counted(number, noun)\n"
+    )
+
+
 def test_pages_without_them_are_fine(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("Plain words in a room.\n")
     assert main(tmp_path) == 0

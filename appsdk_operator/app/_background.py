@@ -25,6 +25,7 @@ from appsdk_operator.runtime import (
     as_exception,
     callback_name,
     callback_place,
+    counted,
     get_logger,
     safe_text,
     settle,
@@ -232,7 +233,7 @@ class BackgroundRunner:
         if not over:
             return Health(True, text)
         names = ", ".join(map(str, over[:3])) + (", …" if len(over) > 3 else "")
-        note = f"{self.name} was given up for {len(over)} objects: {names}"
+        note = f"{self.name} was given up for {counted(len(over), 'object')}: {names}"
         return Health(True, text, note)
 
     def debug_snapshot(self) -> dict[str, Any]:

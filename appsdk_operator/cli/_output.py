@@ -11,6 +11,7 @@ import attrs
 import click
 
 from appsdk_operator.project import FileChange, FileOutcome, GeneratedFiles
+from appsdk_operator.runtime import counted
 
 YAML_START = "---\n"
 """How a file of YAML begins, so that several can be put after one another."""
@@ -103,8 +104,10 @@ def report(changes: Iterable[FileChange], folder: str, *, check: bool = False) -
             click.echo(f"{'':9} {change.hint}", err=True)
     stale = [change for change in changes if not change.is_current]
     if check and stale:
-        click.echo(f"{len(stale)} of {len(changes)} files in {folder} are not current", err=True)
+        click.echo(
+            f"{len(stale)} of {counted(len(changes), 'file')} in {folder} not current", err=True
+        )
         return 1
     if not stale:
-        click.echo(f"{len(changes)} files in {folder} are current")
+        click.echo(f"{counted(len(changes), 'file')} in {folder}, all current")
     return int(any(change.outcome is FileOutcome.CONFLICT for change in changes))

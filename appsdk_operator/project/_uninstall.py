@@ -20,7 +20,7 @@ from appsdk_operator.project._manifests.inventory import Placed, inventory
 from appsdk_operator.project._manifests.options import ManifestOptions
 from appsdk_operator.project._manifests.values import Deployed
 from appsdk_operator.resource import Kind, Object, Versions, kinds
-from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.runtime import Clock, counted, system_clock
 
 _CRD: Final = kinds.apiextensions.v1.CustomResourceDefinition
 _POD: Final = kinds.core.v1.Pod
@@ -157,8 +157,7 @@ class _Uninstall:
     def _without_crds(self) -> Iterator[UninstallStep]:
         for name in self._crd_names():
             count = self._count(name)
-            plural = "" if count == 1 else "s"
-            detail = f"with {count} object{plural}" if count else ""
+            detail = f"with {counted(count, 'object')}" if count else ""
             yield from self._deleted(Placed(_CRD, name, is_labelled=False), detail)
 
     def _count(self, name: str) -> int:

@@ -86,6 +86,9 @@ from appsdk_operator.runtime._clock import (
     RealClock as RealClock,
     random_of as random_of,
 )
+from appsdk_operator.runtime._logs.counts import (
+    counted as counted,
+)
 from appsdk_operator.runtime._logs.durations import (
     duration_text as duration_text,
 )

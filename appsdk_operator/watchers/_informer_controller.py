@@ -34,6 +34,7 @@ from appsdk_operator.runtime import (
     Workers,
     check_previous_names,
     check_stop,
+    counted,
     entered_metrics,
     environment,
     get_logger,
@@ -541,15 +542,19 @@ class InformerController:
             return Health(False, f"controller {self.name} has ended")
         healths = self._bindings.healths()
         bad = [health.text for health in healths if not health.is_ready]
-        text = "; ".join(bad) or f"{self.name}: {len(healths)} informers ok"
+        text = "; ".join(bad) or f"{self.name}: {counted(len(healths), 'informer')} ok"
         notes = []
         if given_up := self._dispatcher.given_up():
-            notes.append(f"{given_up} calls given up until a resync shows their objects")
+            notes.append(
+                f"{counted(given_up, 'call')} given up until a resync or a change of the object"
+            )
         if terminal := self._dispatcher.terminal():
-            notes.append(f"{terminal} calls failed for good, until their objects are changed")
+            notes.append(
+                f"{counted(terminal, 'call')} failed for good, until the object is changed"
+            )
         if failures := self._dispatcher.finalizer_failures():
             notes.append(
-                f"{len(failures)} objects whose finalizer cannot be written, such as: "
+                f"the finalizer of {counted(len(failures), 'object')} cannot be written, such as: "
                 f"{safe_text(failures[0])}"
             )
         if over := self.activity.monitor.note():

@@ -154,7 +154,7 @@ def test_it_starts_again_after_a_failure_by_its_own_policy(
         raise ConnectionError("reset")
 
     def given_up(manager: Manager) -> bool:
-        return "was given up for 1 objects" in manager.health().text
+        return "was given up for 1 object" in manager.health().text
 
     with running(made(app, config)) as manager:
         api.create(bucket("a"))

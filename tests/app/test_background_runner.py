@@ -243,7 +243,7 @@ def test_what_is_given_up_starts_again_when_the_object_changes_and_shows_till_th
         case.see(thing())
         case.wait_for_phase("over")
         assert case.runner.health().is_ready
-        assert "given up for 1 objects: default/a" in case.runner.health().note
+        assert "given up for 1 object: default/a" in case.runner.health().note
         case.see(thing(version=1))
         case.see(thing(version=2))
         calls.wait_for("2")

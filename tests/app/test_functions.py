@@ -467,7 +467,7 @@ def test_the_write_of_a_finalizer_that_fails_is_in_health_and_page_until_it_succ
         world.patch("a", {"metadata": {"finalizers": []}})
         world.run(35)
         assert (
-            "1 objects whose finalizer cannot be written, such as: could" in manager.health().text
+            "the finalizer of 1 object cannot be written, such as: could" in manager.health().text
         )
         assert manager.health().is_ready
         assert retries(manager) == ["default/a"]

@@ -636,7 +636,7 @@ def test_health_names_what_is_wrong(start):
         "informer of things.v1.example.com in y: not synced yet: 403 Forbidden: no"
     )
     cache.set_namespaces(["x"])
-    assert cache.health().text == "cache: 1 informers ok"
+    assert cache.health().text == "cache: 1 informer ok"
     assert cache.has_synced
 
 

@@ -70,7 +70,7 @@ def test_handlers_are_told_of_what_is_there_and_of_what_happens(make):
     assert recorder.calls == ["add a@1 initial", "add b@11", "update a@1->12", "delete b@13"]
     assert registration.has_synced
     assert running.errors == []
-    assert running.informer.health().text == "informer of things.v1.example.com: ok, 1 objects"
+    assert running.informer.health().text == "informer of things.v1.example.com: ok, 1 object"
 
 
 def test_the_store_is_updated_before_handlers_run(make):

@@ -120,11 +120,11 @@ def test_the_last_state_that_could_be_read_stays_until_it_is_mended(way):
     steps = Steps(listed(data("a", 1)), *ways).run(1 + len(ways))
     assert steps.calls == ["add a@1 initial"]
     assert steps.informer.store.get("a", "x").resource_version == "1"
-    assert steps.text == "1 objects; 1 cannot be read: x/a"
+    assert steps.text == "1 object; 1 cannot be read: x/a"
     steps.client.then(Stream([line("MODIFIED", thing("a", 12))]))
     steps.run()
     assert steps.calls == ["add a@1 initial", "update a@1->12"]
-    assert steps.text == "1 objects"
+    assert steps.text == "1 object"
     assert steps.informer.undecodable_objects == 0
 
 
@@ -134,7 +134,7 @@ def test_it_is_a_problem_again_after_it_was_mended():
         Stream([line("MODIFIED", thing("a", 11)), line("MODIFIED", odd("a", 12))]),
     ).run(2)
     assert len(steps.errors) == 2
-    assert steps.text == "1 objects; 1 cannot be read: x/a"
+    assert steps.text == "1 object; 1 cannot be read: x/a"
 
 
 @pytest.mark.parametrize("name", ["a", "other"])
@@ -175,7 +175,7 @@ def test_a_list_with_a_nameless_item_deletes_nothing_since_that_may_be_any():
     assert steps.text == "2 objects; 1 cannot be read: an object without a readable name"
     steps.run(2)
     assert steps.names == ["b"]
-    assert steps.text == "1 objects"
+    assert steps.text == "1 object"
 
 
 def test_a_nameless_deletion_leads_to_a_list():

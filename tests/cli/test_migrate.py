@@ -405,7 +405,7 @@ def test_the_command_writes_files_and_a_summary(
     assert summary[:3] == [
         "handlers.py:4: make (create): 1 TODO",
         "handlers.py:8: remove (delete): translated",
-        "2 handlers, 1 translated without a TODO; 1 TODOs in 1 files",
+        "2 handlers, 1 translated without a TODO; 1 TODO in 1 file",
     ]
     assert re.match(r"handlers\.py:\d+: retry: ", summary[3])
     assert "adopt=Kopf()" in summary[-1]

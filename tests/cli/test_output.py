@@ -37,7 +37,7 @@ def test_files_are_written_and_listed(
     assert capsys.readouterr().out == "created   made/a.yaml\ncreated   made/b.yaml\n"
     assert Path("made/a.yaml").read_text() == "a: 1\n"
     assert call(deliver) == 0
-    assert capsys.readouterr().out == "2 files in made are current\n"
+    assert capsys.readouterr().out == "2 files in made, all current\n"
 
 
 def test_check_writes_nothing_and_fails_until_all_is_current(
@@ -45,7 +45,7 @@ def test_check_writes_nothing_and_fails_until_all_is_current(
 ) -> None:
     assert call(deliver, "--check") == 1
     assert not Path("made").exists()
-    assert "2 of 2 files in made are not current" in capsys.readouterr().err
+    assert "2 of 2 files in made not current" in capsys.readouterr().err
     call(deliver)
     assert call(deliver, "--check") == 0
     Path("made/a.yaml").write_text("a: 1 # mine\n")

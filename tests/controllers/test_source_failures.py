@@ -172,7 +172,7 @@ def test_a_handler_whose_text_fails_loses_no_event():
             raise ValueError("no text")
 
     feed = Feed(Handler()).put(created("a"))
-    assert "fails, 1 events" in feed.feed.text()
+    assert "fails for 1 event," in feed.feed.text()
     feed.advance()
     assert feed.queue.names == ["x/a"]
 

@@ -219,13 +219,13 @@ def test_what_the_policy_gave_up_on_comes_back_by_itself(world):
     while controller.process_next():
         pass
     assert controller.health().text == (
-        "c: 1 informers ok; 1 calls given up until a resync shows their objects"
+        "c: 1 informer ok; 1 call given up until a resync or a change"
     )
     clock.advance(33.0)
     while controller.process_next():
         pass
     assert outcomes == []
-    assert controller.health().text == "c: 1 informers ok"
+    assert controller.health().text == "c: 1 informer ok"
     controller.close()
 
 

@@ -61,6 +61,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     Waiters,
     check_stop,
+    counted,
     entered_metrics,
     fork_safe,
     present_clock,
@@ -601,7 +602,7 @@ class Cache:
             "; ".join(health.text for health in found if not health.is_ready)
             for found in (healths, joining)
         )
-        return Health(not bad, bad or f"cache: {len(healths)} informers ok", notes)
+        return Health(not bad, bad or f"cache: {counted(len(healths), 'informer')} ok", notes)
 
     # Running.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from appsdk_operator.resource import Kind
-from appsdk_operator.runtime import duration_text, get_logger
+from appsdk_operator.runtime import counted, duration_text, get_logger
 
 _log: Final = get_logger("appsdk_operator.cache")
 
@@ -37,9 +37,9 @@ class ContactLog:
         elif now >= self._next_line:
             self._next_line = now + _PROGRESS
             _log.info(
-                "%s: listed %s objects so far, %s a second",
+                "%s: listed %s so far, %s a second",
                 self._name,
-                f"{count:,}",
+                counted(count, "object"),
                 f"{count / (now - self._began):,.0f}",
                 extra=self._fields,
             )
@@ -47,7 +47,7 @@ class ContactLog:
     def has_synced(self, count: int, now: float) -> None:
         """The first list is complete."""
         took = 0.0 if self._began is None else now - self._began
-        what = f"{count:,} object{'' if count == 1 else 's'}"
+        what = counted(count, "object")
         text = "%s: synced, %s in %s"
         _log.info(text, self._name, what, duration_text(took), extra=self._fields)
         self.lost_since = None

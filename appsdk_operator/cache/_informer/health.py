@@ -7,7 +7,7 @@ from typing import final
 import attrs
 
 from appsdk_operator.cache._informer.watch_state import WatchState
-from appsdk_operator.runtime import safe_text
+from appsdk_operator.runtime import counted, safe_text
 
 GRACE = 10.0
 """Seconds for which a problem does not count: watches end and are resumed all the time."""
@@ -103,4 +103,4 @@ def health_of(
         return Health(False, f"{what}: not synced yet{started}{cause}")
     if (lost := contact.lost_for(now)) is not None:
         return Health(False, f"{what}: has not reached the server for {lost:.0f} s{cause}")
-    return Health(True, f"{what}: ok, {count} objects{undecodable}")
+    return Health(True, f"{what}: ok, {counted(count, 'object')}{undecodable}")

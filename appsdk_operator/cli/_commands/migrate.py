@@ -11,6 +11,7 @@ import click
 
 from appsdk_operator.cli._frame import command as make_command
 from appsdk_operator.cli._output import Output
+from appsdk_operator.runtime import counted
 
 if TYPE_CHECKING:
     from appsdk_operator.cli._kopf.program import Migration
@@ -82,12 +83,12 @@ def _summary(migration: Migration) -> Sequence[str]:
     lines = []
     for path, each in handlers:
         number = len(each.todos)
-        verdict = f"{number} TODO{'s' * (number != 1)}" if number else "translated"
+        verdict = counted(number, "TODO") if number else "translated"
         lines.append(f"{path}:{each.line}: {each.name} ({', '.join(each.causes)}): {verdict}")
     whole = sum(not each.todos for _, each in handlers)
     lines.append(
-        f"{len(handlers)} handlers, {whole} translated without a TODO; "
-        f"{len(migration.todos)} TODOs in {len(migration.texts)} files"
+        f"{counted(len(handlers), 'handler')}, {whole} translated without a TODO; "
+        f"{counted(len(migration.todos), 'TODO')} in {counted(len(migration.texts), 'file')}"
     )
     lines += [f"{todo.path}:{todo.line}: {todo.reason}" for todo in migration.todos]
     if handlers:

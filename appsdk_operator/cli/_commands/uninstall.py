@@ -9,6 +9,7 @@ import click
 from appsdk_operator.cli import _frame
 from appsdk_operator.cli._cluster import cluster_options
 from appsdk_operator.cli._load import target_argument
+from appsdk_operator.runtime import counted
 
 
 @_frame.command(
@@ -86,7 +87,7 @@ def command(
     if not count:
         click.echo(f"nothing of {app.name} is on {config.server}")
     elif dry_run:
-        click.echo(f"{count} step{'' if count == 1 else 's'}; nothing was changed")
+        click.echo(f"{counted(count, 'step')}; nothing was changed")
     return 0
 
 

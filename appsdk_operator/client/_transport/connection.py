@@ -41,7 +41,7 @@ from appsdk_operator.client._transport.response_head import (
 )
 from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, verifying_context
 from appsdk_operator.client._transport.tls_stream import TLSStream
-from appsdk_operator.runtime import after_fork, system_clock
+from appsdk_operator.runtime import after_fork, counted, system_clock
 from appsdk_operator.runtime.chunked import ChunkedBody, StreamFormatError
 
 _HEAD_READ = 32768
@@ -383,7 +383,7 @@ class Response:
                 raise ResponseTooLarge("the answer has more bytes than allowed")
             if not data:
                 if left:
-                    raise ConnectionResetError(f"{left} bytes are missing")
+                    raise ConnectionResetError(f"{counted(left, 'byte')} missing")
                 return
             yield data
 

@@ -36,6 +36,7 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     as_exception,
+    counted,
     entered_metrics,
     get_logger,
     present_clock,
@@ -235,8 +236,8 @@ class EventPipeline(Generic[R]):
         if not count:
             return "ok"
         return (
-            f"its handler {self._handler_name} fails, {count} events are tried again; "
-            f"newest: {error}"
+            f"its handler {self._handler_name} fails for {counted(count, 'event')}, to be tried "
+            f"again; newest: {error}"
         )
 
     def samples(self) -> list[Sample]:

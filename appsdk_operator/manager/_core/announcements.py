@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from appsdk_operator._version import __version__
-from appsdk_operator.runtime import Clock, duration_text, get_logger
+from appsdk_operator.runtime import Clock, counted, duration_text, get_logger
 
 _log: Final = get_logger("appsdk_operator.manager")
 
@@ -54,7 +54,7 @@ class Announcements:
     def has_started(self, runnables: Sequence[object]) -> None:
         """The numbers of controllers and workers."""
         controllers, workers = workers_of(runnables)
-        what = f"{_count(controllers, 'controller')} with {_count(workers, 'worker')}"
+        what = f"{counted(controllers, 'controller')} with {counted(workers, 'worker')}"
         took = self._clock.monotonic() - self._began
         _log.info("%s has started, after %s: %s", self._name, duration_text(took), what)
 
@@ -71,7 +71,3 @@ class Announcements:
         """How long the stop took."""
         took = self._clock.monotonic() - self._stopping_since
         _log.info("%s has stopped, after %s", self._name, duration_text(took))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

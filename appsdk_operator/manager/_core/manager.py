@@ -52,6 +52,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     check_clock,
     check_stop,
+    counted,
     environment,
     get_logger,
     owned_by,
@@ -864,7 +865,7 @@ def _runnables_health(groups: Groups, checked_apart: Sequence[Runnable]) -> Heal
                 bad.append(health.text)
             elif health.note:
                 notes.append(health.note)
-    return Health(not bad, "; ".join(bad or [f"{good} runnables ok", *notes]))
+    return Health(not bad, "; ".join(bad or [f"{counted(good, 'runnable')} ok", *notes]))
 
 
 def _make_elector(

@@ -17,6 +17,7 @@ from appsdk_operator.runtime import (
     Clock,
     FailureCause,
     RequestRecord,
+    counted,
     duration_text,
     get_logger,
 )
@@ -163,7 +164,7 @@ class FailureEventObserver:
         if failing is None or not failing.is_reported:
             return
         lasted = duration_text(self._clock.monotonic() - failing.since)
-        times = "1 failure" if failing.count == 1 else f"{failing.count} failures"
+        times = counted(failing.count, "failure")
         text = f"{call.callback} works again, after {times} in {lasted}"
         self._record(call, "Normal", _RECOVERED, call.callback, text)
 

@@ -42,6 +42,7 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     ThreadGroup,
+    counted,
     get_logger,
     present_clock,
     present_metrics,
@@ -259,7 +260,7 @@ class EventBroadcaster:
         running = self._threads.join(max(0.0, deadline - self._clock.monotonic()))
         self._end_metrics()
         if lost:
-            _log.warning("%d events were not written before the end", lost)
+            _log.warning("%s not written before the end", counted(lost, "event"))
         if running:
             _log.warning("%s waits for the server still", ", ".join(running))
         return not lost

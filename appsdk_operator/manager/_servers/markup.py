@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from appsdk_operator.manager._servers.texts import seconds_text
+from appsdk_operator.runtime import counted
 
 _WIDTH, _HEIGHT = 120, 18
 _STRIP_WIDTH: Final = 800
@@ -187,7 +188,7 @@ def strip(marks: Sequence[tuple[float, str, str]], span: float) -> Html:
             f'<circle class="{level}" cx="{place:.1f}" cy="12" r="4">'
             f"<title>{escaped(text)}</title></circle>"
         )
-    what = f"{len(marks)} calls within {seconds_text(span)}, newest at the right"
+    what = f"{counted(len(marks), 'call')} within {seconds_text(span)}, newest at the right"
     return Html(
         f'<svg class="strip" viewBox="0 0 {_STRIP_WIDTH} 24" preserveAspectRatio="xMinYMid" '
         'role="img" '

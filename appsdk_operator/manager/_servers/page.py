@@ -33,10 +33,10 @@ from appsdk_operator.manager._servers.markup import (
 )
 from appsdk_operator.manager._servers.texts import (
     bytes_text,
-    counted,
     seconds_text,
     short_names,
 )
+from appsdk_operator.runtime import counted
 
 _FEW: Final = 10
 """Rows of a table before its "all"."""
@@ -581,7 +581,7 @@ def _failures(state: Mapping[str, Any], asked: Asked) -> Html:
     cells = []
     for cause in shown:
         now = len(cause["failing"])
-        failing = badge(counted(now, "object"), "bad") if now else badge("made up for", "good")
+        failing = badge(counted(now, "object"), "bad") if now else badge("works again", "good")
         examples = cause["failing"] or cause["objects"]
         links = join(
             [_link(one["namespace"], one["name"], one["kind"]) for one in examples[:1]], ", "

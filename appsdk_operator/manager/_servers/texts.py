@@ -52,15 +52,6 @@ def moment(time: float, now: float) -> str:
     return one.strftime("%H:%M UTC" if one.date() == other.date() else "%Y-%m-%d %H:%M UTC")
 
 
-def counted(number: int, thing: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "worker"), counted(1200, "object")
-    ('1 worker', '1,200 objects')
-    """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def short_names(names: Iterable[str], prefix: str = "") -> dict[str, str]:
     """Names without the operator's, and without the API group where they stay distinct.
 

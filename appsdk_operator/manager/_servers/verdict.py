@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from appsdk_operator.manager._servers.texts import counted, moment, seconds_text, short_names
+from appsdk_operator.manager._servers.texts import moment, seconds_text, short_names
+from appsdk_operator.runtime import counted
 
 HELD_AFTER: Final = 10.0
 """Seconds after which an object that is being deleted counts as held."""

@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from typing import final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._logs.counts import counted
 from appsdk_operator.runtime._logs.durations import duration_text
 from appsdk_operator.runtime._logs.loggers import SafeLogger
 
@@ -87,7 +88,7 @@ class FailingCalls:
         with self._lock:
             one = self.calls.pop((called, about), None)
         if one is not None:
-            times = "1 failure" if one.failures == 1 else f"{one.failures} failures"
+            times = counted(one.failures, "failure")
             self._log.info(
                 "%s works again for %s, after %s in %s",
                 one.function,

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, TypeAlias, final
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._logs.counts import counted as counted_text
 from appsdk_operator.runtime._logs.failing import FailingCalls
 from appsdk_operator.runtime._logs.loggers import SafeLogger
 from appsdk_operator.runtime._logs.tracebacks import (
@@ -158,8 +159,8 @@ class FailureLog:
             for counts in self._by_cause.values():
                 counts.counted = 0
         for (whose, level, kind, _), counted in left:
-            what = "failure" if counted == 1 else "failures"
-            self._log.log(level, "%s: %d more %s with %s", whose, counted, what, kind.__name__)
+            what = counted_text(counted, "more failure")
+            self._log.log(level, "%s: %s with %s", whose, what, kind.__name__)
 
 
 def _place_of(error: BaseException) -> tuple[str, int]:

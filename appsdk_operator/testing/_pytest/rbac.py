@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import pytest
 
 from appsdk_operator.project import Recording, dump_permissions
+from appsdk_operator.runtime import counted
 from appsdk_operator.testing._pytest import hooks
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class RbacRecorder:
             )
             return
         rules, tests = self._recording.permissions(), self._recording.tests
-        text = f"{len(rules)} rules of {len(tests)} tests are in {self._path}"
+        text = f"{self._path} has {counted(len(rules), 'rule')} of {counted(len(tests), 'test')}"
         if not rules:
             text += ": give the operator kube_config or kube_manager, which alone are recorded"
         elif self._has_failed:

@@ -20,7 +20,7 @@ from appsdk_operator.controllers import (
     check_finalizer,
 )
 from appsdk_operator.resource import Kind, Object, is_older_version
-from appsdk_operator.runtime import get_logger
+from appsdk_operator.runtime import counted, get_logger
 from appsdk_operator.runtime.validation import check_client, no_awaitable
 from appsdk_operator.watchers._finalizers.names import (
     FinalizerSupplier,
@@ -411,12 +411,12 @@ class FinalizerLifecycle:
             times = self._times_stripped
         if times & (times - 1) == 0:  # logs 1, 2, 4, …: it may go on for long
             _log.warning(
-                "somebody took finalizer %s off %r (%d objects so far): it is handled as a new one "
+                "somebody took finalizer %s off %r (%s so far): it is handled as a new one "
                 "again, or cleaned up if it is being deleted; look for who writes whole lists of "
                 "finalizers, with kubectl get --show-managed-fields",
                 self.finalizer,
                 obj,
-                times,
+                counted(times, "object"),
                 extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
             )
 

@@ -6,6 +6,7 @@ import http
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, final
 
+from appsdk_operator.runtime import counted
 from appsdk_operator.serving import Headers, HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._frameworks.table import Table, WebhookTable, table_of
 
@@ -94,7 +95,7 @@ def _read_body(environ: dict[str, Any], limit: int) -> bytes:
         parts.append(part)
         left -= len(part)
     if left > 0 and text:
-        raise ValueError(f"the body ends {left} bytes early")
+        raise ValueError(f"the body ends {counted(left, 'byte')} early")
     return b"".join(parts)
 
 
