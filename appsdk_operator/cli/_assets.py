@@ -28,6 +28,8 @@ from typing import IO, Any, Final
 import attrs
 import yaml
 
+from appsdk_operator.cli._progress import Progress
+
 PROGRAMS: Final = ("etcd", "kube-apiserver")
 """What a folder needs to be of use; kubectl is not needed by tests."""
 _VERSION: Final = r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -254,18 +256,23 @@ def download(archive: Archive, store: Store) -> None:
         AssetsError: it cannot be read, or its checksum is not that of the index.
     """
     digest = hashlib.sha512()
+    what = f"downloading the binaries of {archive.item.number} for {archive.item.platform}"
     with tempfile.TemporaryFile() as file:
-        with _opened(archive.url) as answer:
+        with _opened(archive.url) as answer, Progress(what) as progress:
+            length = str(answer.headers.get("Content-Length") or "")
+            total = f" of {int(length) / 1e6:,.0f}" if length.isdecimal() else ""
             while block := answer.read(_BLOCK):
                 digest.update(block)
                 file.write(block)
+                progress.detail = f"{file.tell() / 1e6:,.0f}{total} MB"
         if digest.hexdigest() != archive.sha512.lower():
             raise AssetsError(
                 f"{archive.url} has the checksum {digest.hexdigest()}, and not that of the index, "
                 f"{archive.sha512}: try again, and if that does not help, do not use this mirror"
             )
         file.seek(0)
-        store.add(archive.item, file)
+        with Progress(f"unpacking the binaries of {archive.item.number}"):
+            store.add(archive.item, file)
 
 
 @contextlib.contextmanager

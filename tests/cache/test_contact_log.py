@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from appsdk_operator.cache import Informer
 from appsdk_operator.cache._informer.contact_log import ContactLog
-from appsdk_operator.resource import kinds
+from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.runtime import ManualClock, StopSignal
+from appsdk_operator.testing import MemoryServer
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[ContactLog]:
         yield ContactLog(kinds.core.v1.Pod, " in red")
 
 
-def test_a_long_list_is_told_every_five_seconds(
+def test_a_long_list_is_a_line_after_two_seconds_and_then_every_five(
     log: ContactLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.begins(100.0)
@@ -25,9 +28,47 @@ def test_a_long_list_is_told_every_five_seconds(
         log.lists(second * 1000, 100.0 + second)
     log.has_synced(12_500, 112.5)
     assert caplog.messages == [
-        "pods in red: listed 5,000 objects so far, 1,000 a second",
-        "pods in red: listed 10,000 objects so far, 1,000 a second",
+        "pods in red: listed 2,000 objects so far, 1,000 a second",
+        "pods in red: listed 7,000 objects so far, 1,000 a second",
+        "pods in red: listed 12,000 objects so far, 1,000 a second",
         "pods in red: synced, 12,500 objects in 12.5 s",
+    ]
+
+
+def test_a_line_about_a_list_in_pages_has_the_number_that_the_server_gives(
+    log: ContactLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.begins(0.0)
+    log.lists(500, 1.0, 49_500)
+    log.lists(12_000, 3.0, 38_000)
+    log.lists(50_000, 10.0, 0)
+    assert caplog.messages == [
+        "pods in red: listed 12,000 of about 50,000 objects, 4,000 a second",
+        "pods in red: listed 50,000 objects so far, 5,000 a second",
+    ]
+
+
+def test_an_informer_tells_how_many_objects_its_first_list_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "appsdk_operator.cache")
+    clock = ManualClock()
+    with MemoryServer(clock=clock) as server:
+        client = server.client()
+        for number in range(5):
+            client.create(
+                MutableObject.new(kinds.core.v1.ConfigMap, f"c{number}", namespace="default")
+            )
+        informer = Informer(
+            kinds.core.v1.ConfigMap, client, page_size=2, stream_first_sync=False, clock=clock
+        )
+        stop = StopSignal(clock=clock)
+        while not informer.has_synced:
+            informer.step(stop)
+            clock.advance(3.0)
+    assert caplog.messages == [
+        "configmaps: listed 4 of about 5 objects, 1 a second",
+        "configmaps: synced, 5 objects in 6 s",
     ]
 
 

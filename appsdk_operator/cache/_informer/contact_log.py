@@ -9,6 +9,8 @@ from appsdk_operator.runtime import counted, duration_text, get_logger
 
 _log: Final = get_logger("appsdk_operator.cache")
 
+_LONG: Final = 2.0
+"""Seconds after which a first list has its first line."""
 _PROGRESS: Final = 5.0
 """Seconds between two lines about a first list that takes long."""
 
@@ -28,18 +30,25 @@ class ContactLog:
 
     def begins(self, now: float) -> None:
         """The first list begins."""
-        self._began, self._next_line = now, now + _PROGRESS
+        self._began, self._next_line = now, now + _LONG
 
-    def lists(self, count: int, now: float) -> None:
-        """A part of the first list has come; there are ``count`` objects now."""
+    def lists(self, count: int, now: float, remaining: int | None = None) -> None:
+        """A part of the first list has come; there are ``count`` objects now.
+
+        Args:
+            count: the number of objects so far.
+            now: the time.
+            remaining: how many are still to come, if the server says so.
+        """
         if self._began is None:
             self.begins(now)
         elif now >= self._next_line:
             self._next_line = now + _PROGRESS
+            total = counted(count + (remaining or 0), "object")
             _log.info(
-                "%s: listed %s so far, %s a second",
+                "%s: listed %s, %s a second",
                 self._name,
-                counted(count, "object"),
+                f"{count:,} of about {total}" if remaining else f"{total} so far",
                 f"{count / (now - self._began):,.0f}",
                 extra=self._fields,
             )

@@ -624,9 +624,10 @@ class Informer(Generic[SpecT, StatusT]):
                 self._contact_log.has_lost(now)
         elif not had_synced:
             count = len(self._store)
-            (self._contact_log.has_synced if self._has_synced else self._contact_log.lists)(
-                count, now
-            )
+            if self._has_synced:
+                self._contact_log.has_synced(count, now)
+            else:
+                self._contact_log.lists(count, now, self._state.remaining)
         elif self._contact_log.lost_since is not None and self._state.is_following:
             self._contact_log.follows(now, is_stable=self._contact.lost_since is None)
         self._access.report_failures()

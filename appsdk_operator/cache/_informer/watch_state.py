@@ -218,6 +218,8 @@ class WatchState:
         self._prefers_list = False
         """Whether a stream ended early, and no watch has lasted since."""
         self._phase = _Phase.STREAM if stream_first_sync else _Phase.LIST
+        self.remaining: int | None = None
+        """How many objects of the list are still to come; None: the server does not say."""
         self.list_order = 0
         """The :data:`next_order` before the first request of the latest list."""
         self._delay = 0.0
@@ -287,6 +289,7 @@ class WatchState:
         if page.undecodable:
             steps.append(Unreadable(page.undecodable))
         self._continue = page.continue_token
+        self.remaining = page.remaining
         if not self._continue:
             self.resource_version = self._list_version
             self._phase = _Phase.WATCH

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 import appsdk_operator
+from appsdk_operator.cli._progress import Progress
 
 INDEX: Final = "index"
 """The kit is in the index that pip uses."""
@@ -136,9 +137,10 @@ def _built(folder: Path) -> Kit:
     """A wheel of the source in a folder."""
     with tempfile.TemporaryDirectory() as place:
         words = ["wheel", "--quiet", "--no-deps", "--wheel-dir", place, str(folder.absolute())]
-        done = subprocess.run(  # noqa: S603 - pip of this very environment
-            [sys.executable, "-m", "pip", *words], check=False, capture_output=True, text=True
-        )
+        with Progress("building a wheel of the kit, with pip"):
+            done = subprocess.run(  # noqa: S603 - pip of this very environment
+                [sys.executable, "-m", "pip", *words], check=False, capture_output=True, text=True
+            )
         if done.returncode:
             raise ValueError(
                 f"kit={str(folder)!r}: no wheel could be built from it: "

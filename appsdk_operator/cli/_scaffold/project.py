@@ -11,6 +11,7 @@ import attrs
 import click
 
 from appsdk_operator.cli._output import report
+from appsdk_operator.cli._progress import Progress
 from appsdk_operator.cli._scaffold.answers import Answers
 from appsdk_operator.cli._scaffold.kit import INDEX, Kit, chosen_kit
 from appsdk_operator.cli._scaffold.render import GENERATOR, texts_of
@@ -59,13 +60,14 @@ def make_manifests(folder: Path, answers: Answers) -> int:
     In a process of its own, since the project's package is imported for it.
     """
     words = ["manifests", f"{answers.package}:app"]
-    done = subprocess.run(  # noqa: S603 - this very program
-        [sys.executable, "-m", "appsdk_operator", *words],
-        cwd=folder,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    with Progress(f"making deploy, with {' '.join(words)}"):
+        done = subprocess.run(  # noqa: S603 - this very program
+            [sys.executable, "-m", "appsdk_operator", *words],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
     if done.returncode:
         click.echo(f"{done.stderr.rstrip()}\ndeploy was not made: run {' '.join(words)}", err=True)
     else:
