@@ -97,7 +97,7 @@ class Gate:
 
 # -- Parity ----------------------------------------------------------------------------------
 
-NO_VERBS = {"aio", "close", "config", "discovery", "observe_activity", "request"}
+NO_VERBS = {"contact", "aio", "close", "config", "discovery", "observe_activity", "request"}
 """What a Client has besides verbs; ``request`` is for what has no kind."""
 
 

@@ -20,7 +20,7 @@ from appsdk_operator.controllers import (
     controller_for,
 )
 from appsdk_operator.manager import LeaderElection, Manager, ProfileServerOptions, Shards
-from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import APIServer, MemoryServer
@@ -146,6 +146,43 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     assert "kubectl get -n default configmaps.v1 bad-2" in page.inner_text("#object")
     assert "team=front" in page.inner_text("#object")
     assert page.locator("main img").count() == 0
+
+
+def test_a_panel_that_somebody_closed_stays_closed_while_something_in_it_is_wrong(
+    page: Any,
+) -> None:
+    missing = Kind(group="example.com", version="v1", kind="Missing")
+    with MemoryServer() as server, server.client() as client:
+        options = ProfileServerOptions(address="127.0.0.1:0")
+        manager = Manager(client, name="folds", metrics=Metrics(), profile_server=options)
+        for kind in (CONFIG_MAP, missing):
+            build = controller_for(manager).for_(kind).named(f"folds-{kind.plural}")
+            build.complete(lambda _: None)
+        run = Run(manager)
+        try:
+            _fold_the_kinds(page, f"http://{manager.addresses['profile']}/debug/", client)
+        finally:
+            run.end()
+
+
+def _fold_the_kinds(page: Any, url: str, client: Any) -> None:
+    page.goto(url)
+    page.wait_for_function("document.getElementById('status').textContent === 'Live'")
+    page.wait_for_selector("#kinds-of[open]")
+    page.click("#kinds-of > summary")
+    for number in range(2):
+        _wait_for_another(page, client, f"news-{number}")
+        assert page.locator("#kinds-of[open]").count() == 0
+    page.click("#kinds-of > summary")
+    _wait_for_another(page, client, "news-2")
+    assert page.locator("#kinds-of[open]").count() == 1
+
+
+def _wait_for_another(page: Any, client: Any, name: str) -> None:
+    """Have the panel of kinds replaced."""
+    page.evaluate("document.getElementById('kinds-of').dataset.old = 'yes'")
+    create(client, name)
+    page.wait_for_selector("#kinds-of:not([data-old])", state="attached")
 
 
 def test_names_stay_text_too(page: Any, operator: tuple[str, Any]) -> None:

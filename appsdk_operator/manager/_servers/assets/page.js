@@ -21,18 +21,31 @@
   // The same place in the HTML before and after: by its tag, its link, and what it is part of.
   const key = (node) => [node.tagName, node.getAttribute("href"), node.closest("[id]").id].join("|");
 
+  // What the reader opened or closed stays so, whatever the server's HTML says; but what is well and
+  // closed again is open at its next trouble.
+  const folds = (place) => [...place.querySelectorAll("details[id]")];
+  const shown = new Map(folds(document).map((each) => [each.id, each.open]));
+  const chosen = new Map();
+  const noteChoices = (place) => {
+    for (const each of folds(place)) if (each.open !== shown.get(each.id)) chosen.set(each.id, each.open);
+  };
+
   const replace = (id, html) => {
     const panel = document.getElementById(id);
     // What somebody has marked, to copy it, or is clicking is not taken away.
     if (!panel || isInUse(panel) || panel.matches(":active")) return;
-    const open = [...panel.querySelectorAll("details[open]")].map((each) => each.id);
+    noteChoices(panel);
     const scrolled = [...panel.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
     const focused = panel.contains(document.activeElement) ? document.activeElement : null;
     const alike = (name) => [...panel.querySelectorAll(places)].filter((each) => key(each) === name);
     const name = focused && key(focused);
     const place = focused ? alike(name).indexOf(focused) : -1;
     panel.innerHTML = html;
-    for (const each of open) { const found = each && document.getElementById(each); if (found) found.open = true; }
+    for (const each of folds(panel)) {
+      if (!each.open && chosen.get(each.id) === false) chosen.delete(each.id);
+      if (chosen.has(each.id)) each.open = chosen.get(each.id);
+      shown.set(each.id, each.open);
+    }
     [...panel.querySelectorAll(".scroll")].forEach((each, number) => { each.scrollLeft = scrolled[number] || 0; });
     if (focused) {
       const again = alike(name);
