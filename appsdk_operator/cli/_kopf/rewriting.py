@@ -389,7 +389,7 @@ class Rewriter:
     def _of_patch(self, name: str) -> str:
         draft = self.meaning("patch")
         if name == "status":
-            return f"{draft}.setdefault({self.quoted('status')}, {{}})"
+            return f"{draft}[{self.quoted('status')}]"
         if name in ("meta", "metadata"):
             return f"{draft}.metadata"
         if name == "fns":
@@ -544,7 +544,7 @@ class Rewriter:
         draft = self.scope.expressions.get("patch", "draft")
         lines = [
             f"{self.edit_head()} as {draft}:",
-            f'    {draft}.setdefault("status", {{}})["{self.scope.result}"] = {value}',
+            f'    {draft}["status"]["{self.scope.result}"] = {value}',
         ]
         if node is not self.scope.last:
             lines.append("return")
@@ -568,7 +568,8 @@ class Rewriter:
             if key in ("spec", "status"):
                 draft = self.meaning("patch")
                 value = self.text(node.value)
-                return f'{draft}.setdefault("{key}", {{}}).update({value})'
+                part = '["status"]' if key == "status" else f'.setdefault("{key}", {{}})'
+                return f"{draft}{part}.update({value})"
             self.todo("a merge patch of kopf: assign the fields of the draft")
         elif (
             is_none(node.value)
