@@ -165,7 +165,7 @@ class _ForOwner:
             group, _, version = reference.api_version.rpartition("/")
             if not version or "/" in group:
                 _log.warning(
-                    "%r: its reference to owner %s %s is left out, because apiVersion %r is not "
+                    "%s: its reference to owner %s %s is left out, because apiVersion %r is not "
                     "group/version",
                     obj,
                     reference.kind,

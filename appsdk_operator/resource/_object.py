@@ -466,6 +466,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     def __deepcopy__(self, memo: object) -> Object[SpecT_co, StatusT_co]:
         return self
 
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.key}"
+
     def __repr__(self) -> str:
         # Without the content: it may be a Secret, and reprs end up in logs.
         return f"<{self.kind.kind} {self.key} rv={self.resource_version} uid={self.uid}>"
@@ -757,6 +760,9 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.key}"
 
     def __repr__(self) -> str:
         return f"<mutable {self.kind.kind} {self.key} rv={self.resource_version or '-'}>"

@@ -451,14 +451,14 @@ class _Step(msgspec.Struct, frozen=True):
         return {**metadata, "annotations": annotations}
 
     def _what(self, obj: Object) -> str:
-        return f"{obj.kind.kind} {obj.key} from {self.source.version} to {self.target.version}"
+        return f"{obj} from {self.source.version} to {self.target.version}"
 
 
 def _call(
     function: Converter[Any, Any, Any, Any], old: Object[Any, Any], target: Kind[Any, Any]
 ) -> dict[str, Any]:
     """The result of one function, with the metadata that it has to have."""
-    what = f"{old.kind.kind} {old.key} from {old.kind.version} to {target.version}"
+    what = f"{old} from {old.kind.version} to {target.version}"
     data = {**old.to_dict(), "apiVersion": target.api_version}
     for name, mine, other in (
         ("spec", target.spec_view, old.kind.spec_view),

@@ -146,8 +146,8 @@ def test_reading_an_unknown_kind_is_an_error_that_says_what_to_do(start):
         with pytest.raises(NotCachedError) as caught:
             read()
         assert str(caught.value) == (
-            "places.v1.example.com has no informer in this cache (it keeps: "
-            "things.v1.example.com): call cache.add(kind) first, or make the cache with lazy=True"
+            "places.example.com has no informer in this cache (it keeps: "
+            "things.example.com): call cache.add(kind) first, or make the cache with lazy=True"
         )
 
 
@@ -633,7 +633,7 @@ def test_health_names_what_is_wrong(start):
     assert not health.is_ready
     assert not cache.has_synced
     assert health.text == (
-        "informer of things.v1.example.com in y: not synced yet: 403 Forbidden: no"
+        "informer of things.example.com in y: not synced yet: 403 Forbidden: no"
     )
     cache.set_namespaces(["x"])
     assert cache.health().text == "cache: 1 informer ok"

@@ -70,7 +70,7 @@ def test_handlers_are_told_of_what_is_there_and_of_what_happens(make):
     assert recorder.calls == ["add a@1 initial", "add b@11", "update a@1->12", "delete b@13"]
     assert registration.has_synced
     assert running.errors == []
-    assert running.informer.health().text == "informer of things.v1.example.com: ok, 1 object"
+    assert running.informer.health().text == "informer of things.example.com: ok, 1 object"
 
 
 def test_the_store_is_updated_before_handlers_run(make):
@@ -638,7 +638,7 @@ def test_health_says_what_is_wrong_and_what_to_do(make):
     running = make(forbidden(), namespace="x")
     informer = running.informer
     assert informer.health().text == (
-        "informer of things.v1.example.com in x: not synced yet (it was not started)"
+        "informer of things.example.com in x: not synced yet (it was not started)"
     )
     running.start()
     running.clock.block_until_waiting(1)
@@ -653,7 +653,7 @@ def test_health_says_what_is_wrong_and_what_to_do(make):
     ):
         assert part in health.text
     running.end()
-    assert informer.health().text == "informer of things.v1.example.com in x: stopped"
+    assert informer.health().text == "informer of things.example.com in x: stopped"
 
 
 def test_health_turns_unready_when_the_watch_fails_for_long_and_back(make):
@@ -935,7 +935,7 @@ def test_health_tells_informers_of_one_kind_apart_by_what_they_select():
             {"namespace": "a", "label_selector": "app=web", "field_selector": "metadata.name=x"},
         )
     ]
-    name = "informer of widgets.v1.example.com"
+    name = "informer of widgets.example.com"
     assert [text.partition(": ")[0] for text in texts] == [
         name,
         f"{name} in a",
@@ -949,7 +949,7 @@ def test_a_problem_that_stays_the_same_is_logged_each_minute(make, caplog):
     while running.clock.monotonic() < 170.0:
         running.clock.advance(running.informer.step(running.stop))
     assert [record.getMessage() for record in caplog.records] == [
-        "the informer of things.v1.example.com: 503 ServiceUnavailable: away"
+        "the informer of things.example.com: 503 ServiceUnavailable: away"
     ] * 3
 
 
@@ -963,7 +963,7 @@ def test_it_says_when_it_has_synced_and_when_it_is_in_touch_again(make, caplog):
     said = [record.getMessage().partition(", after ")[0] for record in caplog.records]
     assert said == [
         "things.example.com: synced, 1 object in 0 s",
-        "the informer of things.v1.example.com: 503 ServiceUnavailable",
+        "the informer of things.example.com: 503 ServiceUnavailable",
         "things.example.com: in touch with the server again",
     ]
 

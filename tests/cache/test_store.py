@@ -310,7 +310,7 @@ def test_an_index_function_that_fails_leaves_the_object_out_and_says_so(result, 
     )
     assert names(store.by_index("odd", "v")) == ["b"]
     assert names(store) == ["a", "b"]
-    assert "index 'odd' failed for <Thing x/a" in caplog.text
+    assert "index 'odd' failed for Thing x/a:" in caplog.text
 
 
 def test_an_unknown_index_is_an_error_that_names_those_there_are():

@@ -88,7 +88,7 @@ def test_an_item_that_cannot_be_read_costs_itself_alone_and_is_a_problem_once():
     assert steps.calls == ["add a@1 initial", "add b@2 initial", "update a@1->11"]
     [error] = steps.errors
     assert isinstance(error, DecodeError)
-    assert "things.v1.example.com: x/odd (resourceVersion 5) cannot be read" in str(error)
+    assert "things.example.com: x/odd (resourceVersion 5) cannot be read" in str(error)
     assert "generation" in str(error)
     health = steps.informer.health()
     assert health.is_ready
@@ -105,7 +105,7 @@ def test_it_is_not_reported_again_while_it_stays_so():
         Stream(),
     ).run(4)
     assert [str(e).partition(" cannot")[0] for e in steps.errors if isinstance(e, DecodeError)] == [
-        "things.v1.example.com: x/odd (resourceVersion 5)"
+        "things.example.com: x/odd (resourceVersion 5)"
     ]
     assert steps.informer.resource_version == "12"
 

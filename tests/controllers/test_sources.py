@@ -270,7 +270,7 @@ def test_a_wait_that_takes_too_long_says_what_it_waited_for(make):
     running.clock.advance(5.0)
     waiter.join(PATIENCE)
     assert outcome == [False]
-    assert "waits for its first objects: informer of things.v1.example.com: not synced yet" in (
+    assert "waits for its first objects: informer of things.example.com: not synced yet" in (
         source.health().text
     )
 

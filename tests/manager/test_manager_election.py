@@ -296,7 +296,7 @@ class TestEndpoints:
         eventually(lambda: get(address, "/healthz")[0] == 200)
         status, text = get(address, "/readyz/caches")
         assert status == 500
-        assert "informer of configmaps.v1: not synced yet" in text
+        assert "informer of configmaps: not synced yet" in text
         assert not manager.health().is_ready
         may_list.set()
         assert manager.elected.wait(TIMEOUT)

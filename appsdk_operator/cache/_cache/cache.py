@@ -248,7 +248,8 @@ class Cache:
             options = self._options_of(kind) if present is None else present.options
             if options.metadata_only and not (present and present.may_upgrade):
                 raise ValueError(
-                    f"of {kind} the cache keeps the metadata only, as its options say, and there "
+                    f"of {kind.qualified_name} the cache keeps the metadata only, as its options "
+                    "say, and there "
                     "is one copy for all: say metadata_only=True here too, or nowhere"
                 )
             self._expected_full.add(kind)
@@ -305,7 +306,7 @@ class Cache:
             if self._follower is not None:
                 self._follower.wake()
         joins = [registration.join for registration in removed.registrations]
-        join_all(joins, timeout, f"the cache of {kind}")
+        join_all(joins, timeout, f"the cache of {kind.qualified_name}")
 
     def set_namespaces(self, namespaces: Namespaces | None, *, kind: Kind | None = None) -> None:
         """Follow these namespaces from now on; empty: all.
@@ -369,7 +370,8 @@ class Cache:
             kind_cache = self._get(kind)
             if name in kind_cache.indexes:
                 raise ValueError(
-                    f"{kind} has an index {name!r} already: use it, or choose another name"
+                    f"{kind.qualified_name} has an index {name!r} already: use it, or choose "
+                    "another name"
                 )
             kind_cache.indexes[name] = function
             informers = [each.informer for each in {*kind_cache.current, *kind_cache.active}]
@@ -469,7 +471,7 @@ class Cache:
             if kind_cache is not None and registration in kind_cache.registrations:
                 kind_cache.registrations.remove(registration)
                 self._cache_metrics.note_removed(registration)
-        join_all([registration.join], timeout, f"a handler of {registration.kind}")
+        join_all([registration.join], timeout, f"a handler of {registration.kind.qualified_name}")
 
     # Reading.
 
@@ -667,7 +669,7 @@ class Cache:
         """
         if check_kind(kind).is_namespaced is not bool(namespace):
             raise ValueError(
-                f"namespace={namespace!r}: {kind} is "
+                f"namespace={namespace!r}: {kind.qualified_name} is "
                 + (
                     "namespaced, say where"
                     if kind.is_namespaced
@@ -683,7 +685,9 @@ class Cache:
             as :meth:`list`.
         """
         if not check_kind(kind).is_namespaced and namespace:
-            raise ValueError(f"namespace={namespace!r}: {kind} is cluster-scoped, leave it out")
+            raise ValueError(
+                f"namespace={namespace!r}: {kind.qualified_name} is cluster-scoped, leave it out"
+            )
         targets = self._read_targets(kind, namespace)
         if not (obstacle := self._obstacle(kind, targets)):
             return targets
@@ -708,7 +712,9 @@ class Cache:
             finally:
                 either.set()  # removes it from the children of both
         if stop is None or stop.is_set():
-            raise TimeoutError(f"the cache does not run, so {kind} cannot be read: run it first")
+            raise TimeoutError(
+                f"the cache does not run, so {kind.qualified_name} cannot be read: run it first"
+            )
         if callers is not None and callers.is_set():
             raise RequestStopped(f"{obstacle}; the read was stopped", sent=False)
         raise TimeoutError(f"{obstacle}; waited {self._sync_timeout:g} s")
@@ -789,13 +795,15 @@ class Cache:
                     assert self._follower is not None
                     selector = self._follower.selected.selector
                     raise _SELECTED_REMEDIES.not_followed(
-                        f"{kind} is cached in the namespaces {selector}, and {namespace!r} is none "
+                        f"{kind.qualified_name} is cached in the namespaces {selector}, and "
+                        f"{namespace!r} is none "
                         "of them, or not yet",
                         kind,
                         namespace,
                     )
                 raise _REMEDIES.not_followed(
-                    f"{kind} is cached in {known} only, not in namespace {namespace!r}",
+                    f"{kind.qualified_name} is cached in {known} only, not in namespace "
+                    f"{namespace!r}",
                     kind,
                     namespace,
                 )
@@ -865,8 +873,10 @@ class Cache:
     def _get(self, kind: Kind) -> KindCache:
         kind_cache = self._kind_caches.get(kind)
         if kind_cache is None:
-            known = ", ".join(sorted(str(k) for k in self._kind_caches)) or "none"
-            raise _REMEDIES.not_cached(f"{kind} has no informer in this cache (it keeps: {known})")
+            known = ", ".join(sorted(k.qualified_name for k in self._kind_caches)) or "none"
+            raise _REMEDIES.not_cached(
+                f"{kind.qualified_name} has no informer in this cache (it keeps: {known})"
+            )
         return kind_cache
 
     # Informers.
@@ -939,7 +949,7 @@ def _obstacle(targets: ReadTargets) -> str:
             return target.informer.health().text
     for target in targets:
         if target.is_switching:  # the new informers may be behind earlier reads
-            return f"{target.informer.kind} is being handed over to other informers"
+            return f"{target.informer.kind.qualified_name} is being handed over to other informers"
     return ""
 
 
@@ -950,7 +960,7 @@ def _report_failures(informers: Sequence[Informer]) -> None:
 
 def _check_scope(kind: Kind, options: CacheOptions) -> None:
     if options.namespaces and not kind.is_namespaced:
-        raise ValueError(f"{kind} is cluster-scoped: leave its namespaces out")
+        raise ValueError(f"{kind.qualified_name} is cluster-scoped: leave its namespaces out")
 
 
 def _check_same(kind: Kind, present: CacheOptions, wanted: CacheOptions) -> None:
@@ -959,10 +969,12 @@ def _check_same(kind: Kind, present: CacheOptions, wanted: CacheOptions) -> None
         return
     if present.metadata_only and not wanted.metadata_only:
         raise ValueError(
-            f"of {kind} only the metadata is kept, and there is one copy for all: add it without "
+            f"of {kind.qualified_name} only the metadata is kept, and there is one copy for all: "
+            "add it without "
             "metadata_only in the first place, which serves both, or remove it first"
         )
     raise ValueError(
-        f"{kind} is kept already, with other options: remove it first, or add what you need to the "
+        f"{kind.qualified_name} is kept already, with other options: remove it first, or add what "
+        "you need to the "
         "first call"
     )

@@ -123,7 +123,8 @@ class Followed:
         """The health of each informer; not ready when the cache has dropped the kind."""
         if self.is_dropped:
             text = (
-                f"{self.kind}: it was removed from the cache, so that nothing comes any more: call "
+                f"{self.kind.qualified_name}: it was removed from the cache, so that nothing "
+                "comes any more: call "
                 "remove_cache and add_cache of the controller, which add it again"
             )
             return (Health(False, text),)

@@ -105,7 +105,7 @@ def query_of(
             wanted.append((FIELD_INDEX + term.path, term.value))
         else:
             raise ValueError(
-                f"field_selector={str(fields)!r}: the cache of {kind} has no index "
+                f"field_selector={str(fields)!r}: the cache of {kind.qualified_name} has no index "
                 f"{FIELD_INDEX + term.path!r}: declare it with "
                 f"cache.index_field(kind, {term.path!r}), or list through the live client"
             )

@@ -226,7 +226,7 @@ class CachedClient(ClientWrapper):
         """
         target = self.cache.read_target(obj.kind, obj.namespace)
         if target is None:
-            fact = f"{obj.kind} is not followed in namespace {obj.namespace!r}"
+            fact = f"{obj.kind.qualified_name} is not followed in namespace {obj.namespace!r}"
             raise self.remedies.not_followed(fact, obj.kind, obj.namespace)
         return target.informer.wait_for_version(obj.resource_version, stop, timeout)
 
@@ -348,9 +348,9 @@ class CachedClient(ClientWrapper):
                 token = page.continue_token or None
         except (ClientError, DecodeError, OSError) as error:
             _log.warning(
-                "%s in %r were deleted, but cannot be listed: until the watch brings it, reads "
+                "%s in %s were deleted and cannot be listed. Until the watch brings that, reads "
                 "show what was there: %s",
-                kind,
+                kind.qualified_name,
                 namespace,
                 error,
             )

@@ -185,7 +185,7 @@ def report_problem(
     on_error: ErrorHandler | None, error: Exception, kind: Kind, namespace: str
 ) -> None:
     """Report an informer's error to ``on_error``, or log it when there is none."""
-    what = f"the informer of {kind}"
+    what = f"the informer of {kind.qualified_name}"
     if on_error is not None:
         report_failure(on_error, error, what)
         return

@@ -159,7 +159,7 @@ class Registration:
         self._do_remove(self)
         self._removed.set()
         if own is not None:
-            join_all([own.join], timeout, f"a handler of {self.informer.kind}")
+            join_all([own.join], timeout, f"a handler of {self.informer.kind.qualified_name}")
 
     @property
     def pending_events(self) -> tuple[int, int]:
@@ -312,7 +312,7 @@ class Informer(Generic[SpecT, StatusT]):
         self._undecodable = UndecodableObjects(kind)
         self._stop: StopSignal | None = None
         self._process = OneProcess(
-            f"the informer of {kind}",
+            f"the informer of {kind.qualified_name}",
             "its copy no longer follows the server: make and run one in the child",
         )
         self._access = InformerAccess(
@@ -378,7 +378,7 @@ class Informer(Generic[SpecT, StatusT]):
         is over when a watch has delivered something or has been open for as long. With
         :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
         """
-        name = f"informer of {self.kind}{self._selection()}"
+        name = f"informer of {self.kind.qualified_name}{self._selection()}"
         if self._process.inherited:
             return Health(False, f"{name}: it belongs to the process that this one was forked from")
         return health_of(
@@ -530,7 +530,8 @@ class Informer(Generic[SpecT, StatusT]):
         with access.lock:
             if access.has_run:
                 raise RuntimeError(
-                    f"the informer of {self.kind} was run before: an informer runs once, make a "
+                    f"the informer of {self.kind.qualified_name} was run before: an informer runs "
+                    "once, make a "
                     "new one"
                 )
             access.has_run = True
@@ -555,7 +556,7 @@ class Informer(Generic[SpecT, StatusT]):
                 delivery.stop()
             self._informer_metrics.retire()
             joins = [delivery.join for delivery in own_ones]
-            join_all(joins, stop_timeout, f"the informer of {self.kind}")
+            join_all(joins, stop_timeout, f"the informer of {self.kind.qualified_name}")
 
     def step(self, stop: StopSignal) -> float:
         """Make one request in the calling thread, and read a watch to its end.
@@ -755,7 +756,8 @@ class InformerAccess:
         with self.lock:
             if self.has_stopped and sends_present and not self.is_frozen:
                 raise InformerStopped(
-                    f"the informer of {informer.kind} has stopped: add handlers before, or make a "
+                    f"the informer of {informer.kind.qualified_name} has stopped: add handlers "
+                    "before, or make a "
                     "new informer"
                 )
             self.registrations = (*self.registrations, registration)

@@ -106,7 +106,9 @@ class InformerOptions:
             TypeError: ``kind`` is not a Kind.
         """
         if not check_kind(kind).is_namespaced and self.namespace:
-            raise ValueError(f"{kind} is cluster-scoped: leave namespace={self.namespace!r} out")
+            raise ValueError(
+                f"{kind.qualified_name} is cluster-scoped: leave namespace={self.namespace!r} out"
+            )
 
     @property
     def store_transform(self) -> Transform | None:

@@ -117,7 +117,9 @@ class Reflector:
         try:
             self._apply(steps)
         except Exception as second:
-            _log.error("the informer of %s failed: %r", self._kind, second, exc_info=second)
+            _log.error(
+                "the informer of %s failed: %r", self._kind.qualified_name, second, exc_info=second
+            )
 
     def step(self, stop: StopSignal) -> float:
         """Make the next request, a watch to its end; returns seconds to wait before another."""

@@ -142,7 +142,7 @@ class _Index:
             error = as_exception(f"index {self.name!r}", raised)
             # One object for which it fails must not keep the kind from syncing.
             _log.error(
-                "index %r failed for %r: the object is left out of it",
+                "index %r failed for %s: the index does not have the object",
                 self.name,
                 obj,
                 exc_info=error,
@@ -284,7 +284,8 @@ class Store(Generic[SpecT, StatusT]):
         with self._write_lock, self._lock:
             if name in self._indexes:
                 raise ValueError(
-                    f"{self.kind} has an index {name!r} already: use it, or choose another name"
+                    f"{self.kind.qualified_name} has an index {name!r} already: use it, or choose "
+                    "another name"
                 )
             # From now on the writer indexes what it changes; present objects are indexed below,
             # without the lock.
@@ -517,7 +518,9 @@ class Store(Generic[SpecT, StatusT]):
         index = self._indexes.get(name)
         if index is None or not index.is_complete:
             known = ", ".join(sorted(n for n, i in self._indexes.items() if i.is_complete))
-            raise KeyError(f"{self.kind} has no index {name!r}; it has: {known or 'none'}")
+            raise KeyError(
+                f"{self.kind.qualified_name} has no index {name!r}; it has: {known or 'none'}"
+            )
         return index
 
 

@@ -558,7 +558,9 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
         """Read the next lines; their end, and an error, end the watch. A refusal does not."""
         threads = _threads().watches
         if self._is_read:
-            raise RuntimeError(f"two tasks wait for one watch of {self.kind}: open one for each")
+            raise RuntimeError(
+                f"two tasks wait for one watch of {self.kind.qualified_name}: open one for each"
+            )
         if threads.is_full:
             raise RuntimeError(
                 f"the event loop waits for {WATCHES} watches already: use an informer, which many "

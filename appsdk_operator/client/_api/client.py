@@ -241,7 +241,7 @@ class Client:
         self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
     ) -> Iterator[Object]:
         token = ""
-        progress = PaginationGuard(f"the list of {kind}")
+        progress = PaginationGuard(f"the list of {kind.qualified_name}")
         undecodable: Sequence[Undecodable] = ()
         while True:
             try:
@@ -263,7 +263,8 @@ class Client:
         if undecodable:
             shown = "; ".join(f"{item}: {item.error}" for item in undecodable[:3])
             raise DecodeError(
-                f"{len(undecodable)} of the {kind} cannot be read, all others came: {shown}; fix "
+                f"{len(undecodable)} of the {kind.qualified_name} cannot be read, all others "
+                f"came: {shown}; fix "
                 "or delete them on the server, or use list_page, which returns them next to the "
                 "others"
             ) from undecodable[0].error

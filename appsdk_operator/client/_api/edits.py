@@ -260,7 +260,7 @@ class Edit(Generic[SpecT, StatusT]):
         present: Object | None = base
         while True:
             if present is None or present.uid != base.uid:
-                _log.debug("%r is gone: its edit is dropped", base)
+                _log.debug("%s is gone: its edit is dropped", base)
                 self.object = None
                 return
             is_base = present is base
@@ -456,7 +456,7 @@ def _change(draft: MutableObject, change: Change) -> Steps[None]:
 def _check_key(draft: MutableObject, key: ObjectKey) -> None:
     if draft.key != key:
         raise ValueError(
-            f"a change made {draft.kind.kind} {draft.key} of {key}: it must not change name and "
+            f"a change made {draft} of {key}: it must not change name and "
             "namespace, for it would be another object; delete this one and create that"
         )
 

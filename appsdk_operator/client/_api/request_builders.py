@@ -157,7 +157,7 @@ def encode_object(obj: AnyObject, verb: str) -> bytes:
     """
     if obj.get("kind") == PARTIAL_METADATA_KIND:
         hint = ": read it whole first" if verb == "create" else ", did you mean to patch?"
-        raise ValueError(f"{obj.kind.kind} {obj.key}: cannot {verb} using only metadata{hint}")
+        raise ValueError(f"{obj}: cannot {verb} using only metadata{hint}")
     if isinstance(obj, MutableObject):
         return obj.freeze().raw
     # Items of a list have neither apiVersion nor kind, but a body needs both.

@@ -18,7 +18,7 @@ class AlreadyOwnedError(OwnerError):
 
     def __init__(self, obj: Object | MutableObject, owner: OwnerReference) -> None:
         super().__init__(
-            f"{obj.kind.kind} {obj.key} is controlled by {owner.kind} {owner.name} (uid "
+            f"{obj} is controlled by {owner.kind} {owner.name} (uid "
             f"{owner.uid}) already, and there can be one controller only: use another name, or "
             "have the other let go of it"
         )
@@ -119,13 +119,13 @@ def _reference(owner: Object | MutableObject, obj: MutableObject) -> dict[str, A
         )
     if owner.namespace and not obj.kind.is_namespaced:
         raise OwnerError(
-            f"{owner.kind.kind} {owner.key} lives in a namespace and cannot own the cluster-scoped "
+            f"{owner} lives in a namespace and cannot own the cluster-scoped "
             f"{obj.kind.kind} {obj.name}: delete that by a finalizer instead"
         )
     if owner.namespace and owner.namespace != obj.namespace:
         where = f"in namespace {obj.namespace}" if obj.namespace else "without a namespace yet"
         raise OwnerError(
-            f"{owner.kind.kind} {owner.key} cannot own {obj.kind.kind} {obj.name}, which is "
+            f"{owner} cannot own {obj.kind.kind} {obj.name}, which is "
             f"{where}: owners are in the same namespace, or cluster-scoped"
         )
     kind: Kind = owner.kind

@@ -320,7 +320,10 @@ def _cached(
         read = partial(reader.get, kind, key.name, namespace=key.namespace)
     else:
         if reader.kind != kind:
-            raise ValueError(f"this is an informer of {reader.kind}: wait with one of {kind}")
+            raise ValueError(
+                f"this is an informer of {reader.kind.qualified_name}: wait with one of "
+                f"{kind.qualified_name}"
+            )
         register = partial(reader.add_event_handler, states)
         read = partial(_stored, reader, kind, key)
     try:
@@ -330,7 +333,8 @@ def _cached(
         # A stop at any moment is the same to the caller, who cannot know which was first.
         limit.has_no_events = True
         limit.last_error = RuntimeError(
-            f"the local copy of {kind} follows the server no longer: use a cache or informer that "
+            f"the local copy of {kind.qualified_name} follows the server no longer: use a cache "
+            "or informer that "
             "runs"
         )
         if isinstance(reader, Cache) or reader.has_synced:
@@ -342,7 +346,8 @@ def _cached(
         limit.start()
         if not registration.wait_for_sync(limit.signal, limit.left()):
             limit.last_error = RuntimeError(
-                f"the local copy of {kind} is not complete: run its cache or informer, and see its "
+                f"the local copy of {kind.qualified_name} is not complete: run its cache or "
+                "informer, and see its "
                 "health()"
             )
             return

@@ -654,5 +654,5 @@ def _id_of(key: DeliveryKey) -> _ObjectId:
 def _reasons_of(trigger: Event | ReconcileRequest) -> tuple[Any, ...]:
     if isinstance(trigger, Event):
         return (compact_reason(trigger),)
-    what = f"{trigger.action.value} of {trigger.object.kind.kind} {trigger.object.key}"
+    what = f"{trigger.action.value} of {trigger.object}"
     return (f"retry {trigger.attempt} of {what}" if trigger.attempt else what,)

@@ -186,7 +186,7 @@ class Failures:
         if request.action is ResourceAction.DELETE:
             self.log.failing.forget(_identity(obj))
         else:
-            self.log.failing.succeeded(called, _identity(obj), f"{obj.kind.kind} {obj.key}")
+            self.log.failing.succeeded(called, _identity(obj), f"{obj}")
 
     def _is_final(self, error: Exception) -> bool:
         """Whether no resync repeats a call that is given up.

@@ -61,7 +61,8 @@ class InformerBindings:
         self._add(
             Followed(cache, kind, source, resync=resync, clock=self._clock),
             check,
-            f"{kind} of this cache was added already: to share its events add watchers to the kind",
+            f"{kind.qualified_name} of this cache was added already: to share its events add "
+            "watchers to the kind",
         )
 
     def _add(self, binding: Followed, check: Callable[[], object], present: str) -> None:

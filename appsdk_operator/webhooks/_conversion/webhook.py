@@ -239,4 +239,4 @@ class ConversionWebhook:
 
 
 def _name(obj: Object) -> str:
-    return f"{obj.kind.kind} {obj.key}"
+    return f"{obj}"
