@@ -356,7 +356,7 @@ class BackgroundRunner:
         cancel = run.cancel
         if cancel is not None:
             _log.warning(
-                "%s has not ended %g s after its stop for %s, and is cancelled",
+                "%s has not ended %g s after its stop for %s: the kit cancels it",
                 self._callback,
                 GRACE,
                 run.key,
@@ -366,8 +366,8 @@ class BackgroundRunner:
         ident = None if run.thread is None else run.thread.ident
         place = "" if ident is None else callback_place(ident)
         _log.warning(
-            "%s has not ended %g s after its stop for %s%s: what follows waits for it; let it look "
-            "at its stop signal, and give what it waits for a time-out",
+            "%s has not ended %g s after its stop for %s%s: the next step waits for it. Check the "
+            "stop signal in it, and set a time-out on what it waits for",
             self._callback,
             GRACE,
             run.key,

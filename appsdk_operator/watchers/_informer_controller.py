@@ -811,9 +811,10 @@ class InformerController:
         if self.name != _DEFAULT_NAME:
             given = f" (its own, {self.name!r}, has other than a-z, 0-9 and '-', or is too long)"
         _log.warning(
-            "controller %s: its watchers write %s, as every operator without a name%s: with a "
-            "second one on the same kind objects would go when one of them has cleaned up. Give "
-            "it, its Operator or its Manager a name=; what was written so far is recognised",
+            "controller %s: its watchers write %s, as every operator without a name does%s. With "
+            "two such operators on a kind, the server deletes an object when one of them has "
+            "cleaned up. Give the controller, its Operator or its Manager a name=; the kit "
+            "recognises the finalizers written so far",
             self.name,
             ", ".join(sorted(finalizers)),
             given,

@@ -440,7 +440,7 @@ def test_what_is_given_up_is_in_health_metrics_page_and_log(
         world.run(600)
         health, state = managers[0].health(), managers[0].debug_state()
         metrics = world.replicas[0].metrics.render()
-    assert "1 call failed for good, until a change" in health.text
+    assert "1 call failed for good, until the object is changed" in health.text
     (controller,) = [one for one in state["controllers"] if one["given_up_total"]]
     (row,) = controller["given_up"]
     assert row["object"] == "default/a"

@@ -379,7 +379,7 @@ def test_a_coroutine_that_ignores_its_stop_is_cancelled_and_waited_for(
         may_end.set()
         case.wait_for_phase("idle")
     assert calls.all == [("begins", "1"), "cancelled", "ends"]
-    assert "and is cancelled" in caplog.text
+    assert "the kit cancels it" in caplog.text
 
 
 def test_a_coroutine_that_is_cancelled_by_somebody_else_starts_again(

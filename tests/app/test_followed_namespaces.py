@@ -78,8 +78,10 @@ def test_a_namespace_is_watched_from_the_moment_at_which_its_name_matches(
             manager.client.get(CONFIG_MAP, "one", namespace="team-x")
     assert {key.partition("/")[0] for _, key in calls.all} == {"team-a", "team-b"}
     assert "mapper watches configmaps in team-*, !team-x" in caplog.text
-    assert "of namespaces team-*, !team-x the cache follows 1: team-a" in caplog.text
-    assert "namespace team-b is followed from now on: it matches team-*, !team-x" in caplog.text
+    assert "the cache follows the namespaces that match team-*, !team-x: team-a" in caplog.text
+    assert (
+        "the cache follows namespace team-b from now on: it matches team-*, !team-x" in caplog.text
+    )
 
 
 def test_a_namespace_whose_labels_cease_to_match_is_left_and_nobody_is_told_of_deletions(

@@ -121,6 +121,6 @@ def test_two_processes_of_one_name_are_warned_of(
         other.add(seen)
         theirs.add(seen)
         mine.add(seen)
-        warnings = [each for each in caplog.messages if "two processes work under one" in each]
+        warnings = [each for each in caplog.messages if "two processes run under one" in each]
         # One alone may be a write whose answer was lost.
         assert len(warnings) == max(0, number - 1)

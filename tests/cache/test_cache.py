@@ -632,9 +632,7 @@ def test_health_names_what_is_wrong(start):
     health = cache.health()
     assert not health.is_ready
     assert not cache.has_synced
-    assert health.text == (
-        "informer of things.example.com in y: not synced yet: 403 Forbidden: no"
-    )
+    assert health.text == ("informer of things.example.com in y: not synced yet: 403 Forbidden: no")
     cache.set_namespaces(["x"])
     assert cache.health().text == "cache: 1 informer ok"
     assert cache.has_synced

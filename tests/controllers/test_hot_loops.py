@@ -35,7 +35,7 @@ def test_a_hundred_times_in_a_second_is_too_often(loops, caplog):
     (record,) = warnings(caplog)
     assert record.levelno == logging.WARNING
     assert "controller c: widgets a was" in record.message
-    assert "Write only what differs" in record.message
+    assert "Write only changed fields" in record.message
     assert record.message.endswith("with a filter")
 
 

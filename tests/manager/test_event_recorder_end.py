@@ -113,7 +113,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
     record(broadcaster.recorder("widgets"))
     store.wait(lambda s: s.writes)
     assert broadcaster.close(timeout=0) is False
-    assert [r for r in caplog.records if "waits for the server" in r.message]
+    assert [r for r in caplog.records if "still waiting for the API server" in r.message]
     gate.set()
 
 

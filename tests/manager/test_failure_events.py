@@ -158,7 +158,7 @@ def test_a_recorder_that_fails_costs_a_line_alone(
 ) -> None:
     monkeypatch.setattr(rig, "event", None)
     rig.fail(3)
-    assert "no Event tells of make failed 3 times in a row" in caplog.text
+    assert "could not write an Event about make failed 3 times in a row" in caplog.text
 
 
 def test_memory_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

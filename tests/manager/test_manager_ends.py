@@ -151,7 +151,7 @@ class TestGrace:
         [error] = run.join()
         assert isinstance(error, TimeoutError)
         assert "end elector, keeping the lease" in journal
-        assert "the lease is left to run out: worker still runs" in caplog.text
+        assert "worker still runs, so the manager does not release the lease" in caplog.text
 
 
 class TestFailures:

@@ -345,7 +345,7 @@ def test_while_it_is_paused_no_call_begins_and_afterwards_each_changed_object_is
     assert metrics.value("operator_paused", name="mapper") == 0
     assert manager.debug_state()["operator"]["paused"] == ""
     assert "mapper is paused by ann until" in caplog.text
-    assert "test; calls that run end, and no others begin" in caplog.text
+    assert "test: running calls end, and no new ones begin" in caplog.text
     assert "mapper goes on: it was paused by ann" in caplog.text
 
 

@@ -291,6 +291,12 @@ def test_repr_shows_no_content() -> None:
     assert repr(MutableObject.new(WIDGET, "x")) == "<mutable Widget x rv=->"
 
 
+def test_an_object_as_text_is_its_kind_and_name() -> None:
+    obj = widget(data={"password": "hunter2"})
+    assert str(obj) == str(obj.mutable_copy()) == "Widget default/web"
+    assert str(MutableObject.new(WIDGET, "x")) == "Widget x"
+
+
 # Typed views
 
 

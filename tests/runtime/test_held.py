@@ -105,7 +105,7 @@ def test_an_async_callback_that_holds_the_loop_is_named_with_its_line(
     assert loop.run(releasing.hold()) == "held"
     (record,) = caplog.records
     assert record.message.startswith("Releasing.hold (test_held.py:")
-    assert "holds the event loop of shop for more than a second" in record.message
+    assert "has blocked the event loop of shop for more than a second" in record.message
     assert "asyncio.to_thread" in record.message
     releasing.go.clear()
     letting_go = threading.Timer(0.2, releasing.go.set)
@@ -174,8 +174,8 @@ def test_a_callback_that_holds_the_only_worker_for_half_a_minute_is_named_once(
     thread.join()
     (record,) = caplog.records
     assert record.message.startswith("Releasing.hold (test_held.py:")
-    assert "holds the only worker of controller shop/buckets for 30 s" in record.message
-    assert "for Bucket default/a, and nothing else is handled meanwhile" in record.message
+    assert "has held the only worker of controller shop/buckets for 30 s" in record.message
+    assert "for Bucket default/a; nothing else is handled meanwhile" in record.message
     assert record.message.endswith("or give the controller more workers with workers=")
 
 
@@ -212,7 +212,7 @@ def test_an_async_callback_is_named_with_the_line_at_which_it_awaits(
     assert loop.close(PATIENCE) == []
     (record,) = caplog.records
     assert place.startswith("Latch.wait_for_storage (test_held.py:")
-    assert record.message.startswith(f"{place} holds one of 8 workers")
+    assert record.message.startswith(f"{place} has held one of 8 workers")
 
 
 def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptureFixture) -> None:

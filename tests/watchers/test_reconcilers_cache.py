@@ -219,7 +219,7 @@ def test_what_the_policy_gave_up_on_comes_back_by_itself(world):
     while controller.process_next():
         pass
     assert controller.health().text == (
-        "c: 1 informer ok; 1 call given up until a resync or a change"
+        "c: 1 informer ok; 1 call given up until a resync or a change of the object"
     )
     clock.advance(33.0)
     while controller.process_next():

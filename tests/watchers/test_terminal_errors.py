@@ -102,7 +102,7 @@ def test_no_retry_and_no_resync_brings_it_back(how, caplog):
         an_hour(simulation)
         assert len(plan.calls) == 1
         health = simulation.controller.health()
-        assert "1 call failed for good, until a change" in health.text
+        assert "1 call failed for good, until the object is changed" in health.text
         assert simulation.controller.given_up_calls == 0
     assert sum("until its generation, labels or annotations" in r.message for r in caplog.records)
 

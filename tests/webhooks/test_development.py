@@ -387,7 +387,7 @@ def test_a_removal_that_fails_says_what_to_do(faulty: Cluster, caplog: Any) -> N
     add_color(server)
     with running(server):
         faulty.server.inject([FaultRule.answer(500, verb="delete")])
-    assert "could not be removed" in caplog.text
+    assert "could not remove its webhooks" in caplog.text
     assert (
         "kubectl delete mutatingwebhookconfigurations/colors-development "
         "validatingwebhookconfigurations/colors-development" in caplog.text
@@ -481,5 +481,5 @@ def test_it_ends_soon_when_its_api_server_has_ended_before(
     tries = [each for each in caplog.records if each.getMessage().startswith("trying again")]
     assert len(tries) == 1
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert "could not be removed" in record.getMessage()
+    assert "could not remove its webhooks" in record.getMessage()
     assert "Connection refused" in record.getMessage()

@@ -114,17 +114,17 @@ class NamespaceFollower:
         if self._is_first:
             self._is_first = False
             what = _counted(change.begun) if change.begun else "none yet"
-            _log.info("of namespaces %s the cache follows %s", selector, what)
+            _log.info("the cache follows the namespaces that match %s: %s", selector, what)
             return
         for name in change.begun:
-            _log.info("namespace %s is followed from now on: it matches %s", name, selector)
+            _log.info("the cache follows namespace %s from now on: it matches %s", name, selector)
         for name in change.left:
-            _log.info("namespace %s is left: it no longer matches %s", name, selector)
+            _log.info("the cache leaves namespace %s: it no longer matches %s", name, selector)
         for name in change.ended:
-            _log.info("namespace %s is left: it was deleted, and its objects are gone", name)
+            _log.info("the cache leaves namespace %s: it was deleted, with its objects", name)
 
 
 def _counted(names: Sequence[str]) -> str:
     named = ", ".join(names[:_MOST_NAMED])
     more = len(names) - _MOST_NAMED
-    return f"{len(names)}: {named}{f' and {more} more' if more > 0 else ''}"
+    return f"{named}{f' and {more} more' if more > 0 else ''}"

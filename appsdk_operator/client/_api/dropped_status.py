@@ -27,9 +27,9 @@ def warn_of_dropped_status(warned: set[Kind], verb: str, sent: Any, answer: Obje
     warned.add(answer.kind)
     is_new = verb == "create"
     _log.warning(
-        "%s of %s %s: the server %s, since for kinds with a status subresource that is written "
-        "apart: use client.status.%s; or, if the kind has none, its schema does not know all that "
-        "was sent",
+        "%s of %s %s: the server %s, because a status subresource has requests of its own: use "
+        "client.status.%s. If the kind has no status subresource, its schema lacks fields that "
+        "were sent",
         verb,
         answer.kind.qualified_name,
         answer.key,

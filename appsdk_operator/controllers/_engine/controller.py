@@ -526,8 +526,8 @@ class Controller(Generic[R]):
         """Log that nothing will ever be reconciled, unless a source is added within a second."""
         if run.starts.is_empty and not self._own.wait(_SOURCES_AFTER) and run.starts.is_empty:
             _log.warning(
-                "controller %s has no source, so that it reconciles nothing: add one with "
-                "watch(…), or build it with controller_for(manager).for_(KIND)",
+                "controller %s has no source and reconciles nothing: add one with watch(…), or "
+                "build it with controller_for(manager).for_(KIND)",
                 self.name,
                 extra={"controller": self.name},
             )

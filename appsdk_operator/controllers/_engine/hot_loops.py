@@ -53,10 +53,10 @@ class HotLoops:
 
     def _warn(self, key: Hashable) -> None:
         self._log.warning(
-            "controller %s: %s %s was reconciled %d times in a second, as happens when each of its "
-            "own writes brings the next reconcile. Write only what differs (create_or_update and "
-            "patch_conditions do so; no times or counters in the status), and keep changes of the "
-            "status away with %s",
+            "controller %s: %s %s was reconciled %d times in a second. This happens when each "
+            "write of the reconciler causes the next reconcile. Write only changed fields, as "
+            "create_or_update and patch_conditions do, and no times or counters in the status. "
+            "Filter changes of the status with %s",
             self._controller,
             self._kind,
             "/".join(filter(None, key)) if type(key) is tuple else safe_text(key),

@@ -104,7 +104,7 @@ class CheckedRetry(Generic[R]):
                 raise
             problem = f"it raised {type(raised).__name__}: {safe_text(raised)}"
         _log.error(
-            "controller %s: the %s failed, %s: %s is tried again in %g s",
+            "controller %s: the %s failed: %s. The kit retries %s in %g s",
             self._name,
             self._what,
             problem,

@@ -365,7 +365,7 @@ class ReconcileRunner(Generic[R]):
 
     def _log_unfollowed(self, context: ReconcileContext, error: BaseException) -> None:
         _log.debug(
-            "controller %s: %s is not followed any more, nothing is left to do: %s",
+            "controller %s: no informer follows %s any more, so its retries end: %s",
             self._name,
             safe_text(context.request),
             safe_text(error),

@@ -294,7 +294,7 @@ class EventPipeline(Generic[R]):
             self._failure_log.failed(
                 error,
                 f"predicate of source {self.name}",
-                "source %s: predicate %s failed for %r, which passes therefore: %s",
+                "source %s: predicate %s failed for %r, so the event passes: %s",
                 self.name,
                 predicate,
                 event,
@@ -314,7 +314,9 @@ class EventPipeline(Generic[R]):
         except NotFollowedError as error:
             if error.namespace and error.namespace == event.object.namespace:
                 # The namespace is no longer followed; if it is again, new events come.
-                _log.debug("source %s: %r concerns nobody: %s", self.name, event, safe_repr(error))
+                _log.debug(
+                    "source %s: %r leads to no request: %s", self.name, event, safe_repr(error)
+                )
                 return True
             self._report(key, event, failures, error)
             return False
@@ -338,7 +340,7 @@ class EventPipeline(Generic[R]):
         self._failure_log.failed(
             error,
             f"handler of source {self.name}",
-            "source %s: handler %s failed for %r, and will be called again: %s",
+            "source %s: handler %s failed for %r, and the kit calls it again: %s",
             self.name,
             self._handler_name,
             event,

@@ -290,7 +290,10 @@ class Lifecycle:
         leaders = self.groups[RunnableGroup.LEADER_ELECTION]
         running = [*leaders.running, *leaders.left_behind]
         if running and not self._lost.is_set():
-            _log.warning("the lease is left to run out: %s still runs", ", ".join(running))
+            _log.warning(
+                "%s still runs, so the manager does not release the lease: it runs out",
+                ", ".join(running),
+            )
             self._elector.keep_lease()
         self._elector_stop.set()
         self._threads.join()

@@ -94,7 +94,7 @@ class Pauses:
             _log.warning("%s: %s", self._operator, problem)
         if present is not None:
             text = f"{self._operator} is {present}"
-            _log.info("%s; calls that run end, and no others begin", text)
+            _log.info("%s: running calls end, and no new ones begin", text)
             self._on_change(lease, "Pause", text)
         elif before is not None:
             text = f"{self._operator} goes on: it was {before}"

@@ -187,7 +187,7 @@ class FailureEventObserver:
                 word = "".join(action.split())[-_LONGEST_WORD:]
                 self._recorder().event(obj, type_, reason, word, note)
         except Exception as error:
-            _log.warning("no Event tells of %s: %s", note, error)
+            _log.warning("could not write an Event about %s: %s", note, error)
 
 
 def _key(call: CallRecord) -> Hashable:

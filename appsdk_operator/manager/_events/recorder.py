@@ -262,7 +262,7 @@ class EventBroadcaster:
         if lost:
             _log.warning("%s not written before the end", counted(lost, "event"))
         if running:
-            _log.warning("%s waits for the server still", ", ".join(running))
+            _log.warning("still waiting for the API server: %s", ", ".join(running))
         return not lost
 
     def _record(

@@ -72,7 +72,8 @@ class GainNotifier:
             )
         except RuntimeError as error:
             # The next replica that wins it queues its objects.
-            _log.warning("shard %d is given up: no thread to tell of it: %s", claim.shard, error)
+            text = "gives up shard %d, for whose callbacks no thread could be started: %s"
+            _log.warning(text, claim.shard, error)
             self._give_up(claim)
 
     def _call_all(self, callbacks: list[GainCallback], claim: ShardClaim) -> None:
@@ -91,7 +92,7 @@ class GainNotifier:
             settle(callback(claim.shard))
         except BaseException as raised:
             as_exception("a callback for a shard", raised)  # Ctrl-C in the main thread
-            text = "a callback for shard %d failed, and is called again"
+            text = "a callback for shard %d failed: the kit calls it again"
             _log.log(level, text, claim.shard, exc_info=True)
             return True
         return False

@@ -521,7 +521,7 @@ class Shards:
             stuck = list(self._claims.values())
         for claim in stuck:
             _log.error(
-                "%r: reconciles of shard %d did not end in %g s; its Lease is left to run out",
+                "%r: reconciles of shard %d did not end in %g s, so its Lease runs out unreleased",
                 self,
                 claim.shard,
                 self._stop_timeout,

@@ -311,9 +311,9 @@ class CallMonitor:
             spare = "no worker takes over"
         ignored = "the cancellation" if late.was_awaited else "the stop signal"
         self._log.error(
-            "%s has not returned within %s, for %s, and ignores %s: %s in controller %s, and "
-            "nothing else is done for that object until it returns. Give what it waits for a "
-            "time-out, or wait on current_stop()",
+            "%s has not returned within %s, for %s, and ignores %s: %s in controller %s. The kit "
+            "does nothing else for that object until it returns. Set a time-out on what it waits "
+            "for, or wait on current_stop()",
             callback_place(call.thread) or "a callback",
             duration_text(now - late.call.started),
             call.about(),
@@ -382,8 +382,8 @@ class CallMonitor:
         meanwhile = "nothing else" if is_last else "no other event of that object"
         more = f", or give the controller more workers with {self._remedy}" if is_last else ""
         self._log.warning(
-            "%s holds %s of controller %s for %s, for %s, and %s is handled meanwhile: give what "
-            "it waits for a time-out, or raise RetryAfter(seconds) to look again later%s",
+            "%s has held %s of controller %s for %s, called for %s; %s is handled meanwhile. Set a "
+            "time-out on what it waits for, or raise RetryAfter(seconds) to look again later%s",
             place,
             holds,
             self._controller,

@@ -339,9 +339,9 @@ class LoopThread:
             return
         self._held_at.add(place)
         _log.warning(
-            "%s holds the event loop of %s for more than a second, and no other async callback "
-            "runs meanwhile: await an async library there, or asyncio.to_thread(…) for what "
-            "blocks, or make the callback a plain def",
+            "%s has blocked the event loop of %s for more than a second. No other async callback "
+            "runs meanwhile. Await an async library there, put blocking calls into "
+            "asyncio.to_thread(…), or make the callback a plain def",
             place,
             self._name,
             extra={"controller": self._name, "callback": place},
@@ -545,7 +545,7 @@ def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     try:
         loop.default_exception_handler(context)
     except Exception as error:
-        _log.error("asyncio could not say: %s", context.get("message"), exc_info=error)
+        _log.error("asyncio could not log an error: %s", context.get("message"), exc_info=error)
 
 
 def callback_place(thread: int) -> str:

@@ -411,9 +411,9 @@ class FinalizerLifecycle:
             times = self._times_stripped
         if times & (times - 1) == 0:  # logs 1, 2, 4, …: it may go on for long
             _log.warning(
-                "somebody took finalizer %s off %s (%s so far): it is handled as a new one "
-                "again, or cleaned up if it is being deleted; look for who writes whole lists of "
-                "finalizers, with kubectl get --show-managed-fields",
+                "somebody took finalizer %s off %s (%s so far): the kit handles the object as a "
+                "new one, or cleans up if it is being deleted. Find who writes whole lists of "
+                "finalizers with kubectl get --show-managed-fields",
                 self.finalizer,
                 obj,
                 counted(times, "object"),
@@ -432,8 +432,8 @@ class FinalizerLifecycle:
         if times == _SHARED_FOR_SURE or (times > _SHARED_FOR_SURE and times & (times - 1) == 0):
             _log.warning(
                 "another process put finalizer %s on objects that this one was about to handle, "
-                "%d so far, the last one %s: two processes work under one operator name, and an "
-                "object goes when one of them has cleaned up: elect a leader with "
+                "%d so far, the last one %s: two processes run under one operator name, and the "
+                "server deletes an object when one of them has cleaned up. Elect a leader with "
                 "leader_election=, or give one of them another name",
                 min(found),
                 times,

@@ -199,8 +199,8 @@ class _Migration:
                 self._forget_place(crd)
                 return self._report(crd, is_complete=True)
             _log.info(
-                "%s: objects are rewritten in the storage version %s; so far the stored versions "
-                "are %s",
+                "%s: the migration rewrites all objects in the storage version %s; the stored "
+                "versions so far are %s",
                 self.name,
                 crd.storage,
                 ", ".join(crd.stored),
@@ -325,7 +325,9 @@ class _Migration:
         while True:
             now = self._definition()
             if not now.is_same_as(crd):
-                _log.info("%s was changed meanwhile: all objects are visited again", self.name)
+                _log.info(
+                    "%s was changed meanwhile: the migration visits all objects again", self.name
+                )
                 return False
             patch = {
                 "metadata": {"uid": now.uid, "resourceVersion": now.resource_version},

@@ -143,7 +143,7 @@ class ASGIWebhooks:
     ) -> None:
         """Send the answer to a request that takes too long, unless the client is gone."""
         if gone.done():
-            _log.info("the client of %s is gone before it had its answer", request.path)
+            _log.info("the client of %s closed the connection before the answer", request.path)
         else:
             await _send(send, self._table.timed_out(request))
 

@@ -307,8 +307,8 @@ class DevelopmentServer:
             _log.warning("%s, and this process does not answer any more", error)
         except ClientError as error:
             _log.error(
-                "the webhooks of this process could not be removed: %s: writes that they are asked "
-                "about fail until the next start, or kubectl delete %s",
+                "this process could not remove its webhooks: %s. Writes that the API server asks "
+                "them about fail until the next start, or until kubectl delete %s",
                 error,
                 " ".join(installation.texts),
             )

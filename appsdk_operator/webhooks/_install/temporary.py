@@ -185,7 +185,7 @@ class TemporaryInstallation:
         except NotFound:
             return
         if Owner.parse(stored.annotations.get(_OWNER, "")) != self._owner:
-            _log.info("%s %s is another process' now", draft.kind.kind, draft.name)
+            _log.info("another process has taken over %s %s", draft.kind.kind, draft.name)
             return
         self._delete(draft.kind, draft.name, uid=stored.uid)
         self._removed.append(draft)
@@ -229,7 +229,7 @@ class TemporaryInstallation:
                 stop=stop,
             )
         except ApiError as error:
-            _log.warning("whether the API server obeys webhooks cannot be found out: %s", error)
+            _log.warning("could not check whether the API server calls the webhooks: %s", error)
 
     def _await_storage(self, kinds: Sequence[Kind], stop: StopSignal | None) -> None:
         if not kinds or not self._patience:
