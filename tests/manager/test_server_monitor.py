@@ -11,7 +11,6 @@ import pytest
 
 from appsdk_operator.app import App
 from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.client._transport import contact as contact_module
 from appsdk_operator.manager import Manager
 from appsdk_operator.manager._core.server_monitor import ServerMonitor
 from appsdk_operator.resource import Kind, Object, kinds
@@ -24,6 +23,7 @@ runs = pytest.fixture(runs_of)
 THINGS = [
     Kind(group="example.com", version="v1", kind=name) for name in ("Thing", "Other", "Third")
 ]
+CONTACT = "appsdk_operator.client._transport.contact"
 Lines = Callable[[], list[str]]
 
 
@@ -150,8 +150,8 @@ def test_a_world_asks_nothing_by_itself() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ASK_AFTER", "_ASK_AGAIN", "_ASK_LOST"):
-        monkeypatch.setattr(contact_module, name, 0.05)
-    monkeypatch.setattr(contact_module, "LOST_AFTER", 0.5)
+        monkeypatch.setattr(f"{CONTACT}.{name}", 0.05)
+    monkeypatch.setattr(f"{CONTACT}.LOST_AFTER", 0.5)
     monkeypatch.setattr("appsdk_operator.manager._core.server_monitor.ANSWER_WITHIN", 0.4)
 
 
