@@ -88,6 +88,10 @@ ILLS: dict[str, tuple[str, dict[str, Any]]] = {
         "the API server has been out of reach for 35 s",
         {"informers": [informer(unreachable_for=35.0, ready=False)]},
     ),
+    "silent": (
+        "the API server has been out of reach for 12 s",
+        {"operator": {"server_lost_for": 12.0}},
+    ),
     "unfollowed": ("not followed: tenants.example.com", {"informers": [informer(ready=False)]}),
     "unreadable": ("2 objects unreadable", {"informers": [informer(undecodable=2)]}),
     "not ready": (
@@ -148,3 +152,17 @@ def test_a_queue_that_moves_is_well() -> None:
 
 def test_a_long_health_text_is_cut() -> None:
     assert len(texts(state(operator={"ready": False, "health": "x" * 5000}))[0]) == 200
+
+
+def test_a_server_out_of_reach_stands_before_what_follows_from_it() -> None:
+    lost = {"ready": False, "health": "informer of tenants has not reached the server"}
+    found = verdict_of(
+        state(
+            operator={**lost, "server_lost_for": 95.0},
+            informers=[informer(unreachable_for=20.0, ready=False)],
+        )
+    )
+    assert [each["text"] for each in found] == [
+        "the API server has been out of reach for 1 min 35 s",
+        "not ready: informer of tenants has not reached the server",
+    ]

@@ -40,7 +40,7 @@ from appsdk_operator.cache._informer.watch_state import (
     WatchState,
 )
 from appsdk_operator.cache._threads import join_all
-from appsdk_operator.client import Forbidden, ServerContact, TransportError, WatchSilent
+from appsdk_operator.client import Forbidden, ServerContact, TransportError
 from appsdk_operator.resource import (
     FieldSelection,
     FieldSelector,
@@ -73,8 +73,8 @@ from appsdk_operator.runtime.validation import (
 
 _LOG_PERIOD = 60.0
 """Seconds for which an unchanged problem is not logged again."""
-_ALIVE = 10.0
-"""Seconds after its last answer for which a server is alive, however quiet a watch."""
+_SHORT_LOSS = 15.0
+"""Seconds without the server that need no line where a manager looks whether the server answers."""
 
 
 class InformerStopped(RuntimeError):  # noqa: N818 - often no error: its owner stopped it
@@ -622,7 +622,7 @@ class Informer(Generic[SpecT, StatusT]):
             self._report(error)
         if problems and self._on_error is None:
             if not all(map(self._needs_no_line, problems)):
-                self._contact_log.has_lost(now)
+                self._contact_log.has_lost(self._contact.lost_since or now)
         elif not had_synced:
             count = len(self._store)
             if self._has_synced:
@@ -659,18 +659,18 @@ class Informer(Generic[SpecT, StatusT]):
             self._waiters.wake()
 
     def _needs_no_line(self, error: Exception) -> bool:
-        """Whether the log says already that the server does not answer, or that a kind is quiet.
+        """Whether a manager logs that the server is away, or nobody has to know.
 
-        Of a kind that nobody has changed since the server's start there are no bookmarks. Where the
-        server has answered something else just now, the watch is replaced without a line.
+        Connections are lost, and watches fall silent, all the time: a restart of an API server cuts
+        them all, and a kind that nobody changes has no bookmarks. Each is replaced at once.
         """
         server = self._server
-        if server is None or not isinstance(error, TransportError):
+        if server is None or not server.is_watched or not isinstance(error, TransportError):
             return False
-        is_quiet = isinstance(error, WatchSilent)
-        if is_quiet and self.clock.monotonic() - server.heard_at < _ALIVE:
+        if self._reflector.began <= server.lost_until:
             return True
-        return self._reflector.began <= server.lost_until
+        now = self.clock.monotonic()
+        return self._has_synced and now - (self._contact.lost_since or now) < _SHORT_LOSS
 
     def _report(self, error: Exception) -> None:
         if isinstance(error, Forbidden):

@@ -46,11 +46,13 @@ class ServerContact:
     one thread calls the methods.
     """
 
-    __slots__ = ("_failure", "heard_at", "lost_since", "lost_until")
+    __slots__ = ("_failure", "heard_at", "is_watched", "lost_since", "lost_until")
 
     def __init__(self, now: float) -> None:
         self.heard_at: float = now
         """When the server last sent something: the head of an answer, or a part of a watch."""
+        self.is_watched: bool = False
+        """Whether somebody looks at it, and logs when the server is lost."""
         self.lost_since: float | None = None
         """When the server, which is lost now, was heard last; None: it is not lost."""
         self.lost_until: float = -math.inf

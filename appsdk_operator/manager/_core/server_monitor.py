@@ -12,7 +12,7 @@ from appsdk_operator.client import (
     Client,
     ClientConfig,
     ClientLike,
-    ConnectFailed,
+    ReadTimeout,
     ServerContact,
     TransportError,
     requests_end_with,
@@ -30,9 +30,10 @@ from appsdk_operator.runtime import (
 
 _log: Final = get_logger("appsdk_operator.manager")
 _MEANWHILE: Final = (
-    "reads from the cache go on. Other requests wait, or fail and are retried. Changes are handled "
+    "Reads from the cache go on. Other requests wait, or fail and are retried. Changes are handled "
     "when it is back"
 )
+_LONGEST: Final = 300
 
 
 @final
@@ -91,17 +92,26 @@ class ServerMonitor:
             max_retries=0,
             qps=None,
         )
-        with Client(limited, clock=self._clock, metrics=self._metrics) as client:
-            while not stop.is_set():
-                look = contact.look(self._clock.monotonic())
-                if look.away is not None:
-                    self._say_back(config, look.away)
-                if look.lost_for is not None:
-                    self._say_lost(config, contact, look.lost_for)
-                if look.wait:
-                    stop.wait(look.wait)
-                else:
-                    self._ask(client, contact, stop)
+        contact.is_watched = True
+        try:
+            with Client(limited, clock=self._clock, metrics=self._metrics) as client:
+                self._look(client, contact, config, stop)
+        finally:
+            contact.is_watched = False
+
+    def _look(
+        self, client: Client, contact: ServerContact, config: ClientConfig, stop: StopSignal
+    ) -> None:
+        while not stop.is_set():
+            look = contact.look(self._clock.monotonic())
+            if look.away is not None:
+                self._say_back(config, look.away)
+            if look.lost_for is not None:
+                self._say_lost(config, contact, look.lost_for)
+            if look.wait:
+                stop.wait(look.wait)
+            else:
+                self._ask(client, contact, stop)
 
     def _ask(self, client: Client, contact: ServerContact, stop: StopSignal) -> None:
         began = self._clock.monotonic()
@@ -120,16 +130,19 @@ class ServerMonitor:
 
     def _say_lost(self, config: ClientConfig, contact: ServerContact, seconds: float) -> None:
         error = contact.error
-        has_none = isinstance(error, ConnectFailed)
-        what = "has been out of reach" if has_none else "has not answered"
+        text = safe_text(error)[:_LONGEST]
+        # A refused connection has a remedy; what took too long has none.
+        took_too_long = isinstance(error, ReadTimeout) or (
+            error is not None and isinstance(error.__cause__, TimeoutError)
+        )
         _log.warning(
-            "%s: the API server %s %s for %s: %s",
+            "%s: the API server %s has not answered for %s%s. %s",
             self.name or "the operator",
             config.server,
-            what,
             duration_text(seconds),
+            "" if took_too_long else f" ({text})",
             _MEANWHILE,
-            extra={"server": config.server, "error_text": safe_text(error)[:1000]},
+            extra={"server": config.server, "error_text": text},
         )
 
     def _say_back(self, config: ClientConfig, seconds: float) -> None:

@@ -26,8 +26,8 @@ def verdict_of(state: Mapping[str, Any]) -> list[Finding]:
     the time since when. ``about`` says which part of the state has more: ``failing``,
     ``deleting``, ``controllers``, ``kinds`` or ``process``.
     """
-    found = [*_process(state), *_kinds(state), *_failing(state), *_deleting(state)]
-    found += [*_controllers(state), *_certificates(state)]
+    found = [*_server(state), *_process(state), *_kinds(state), *_failing(state)]
+    found += [*_deleting(state), *_controllers(state), *_certificates(state)]
     found.sort(key=lambda each: ("bad", "warn", "idle").index(each["level"]))
     if not any(each["level"] in ("bad", "warn") for each in found):
         since = state["operator"].get("well_since")
@@ -63,21 +63,24 @@ def _process(state: Mapping[str, Any]) -> Iterator[Finding]:
             yield _finding("nobody leads", "warn", "process")
 
 
-def _kinds(state: Mapping[str, Any]) -> Iterator[Finding]:
-    informers = state["informers"]
-    lost = [one["unreachable_for"] for one in informers if one.get("unreachable_for") is not None]
+def _server(state: Mapping[str, Any]) -> Iterator[Finding]:
+    lost = [silent for one in state["informers"] if (silent := one.get("unreachable_for"))]
     if (silent := state["operator"].get("server_lost_for")) is not None:
         lost.append(silent)
     if lost:
         text = f"the API server has been out of reach for {seconds_text(max(lost))}"
         yield _finding(text, "bad", "kinds")
+
+
+def _kinds(state: Mapping[str, Any]) -> Iterator[Finding]:
+    informers = state["informers"]
     missing = [one for one in informers if not one["synced"]]
     if missing:
         names = ", ".join(str(one["resource"]) for one in missing[:3])
         text = f"{len(missing)} of {counted(len(informers), 'kind')} not synced: {names}"
         yield _finding(text, "warn", "kinds")
     sick = [one for one in informers if one["synced"] and not one.get("ready", True)]
-    if sick and not lost:
+    if sick and not any(one.get("unreachable_for") for one in informers):
         yield _finding(f"not followed: {sick[0]['resource']}", "bad", "kinds")
     unreadable = sum(one.get("undecodable", 0) for one in informers)
     if unreadable:
