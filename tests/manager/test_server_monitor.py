@@ -154,7 +154,19 @@ def test_an_informer_logs_what_befalls_it_alone(lines: Lines) -> None:
         assert lost.startswith("the informer of things.example.com: ")
         world.server.api.clear_faults()
         world.run(60.0)
-        assert lines()[1].startswith("things.example.com: in touch with the server again, after ")
+        found = re.fullmatch(
+            "things.example.com: in touch with the server again, after (.*) s", lines()[1]
+        )
+        assert found
+        assert float(found[1]) >= 54.0  # from the first failure, not from its line
+
+
+def test_a_first_list_that_fails_is_a_line_at_once(lines: Lines) -> None:
+    world = World(_app(probe_server=True))
+    world.server.api.inject([FaultRule.drop(kind=THINGS[0])])
+    with world:
+        world.run(3.0)
+        assert lines()[0].startswith("the informer of things.example.com: ")
 
 
 def test_a_world_asks_nothing_by_itself() -> None:
@@ -249,6 +261,7 @@ def test_credentials_that_cannot_be_read_say_nothing_of_the_server(lines: Lines)
     with Client(ClientConfig(server="http://localhost:1", token_provider=token)) as client:
         monitor = ServerMonitor(client, clock=system_clock, metrics=Metrics())
         monitor.run(stop)
+        assert not client.contact.is_watched
     assert tries == [None] * 21
     assert lines() == []
 
@@ -259,3 +272,12 @@ def test_on_a_manual_clock_nothing_is_asked_unless_it_was_said() -> None:
         for enabled, expected in ((None, False), (True, True), (False, False)):
             monitor = ServerMonitor(client, clock=clock, metrics=Metrics(), enabled=enabled)
             assert monitor.is_enabled is expected
+
+
+def test_the_time_before_a_run_is_no_silence() -> None:
+    clock, stop = ManualClock(), StopSignal()
+    with Client(ClientConfig(server="http://localhost:1"), clock=clock) as client:
+        clock.advance(3600.0)
+        stop.set()
+        ServerMonitor(client, clock=clock, metrics=Metrics(), enabled=True).run(stop)
+        assert client.contact.heard_at == 3600.0
