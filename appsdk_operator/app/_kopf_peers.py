@@ -42,7 +42,7 @@ def check_peers(client: ClientLike, name: str, namespaces: Sequence[str], now: f
         for peer, left in _live_peers(peering, now):
             raise LivePeerError(
                 f"an operator with kopf still runs, and two operators would handle the same "
-                f"objects: peer {peer} in {peering.kind.kind} {peering.key} is alive for "
+                f"objects: peer {peer} in {peering} is alive for "
                 f"{left:.0f} seconds more, or longer if it renews. Scale its Deployment to 0, or "
                 "end its 'kopf freeze' with 'kopf resume', and start again when that time is over. "
                 "With Kopf(peering=None) the App ignores peers"
