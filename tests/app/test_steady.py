@@ -223,7 +223,7 @@ def test_a_call_that_hangs_is_told_of_after_half_a_minute_and_replaced_at_its_li
             world.run(1.0)
         calls.clear()
         world.run(31.0)
-        assert "holds the only worker of controller" in caplog.text
+        assert "has held the only worker of controller" in caplog.text
         assert "test_steady.py" in caplog.text
         world.replace("other", {"a": 2})
         world.run(300.0)
