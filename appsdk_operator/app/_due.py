@@ -371,15 +371,21 @@ class ObjectState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing but an update can become due before the object is being deleted."""
+        """Whether nothing but an update can become due before the object is being deleted, or the
+        time of :meth:`look_at` has come."""
         return (
             self.is_begun
-            and not (self.has_times or self.is_gone or self._has_strangers)
-            and all(
-                (progress.is_done or function.cause not in _BEGINNINGS) and not progress.is_changed
-                for function, progress in zip(self._functions, self.progress, strict=True)
-            )
+            and not (self.is_gone or self._has_strangers)
+            and all(map(self._is_quiet, self._functions, self.progress))
         )
+
+    @staticmethod
+    def _is_quiet(function: Function, progress: Progress) -> bool:
+        if progress.failed_at is not None or progress.is_changed:
+            return False
+        if function.cause == "every":
+            return function.where is always
+        return progress.is_done or function.cause not in _BEGINNINGS
 
     def next_update(self, obj: Object) -> Step | None:
         """:meth:`next` of a settled object: the first update that is due for this state."""

@@ -157,6 +157,8 @@ class _Known:
     """Whether it is in the server no more."""
     is_settled: bool = False
     """Whether a change of it leads to nothing but updates, as long as its finalizers stay."""
+    until: float | None = None
+    """When that may end by time alone; None: never."""
     calls: int = 0
     """The calls for updates of the settled object, since :attr:`counted_since`."""
     counted_since: float = 0.0
@@ -266,9 +268,7 @@ class KindFunctions:
         )
         self._has_one_update = len(self._updates) == 1
         self._steady_finalizers = (self._lifecycle.finalizer,)
-        self._may_settle = not (
-            self._has_backgrounds or self._has_idle or paused is not None or records is not None
-        )
+        self._may_settle = not (self._has_backgrounds or records is not None)
         self._paused: dict[str, ObjectKey] = {}
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
@@ -425,6 +425,14 @@ class KindFunctions:
             or (self._protects and obj.finalizers != self._steady_finalizers)
         ):
             return None
+        if self._is_paused is not None and (obj.uid in self._paused or self._is_paused(obj)):
+            return None
+        if known.until is not None:  # or there is no clock to read
+            now = self._clock.monotonic()
+            if now >= known.until:
+                return None
+            if self._has_idle:
+                state.note_time(obj, now)
         try:
             for update in self._updates:
                 handled = state.progress[update.number].handled
@@ -475,7 +483,7 @@ class KindFunctions:
 
     def _settle(self, known: _Known) -> None:
         state, obj = known.state, known.state.present
-        known.foreseen = None
+        known.foreseen, known.until = None, state.look_at()
         known.is_settled = (
             self._may_settle
             and state.is_settled
@@ -1062,8 +1070,6 @@ class KindFunctions:
         if known is None:
             return ()
         known.called = None
-        if known.is_settled:
-            return ()
         if self._is_paused is not None and self._is_paused(known.state.present):
             return ()
         state, now, found = known.state, self._clock.monotonic(), list[Waiting]()
@@ -1106,7 +1112,7 @@ class KindFunctions:
         elif known.look_now and recording is not None and (unsaved := state.unsaved()):
             # What one has done is recorded although another one has failed.
             found.append(Waiting(self._name(unsaved[0]), None, 0, now))
-        if not found:
+        if all(each.error is None for each in found):
             self._settle(known)
         return found
 

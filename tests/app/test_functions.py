@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -268,7 +269,13 @@ def test_an_event_of_no_concern_leaves_a_retry_alone_and_another_call_does_not_e
     assert {after - before for before, after in itertools.pairwise(looks)} == {7}
 
 
-def functions_of_thing(app: App, clock: Clock, client: ClientLike | None = None) -> KindFunctions:
+def functions_of_thing(
+    app: App,
+    clock: Clock,
+    client: ClientLike | None = None,
+    *,
+    paused: Callable[[Object], bool] | None = None,
+) -> KindFunctions:
     return KindFunctions(
         THING,
         client or no_client(),
@@ -276,6 +283,7 @@ def functions_of_thing(app: App, clock: Clock, client: ClientLike | None = None)
         function_of=lambda declared: declared.function,
         clock=clock,
         finalizer=JoinedFinalizer(),
+        paused=paused,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,7 +29,12 @@ from tests.app.test_functions import THING, ThingSpec, functions_of_thing, thing
 class Rig:
     """The functions of an App in a controller whose events are handled by hand."""
 
-    def __init__(self, app: App, error_handler: ErrorHandler | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        error_handler: ErrorHandler | None = None,
+        paused: Callable[[Object], bool] | None = None,
+    ) -> None:
         self.clock, self.metrics = ManualClock(), Metrics()
         self.controller = InformerController(
             name="things",
@@ -37,7 +43,7 @@ class Rig:
             error_handler=error_handler,
             retry_policy=ConstantBackoff(60.0),
         )
-        self.functions = functions_of_thing(app, self.clock)
+        self.functions = functions_of_thing(app, self.clock, paused=paused)
         self.controller.add_reconciler(self.functions, THING)
         self.source = self.controller._delivery.source(str(THING))
         self.version = 1
@@ -278,6 +284,95 @@ def test_observers_see_its_beginning_and_its_end(app: App) -> None:
     rig.update(3)
     name = callback_name(change)
     assert seen[1:] == [("began", name), ("done", name)]
+
+
+def test_updates_beside_a_timer_are_steady_until_it_is_due(app: App) -> None:
+    calls = list[str]()
+    app.on_update(THING)(lambda old, new: calls.append(f"{old.generation}-{new.generation}"))
+    app.every(100, THING)(lambda obj: calls.append(f"timer {obj.generation}"))
+    rig = Rig(app)
+    rig.look()
+    assert calls == ["1-2", "timer 2"] or calls == ["timer 1", "1-2"]
+    calls.clear()
+    rig.clock.advance(30.0)
+    assert rig.asks_steadily()
+    assert rig.update(3) == 70.0
+    assert rig.update(3) == 70.0, "nothing is due, and the timer all the same"
+    assert calls == ["2-3"]
+    rig.clock.advance(70.0)
+    assert rig.functions.steady(rig.event(4)) is None
+    assert rig.update(5) == 100.0
+    assert sorted(calls[1:]) == ["3-5", "timer 5"]
+    assert rig.asks_steadily()
+
+
+def test_a_timer_gets_the_state_that_a_steady_update_has_handled(app: App) -> None:
+    seen = list[int]()
+    app.on_update(THING)(lambda old, new: None)
+    app.every(100, THING)(lambda obj: seen.append(obj.generation))
+    rig = Rig(app)
+    rig.look()
+    seen.clear()
+    for size in (3, 4):
+        rig.update(size)
+    rig.clock.advance(100.0)
+    assert rig.look() == 100.0
+    assert seen == [4]
+
+
+def test_a_failed_update_does_not_delay_a_timer(app: App) -> None:
+    calls = list[str]()
+
+    @app.on_update(THING)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        calls.append(f"{old.generation}-{new.generation}")
+        if new.generation == 3:
+            raise ConnectionError("down")
+
+    app.every(40, THING)(lambda obj: calls.append("timer"))
+    rig = Rig(app, error_handler=lambda error, call: None)
+    rig.look()
+    calls.clear()
+    assert rig.update(3) == 40.0
+    rig.clock.advance(40.0)
+    assert rig.look() == 20.0
+    rig.update(4)
+    assert calls == ["2-3", "timer", "2-4"]
+    assert rig.asks_steadily()
+
+
+def test_steady_updates_put_an_idle_timer_off(app: App) -> None:
+    calls = list[str]()
+    app.on_update(THING)(lambda old, new: calls.append("update"))
+    app.every(1, THING, idle=60)(lambda obj: calls.append("idle"))
+    rig = Rig(app)
+    calls.clear()
+    rig.clock.advance(50.0)
+    assert rig.asks_steadily()
+    assert rig.update(3) is not None
+    for _ in range(2):
+        rig.clock.advance(20.0)
+        rig.look()
+    assert calls == ["update"], "it was due at 60"
+    rig.clock.advance(20.0)
+    rig.look()
+    assert calls == ["update", "idle"]
+
+
+def test_a_paused_object_is_not_steady_and_what_changed_comes_afterwards(app: App) -> None:
+    calls = list[tuple[int, int]]()
+    app.on_update(THING)(lambda old, new: calls.append((old.generation, new.generation)))
+    rig = Rig(app, paused=lambda obj: "paused" in obj.labels)
+    rig.update(3)
+    assert rig.asks_steadily()
+    for size in (4, 5):
+        rig.update(size, labels={"paused": ""})
+        assert rig.functions.paused_objects() == [rig.object.key]
+    assert calls == [(1, 2), (2, 3)]
+    rig.update(5)
+    assert calls == [(1, 2), (2, 3), (3, 5)]
+    assert rig.functions.paused_objects() == []
+    assert rig.asks_steadily()
 
 
 def test_a_hot_loop_is_told_of(app: App, caplog: pytest.LogCaptureFixture) -> None:

@@ -267,6 +267,16 @@ class Dispatcher:
         # is in the stores.
         targets = self._registered.items(source.kind)
         pending = self._pending_of(source.key_of(event.object)) if self._pending else ()
+        if pending and len(targets) == 1 and targets[0].steady is not None:
+            waiting = self._waiting_alone(targets[0], source, event, pending)
+            if waiting is not None and (steady := targets[0].steady(event)) is not None:
+                waiting.update_latest(event)
+                if steady is not False:
+                    self._call_steady(source, targets[0], event, steady, is_sole=True)
+                now, calls = self._clock.monotonic(), pending[0].calls
+                if calls and calls[0] is waiting and waiting.due is not None and now < waiting.due:
+                    return waiting.due - now
+                return self._run_pending(source.key_of(event.object))
         # Most events lead to one call, whose duration is that of the event.
         is_sole = not pending and len(targets) == 1
         started = 0.0 if is_sole else self._clock.monotonic()
@@ -300,6 +310,27 @@ class Dispatcher:
             seconds = self._clock.monotonic() - started
             self._metrics.event_handled(source.kind, event.action, seconds)
         return self._run_pending(source.key_of(event.object)) if self._pending else None
+
+    def _waiting_alone(
+        self,
+        target: RegisteredTarget,
+        source: EventSource,
+        event: Event,
+        pending: Sequence[PendingCalls],
+    ) -> PendingCall | None:
+        """The call that waits for its time, as a timer's, if it is all that is pending."""
+        calls = pending[0].calls
+        if len(pending) > 1 or len(calls) > 1 or not calls or event.action is not _UPDATE:
+            return None
+        (call,) = calls
+        is_alone = (
+            pending[0].target is target
+            and not (target.is_removed or target.delivered)
+            and call.reason is CallReason.REQUEUE
+            and call.source is source
+            and call.latest.uid == event.object.uid
+        )
+        return call if is_alone else None
 
     def _react(
         self, calls: PendingCalls, source: EventSource, event: Event, *, is_concerned: bool
