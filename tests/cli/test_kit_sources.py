@@ -203,6 +203,7 @@ def test_the_kit_of_a_project_stays_until_another_one_is_named(
         (tmp_path / name).write_bytes(name.encode())
     project = tmp_path / "project"
     made(project, "--no-deploy", "--kit", str(tmp_path / old))
+    assert f"created   {project}/wheels/{old}\n" in capsys.readouterr().out
     monkeypatch.chdir(project)
     assert cli.main(["add", "kind", "Volume"]) == 0
     assert cli.main(["update", "--check"]) == 0

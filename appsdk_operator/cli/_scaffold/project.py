@@ -71,7 +71,7 @@ def make_manifests(folder: Path, answers: Answers) -> int:
     if done.returncode:
         click.echo(f"{done.stderr.rstrip()}\ndeploy was not made: run {' '.join(words)}", err=True)
     else:
-        click.echo(f"created   deploy, with {' '.join(words)}")
+        click.echo(f"created   {folder / 'deploy'}, with {' '.join(words)}")
     return done.returncode
 
 
@@ -118,8 +118,8 @@ def _take_along(folder: Path, kit: Kit) -> None:
     """Write the wheel of the kit into the project, if it has one, in place of those before."""
     if kit.wheel is not None:
         write_below(folder, folder / kit.source, kit.wheel)
-        click.echo(f"created   {kit.source}")
+        click.echo(f"created   {folder / kit.source}")
     present = Answers.load(folder)
     if present is not None and present.kit not in (kit.source, INDEX) and "://" not in present.kit:
         (folder / present.kit).unlink(missing_ok=True)
-        click.echo(f"removed   {present.kit}")
+        click.echo(f"removed   {folder / present.kit}")
