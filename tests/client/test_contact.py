@@ -59,6 +59,17 @@ def test_what_comes_while_a_question_is_out_ends_the_silence() -> None:
     assert contact.look(16.0) == (0.0, None, None)
 
 
+def test_what_was_before_it_is_watched_again_does_not_count() -> None:
+    contact = ServerContact(0.0)
+    contact.not_answered(ERROR, 5.0, 10.0)
+    assert contact.look(10.0).lost_for == 10.0
+    contact.begin(100.0)
+    assert contact.is_watched
+    assert contact.look(100.0) == (5.0, None, None)
+    assert contact.lost_since is None
+    assert contact.lost_until < 0.0
+
+
 def test_silence_alone_is_no_loss() -> None:
     # As after a pause of the whole machine: nobody has asked.
     assert ServerContact(0.0).look(1000.0) == (0.0, None, None)

@@ -60,6 +60,11 @@ class ServerContact:
         before may fail by it."""
         self._failure: _Failure | None = None
 
+    def begin(self, now: float) -> None:
+        """Begin to watch it: nobody may have asked for anything before."""
+        self.heard_at, self.is_watched = now, True
+        self.lost_since, self.lost_until, self._failure = None, -math.inf, None
+
     @property
     def error(self) -> Exception | None:
         """Why the last question had no answer; None while there is none without."""

@@ -83,7 +83,6 @@ class ServerMonitor:
         contact, config = self._contact, self._config
         if contact is None or config is None:
             return
-        contact.heard_at = self._clock.monotonic()  # nobody may have asked for anything so far
         limited = attrs.evolve(
             config,
             connect_timeout=min(config.connect_timeout, ANSWER_WITHIN),
@@ -92,7 +91,7 @@ class ServerMonitor:
             max_retries=0,
             qps=None,
         )
-        contact.is_watched = True
+        contact.begin(self._clock.monotonic())
         try:
             with Client(limited, clock=self._clock, metrics=self._metrics) as client:
                 self._look(client, contact, config, stop)
