@@ -232,3 +232,51 @@ def test_without_a_thread_for_another_worker_the_lent_one_goes_on(monkeypatch, c
 
 def _no_thread(*_):
     raise RuntimeError("can't start new thread")
+
+
+def test_at_a_stop_nobody_waits_for_the_turn_of_one_that_hangs():
+    clock, gate = ManualClock(), StopSignal()
+    hung: list[str] = []
+    with ThreadScheduler(clock) as schedule:
+
+        def handle(key, event):
+            take_back = delivery.lend()
+            StopSignal(clock=clock).wait(5.0)
+            take_back()
+            if not hung:
+                hung.append(threading.current_thread().name)
+                gate.wait()
+
+        delivery = Delivery("d", handle, clock=clock)
+        delivery.allow_lending(Places(100))
+        delivery.source("k").on_events(adds(4))
+        delivery.start()
+        schedule.run_ready()
+        schedule.jump()
+        schedule.run_ready()
+        assert hung
+        delivery.stop()
+        assert delivery.join(10.0) == hung
+        gate.set()
+        assert delivery.join(10.0) == []
+
+
+def test_a_plain_call_is_another_reason_to_start_a_worker():
+    clock, gate = ManualClock(), StopSignal()
+    begun: list[str] = []
+    with ThreadScheduler(clock) as schedule:
+
+        def handle(key, event):
+            begun.append(key.name)
+            gate.wait()
+
+        delivery = Delivery("d", handle, workers=3, clock=clock)
+        delivery.allow_lending(Places(100))
+        delivery.source("k").on_events(adds(4))
+        delivery.start()
+        schedule.run_ready()
+        assert begun == ["n1", "n2", "n3"]
+        gate.set()
+        assert delivery.wait_idle(10.0)
+        delivery.stop()
+        assert delivery.join(10.0) == []
