@@ -15,6 +15,7 @@ from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.runtime import (
     CallRecord,
+    Clock,
     ManualClock,
     Metrics,
     TimeLimitExceeded,
@@ -34,16 +35,17 @@ class Rig:
         app: App,
         error_handler: ErrorHandler | None = None,
         paused: Callable[[Object], bool] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.clock, self.metrics = ManualClock(), Metrics()
         self.controller = InformerController(
             name="things",
-            clock=self.clock,
+            clock=clock or self.clock,
             metrics=self.metrics,
             error_handler=error_handler,
             retry_policy=ConstantBackoff(60.0),
         )
-        self.functions = functions_of_thing(app, self.clock, paused=paused)
+        self.functions = functions_of_thing(app, clock or self.clock, paused=paused)
         self.controller.add_reconciler(self.functions, THING)
         self.source = self.controller._delivery.source(str(THING))
         self.version = 1
@@ -175,6 +177,35 @@ def test_a_call_that_took_longer_than_its_limit_has_failed(app: App, asks: bool)
     assert [type(error) for error in errors] == [TimeLimitExceeded]
     assert "change took 20 s, its time limit is 20 s" in str(errors[0])
     assert all(stop.is_set() for stop in stops), "also at the end of a call"
+    assert rig.controller.activity.monitor._exceeded == 1
+
+
+class HandClock:
+    """A clock without alarms, as the machine's: nobody looks at the calls meanwhile."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        raise AssertionError("nobody waits")
+
+
+def test_a_call_at_which_nobody_looks_has_its_limit_too(app: App) -> None:
+    errors, clock = list[Exception](), HandClock()
+
+    @app.on_update(THING, time_limit=20.0)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        clock.now += new.generation
+
+    rig = Rig(app, error_handler=lambda error, call: errors.append(error), clock=clock)
+    rig.update(19)
+    assert errors == []
+    rig.update(20)
+    assert [type(error) for error in errors] == [TimeLimitExceeded]
     assert rig.controller.activity.monitor._exceeded == 1
 
 

@@ -273,8 +273,8 @@ class Dispatcher:
                 waiting.update_latest(event)
                 if steady is not False:
                     self._call_steady(source, targets[0], event, steady, is_sole=True)
-                now, calls = self._clock.monotonic(), pending[0].calls
-                if calls and calls[0] is waiting and waiting.due is not None and now < waiting.due:
+                now, left = self._clock.monotonic(), pending[0].calls
+                if left and left[0] is waiting and waiting.due is not None and now < waiting.due:
                     return waiting.due - now
                 return self._run_pending(source.key_of(event.object))
         # Most events lead to one call, whose duration is that of the event.
