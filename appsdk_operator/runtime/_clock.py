@@ -135,23 +135,46 @@ class ManualClock:
         """
         if not seconds >= 0:
             raise ValueError(f"cannot advance by {seconds} s: a clock does not go back")
-        target = self._now + seconds
+        self._advance(self._now + seconds, self._next_alarm())
+
+    def advance_to_next(self, *, until: float = math.inf) -> bool:
+        """Move the clock to the earliest deadline, as :meth:`advance` does.
+
+        Args:
+            until: the latest time of :meth:`monotonic` to move to, in seconds; default: any.
+
+        Returns:
+            Whether it has moved; False where no waiter and no alarm has a deadline until then.
+        """
+        alarm = self._next_alarm()
+        due = self._earliest(alarm)
+        if due == math.inf or due > until:
+            return False
+        self._advance(max(due, self._now), alarm)
+        return True
+
+    def _advance(self, target: float, alarm: float) -> None:
+        """Move to ``target``; ``alarm`` is what the alarms ask for at the present time."""
         while True:
-            alarm = self._next_alarm()
             with self._changed:
-                if alarm <= target and (not self._waiters or alarm <= self._waiters[0][0]):
+                first = self._waiters[0][0] if self._waiters else math.inf
+                if alarm <= target and alarm <= first:
                     self._now = max(self._now, alarm)
-                    continue
-                if not self._waiters or self._waiters[0][0] > target:
+                    condition = None
+                elif first > target:
                     # What was woken may have moved it on already.
                     self._now = max(self._now, target)
                     return
-                deadline, _, condition = heapq.heappop(self._waiters)
-                self._now = max(self._now, deadline)
-            # The waiter registered while it held the condition. Once this thread holds it, the
-            # waiter waits, so the notification cannot be lost.
-            with condition:
-                condition.notify_all()
+                else:
+                    deadline, _, condition = heapq.heappop(self._waiters)
+                    self._now = max(self._now, deadline)
+            if condition is not None:
+                # The waiter registered while it held the condition. Once this thread holds it, the
+                # waiter waits, so the notification cannot be lost.
+                with condition:
+                    condition.notify_all()
+            # At the end of the way no alarm can ask for a time on it.
+            alarm = self._next_alarm() if condition is None or self._now < target else math.inf
 
     def add_alarm(self, alarm: Callable[[], float | None]) -> Callable[[], None]:
         """Call ``alarm`` at each step of the time, in the thread that moves it.
@@ -178,10 +201,12 @@ class ManualClock:
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of any waiter or alarm; None when there is none."""
-        alarm = self._next_alarm()
-        with self._changed:
-            due = min(alarm, self._waiters[0][0] if self._waiters else math.inf)
+        due = self._earliest(self._next_alarm())
         return None if due == math.inf else due
+
+    def _earliest(self, alarm: float) -> float:
+        with self._changed:
+            return min(alarm, self._waiters[0][0] if self._waiters else math.inf)
 
     def block_until_waiting(self, count: int, *, timeout: float = 10.0) -> None:
         """Return once at least ``count`` threads wait for a deadline of this clock.

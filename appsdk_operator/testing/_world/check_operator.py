@@ -25,6 +25,7 @@ from appsdk_operator.testing._world.promises import (
     check_rest,
     still_failing,
 )
+from appsdk_operator.testing._world.search import search
 from appsdk_operator.testing._world.world import Replica, World
 from appsdk_operator.testing.strategies import specs as specs_of
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 __tracebackhide__ = hides_kit_frames
 
 _ALL: Final = frozenset(Promise)
-# A second or two. Hypothesis simplifies values; _drop_needless_steps removes steps afterwards.
-_MOST_SHRINKS: Final = 40
 
 
 @attrs.define
@@ -282,10 +281,12 @@ def check_operator(
             case.run([Step.parse(text) for text in replay])
             case.counts.check()
             return
-        failure = _search(
-            case,
+        specs = specs_of(kind, crds=case.crds) if specs is None else specs
+        values = dict.fromkeys(("create", "spec", "recreate"), specs)
+        failure = search(
+            case.run,
             histories(
-                specs_of(kind, crds=case.crds) if specs is None else specs,
+                specs,
                 statuses=statuses,
                 names=names,
                 faults=faults,
@@ -293,6 +294,7 @@ def check_operator(
                 functions=faults and app is not None,
                 longest=longest,
             ),
+            values if statuses is None else {**values, "status": statuses},
             max_examples,
             seed,
         )
@@ -315,118 +317,6 @@ def _failures() -> tuple[type[BaseException], ...]:
 def _finalizers(given: str | Iterable[str]) -> frozenset[str]:
     names = [given] if isinstance(given, str) else list(given)
     return frozenset(check_finalizer(name) for name in names if name)
-
-
-def _search(
-    case: _OperatorCheck,
-    themes: Sequence[SearchStrategy[list[Step]]],
-    max_examples: int,
-    seed: int | None,
-) -> tuple[list[Step], BrokenPromise] | None:
-    """The smallest history that breaks a promise."""
-    from hypothesis import strategies as st
-
-    seeds = st.builds(Step, st.just("seed"), st.just(""), st.integers(0, 9))
-    seed = _seed_of_profile() if seed is None else seed
-    for number in range(max_examples):
-        theme = themes[number % len(themes)]
-        histories = st.tuples(seeds, theme).map(
-            lambda drawn: [drawn[0], *drawn[1]] if drawn[0].value else drawn[1]
-        )
-        found = _search_one(case, histories, seed * max_examples + number)
-        if found:
-            return _drop_needless_steps(case, *min(found, key=lambda one: len(one[0])))
-    return None
-
-
-def _search_one(
-    case: _OperatorCheck, strategy: SearchStrategy[list[Step]], seed: int
-) -> list[tuple[list[Step], BrokenPromise]]:
-    """Draw one history; if it breaks a promise, the smaller ones that do so as well."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as seeded
-
-    found: list[tuple[list[Step], BrokenPromise]] = []
-    tries = 0
-
-    @seeded(seed)
-    @settings(
-        # The first is the simplest one each time. Of more, most would be variants of each other.
-        max_examples=2,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-        print_blob=False,
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @given(strategy)
-    def run(steps: list[Step]) -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            return
-        if tries > _MOST_SHRINKS:
-            raise _ShrunkError
-        try:
-            case.run(steps)
-        except BrokenPromise as error:
-            found.append((steps, error))
-            # Any promise: a smaller history that breaks another one is as good.
-            raise _FailedError from error
-
-    try:
-        run()
-    except (Exception, _ShrunkError):  # or Hypothesis' own error, where it failed only once
-        if not found:
-            raise
-    return found
-
-
-def _seed_of_profile() -> int:
-    """A seed that is drawn as the profile of Hypothesis says."""
-    from hypothesis import Phase, given, settings
-    from hypothesis import strategies as st
-
-    drawn: list[int] = []
-
-    @settings(max_examples=2, database=None, phases=[Phase.generate])
-    @given(st.integers(0, 2**64))
-    def draw(number: int) -> None:
-        drawn.append(number)
-
-    draw()
-    return drawn[-1]
-
-
-def _drop_needless_steps(
-    case: _OperatorCheck, steps: list[Step], error: BrokenPromise
-) -> tuple[list[Step], BrokenPromise]:
-    """The same failure with fewer steps."""
-    is_smaller = True
-    while is_smaller:
-        is_smaller = False
-        for index in reversed(range(len(steps))):
-            fewer = [*steps[:index], *steps[index + 1 :]]
-            try:
-                case.run(fewer)
-            except BrokenPromise as smaller:
-                if _promise_of(smaller) == _promise_of(error):
-                    steps, error, is_smaller = fewer, smaller, True
-    return steps, error
-
-
-def _promise_of(error: BrokenPromise) -> str:
-    # The timeline is in the lines after the first; the text of a user's check has no colon.
-    return str(error).partition("\n")[0].partition(":")[0]
-
-
-class _FailedError(Exception):
-    """One type for all failures, so that Hypothesis takes them for the same."""
-
-
-class _ShrunkError(BaseException):
-    """Ends the shrinking. Not an Exception, which Hypothesis would take for a failure."""
 
 
 @contextlib.contextmanager

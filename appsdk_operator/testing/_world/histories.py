@@ -33,6 +33,15 @@ _FAULTS: Final = {
 }
 
 
+_TIMES: Final = {
+    "wait": (0, 1, 30, 600),
+    "lag": (5, 60),
+    "down": (60, 600),
+    "freeze": (20, 90),
+}
+"""The seconds of steps, the shortest first."""
+
+
 @attrs.frozen
 class Step:
     """One step of a history. :meth:`Step.parse` is the inverse of ``str()``.
@@ -85,6 +94,12 @@ class Step:
         except ValueError:
             pass
         raise ValueError(f"{text!r} is not a step of a history: see the docs of Step")
+
+
+def simpler(step: Step) -> list[Step]:
+    """Steps of the same effect with a shorter time or a smaller number, the simplest first."""
+    times = _TIMES.get(step.what, (0,) if step.what in ("label", "change", "remove") else ())
+    return [attrs.evolve(step, value=value) for value in times if value < step.value]
 
 
 def play(world: World, step: Step) -> None:
@@ -236,9 +251,9 @@ def histories(
     def plain(what: Sequence[str], values: Sequence[Any]) -> SearchStrategy[Step]:
         return st.builds(Step, st.sampled_from(what), st.just(""), st.sampled_from(values))
 
-    soon, wait = plain(["wait"], [0, 1]), plain(["wait"], [0, 1, 30, 600])
+    soon, wait = plain(["wait"], [0, 1]), plain(["wait"], _TIMES["wait"])
     ok, replica = plain(["write"], ["ok"]), st.sampled_from(["", *replicas[1:]])
-    freeze = st.builds(Step, st.just("freeze"), replica, st.sampled_from([20, 90]))
+    freeze = st.builds(Step, st.just("freeze"), replica, st.sampled_from(_TIMES["freeze"]))
     # What a function has given up on is not done at rest, so that nothing could be asked of it.
     function, timer = (
         plain(["function"], _FAULTS["function"][:-1]),
@@ -253,8 +268,8 @@ def histories(
     others = {
         "read": plain(["read"], _FAULTS["read"][1:]),
         "crash": st.builds(Step, st.sampled_from(["crash", "restart"]), replica),
-        "network": st.one_of(plain(_PLAIN, [None]), plain(["lag"], [5, 60])),
-        "down": plain(["down"], [60, 600]),
+        "network": st.one_of(plain(_PLAIN, [None]), plain(["lag"], _TIMES["lag"])),
+        "down": plain(["down"], _TIMES["down"]),
     }
     on_made = {what: plain([what], range(4)) for what in ("change", "remove")}
     single = [wait]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
@@ -99,11 +98,13 @@ class Journal:
     def __init__(self) -> None:
         """An empty journal."""
         self.entries: list[Entry] = []
-        self._steps = itertools.count(1)
+        self.steps: int = 0
+        """The starts and ends so far."""
 
     def step(self) -> int:
         """The next number in the sequence of all starts and ends."""
-        return next(self._steps)
+        self.steps += 1
+        return self.steps
 
     def add(self, entry: Entry) -> Entry:
         """Add an entry that begins now."""

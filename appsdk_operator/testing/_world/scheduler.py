@@ -152,11 +152,7 @@ class ThreadScheduler:
 
     def jump(self, *, until: float = float("inf")) -> bool:
         """Move the clock to the earliest deadline; False where that is after ``until``."""
-        due = self.clock.next_deadline()
-        if due is None or due > until:
-            return False
-        self.clock.advance(max(0.0, due - self.clock.monotonic()))
-        return True
+        return self.clock.advance_to_next(until=until)
 
     @contextlib.contextmanager
     def owned_by(self, owner: object) -> Iterator[None]:

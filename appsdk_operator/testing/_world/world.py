@@ -112,6 +112,8 @@ class World(SimulatedCluster):
         self._crashed: list[Process] = []
         self._is_down = False
         self._counts: dict[tuple[str, str, str], tuple[float, int]] = {}
+        # The state in which calls were found to come: starts and ends, writes, and the horizon.
+        self._waits_in: tuple[int, int, float] | None = None
         self._broken: BrokenPromise | None = None
         self._restarts = 0
         self._is_open = False
@@ -245,11 +247,15 @@ class World(SimulatedCluster):
                 if (e.error if e.what in ("call", "function") else e.outcome != NO_CHANGE)
                 and not e.is_of_timer
             ]
-            quiet = 0 if news or self._has_calls_to_come(end) or self._faults else quiet + 1
+            quiet = 0 if news or self._faults or self._has_calls_to_come(end) else quiet + 1
         return quiet >= 3
 
     def _has_calls_to_come(self, end: float) -> bool:
         """Whether a call runs, will be repeated, or polls what was changed since it began."""
+        # It is asked again and again while nothing happens until the next retry.
+        state = (self.journal.steps, self.server.api.resource_version, end)
+        if state == self._waits_in:
+            return True
         present = {obj.uid: obj for obj in self.objects()}
         calls = [e for e in self.journal.of("call") if not e.is_of_timer]
         last: dict[Any, Entry] = {(e.who, e.process, e.watcher, e.kind, e.key): e for e in calls}
@@ -268,9 +274,19 @@ class World(SimulatedCluster):
         alive = {(replica.name, replica.process) for replica in self.replicas}
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
+        waits = any(
+            (e.error and not isinstance(e.error, TerminalError))
+            or not e.ended
+            or (e.began < changed and e.at + e.again < end)
+            for e in last.values()
+            if (e.who, e.process) in alive
+        )
+        if waits:
+            self._waits_in = state
+            return True
         now = self.clock.monotonic()
         # The functions of an object go on while its finalizer or record cannot be written.
-        lacking = any(
+        return any(
             isinstance(e.error, (FinalizerError, RecordError))
             and now - e.at <= _WRITTEN_WITHIN
             and (e.who, e.process) in alive
@@ -278,13 +294,6 @@ class World(SimulatedCluster):
             and not (obj.is_deleting or self.is_paused(obj))
             and (obj.finalizers, obj.annotations) == (e.object.finalizers, e.object.annotations)
             for e in calls
-        )
-        return lacking or any(
-            (e.error and not isinstance(e.error, TerminalError))
-            or not e.ended
-            or (e.began < changed and e.at + e.again < end)
-            for e in last.values()
-            if (e.who, e.process) in alive
         )
 
     def is_paused(self, obj: Object) -> bool:
