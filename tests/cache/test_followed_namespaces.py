@@ -322,6 +322,13 @@ class Followed(RuleBasedStateMachine):
             self.follower._has_news = False
             self.cache.follow_namespaces()
 
+    @rule()
+    def wait_and_look(self) -> None:
+        """What the follower's thread does after a while, where namespaces have ended."""
+        if self.follower._bells:
+            self.clock.advance(30.0)
+            self.cache.follow_namespaces()
+
     @invariant()
     def handlers_know_what_the_local_copies_hold(self) -> None:
         held = {
@@ -404,3 +411,46 @@ def test_whatever_namespaces_come_and_go_those_that_match_are_followed_to_their_
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def _with_one_namespace() -> Followed:
+    followed = Followed()
+    followed.begin(selector=TEAMS)
+    followed.create_or_label("team-a", None)
+    return followed
+
+
+def test_a_deleted_namespace_that_may_no_longer_be_read_ends_and_its_objects_with_it() -> None:
+    followed = _with_one_namespace()
+    followed.write("team-a", "a")
+    followed.step_all()
+    # The role binding goes before the objects do.
+    followed.forbid("team-a")
+    followed.server.expires = True
+    followed.step(1, 10, expires=True)
+    followed.step(1, 10)
+    followed.end("team-a")
+    followed.step(0, 10)
+    followed.step(1, 10)
+    followed.wait_and_look()
+    assert followed.follower.selected.watched == set()
+    last = followed.recorder.events[-1]
+    assert (last.key.name, last.is_unfollowed) == ("a", False)
+    assert last.is_final_state_unknown
+    assert followed.cache.health().is_ready
+    followed.teardown()
+
+
+def test_a_namespace_that_ends_before_it_could_be_listed_keeps_nobody_waiting() -> None:
+    followed = _with_one_namespace()
+    followed.write("team-a", "a")
+    followed.forbid("team-a")
+    followed.step_all()
+    assert not followed.cache.has_synced
+    followed.end("team-a")
+    followed.step_all()
+    followed.wait_and_look()
+    assert followed.cache.has_synced
+    assert followed.registration.has_synced
+    assert followed.cache.health().is_ready
+    followed.teardown()

@@ -855,7 +855,9 @@ class Cache:
             changed = [each for each in self._kind_caches.values() if self._is_selected(each)]
             for kind_cache in changed:
                 kind_cache.lets_join |= was_known and kind_cache.is_settled
-                kind_cache.follow(self._selections(kind_cache), joins=kind_cache.lets_join)
+                kind_cache.follow(
+                    self._selections(kind_cache), joins=kind_cache.lets_join, gone=change.ended
+                )
             self._changed.wake()
             informers = [each.informer for kind_cache in changed for each in kind_cache.current]
         self._follower.log(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import final
 
 import attrs
@@ -98,13 +98,15 @@ class KindCache:
             f.informer.has_synced or f.joins for f in self.current
         )
 
-    def follow(self, selections: Sequence[Selection], *, joins: bool = False) -> None:
+    def follow(
+        self, selections: Sequence[Selection], *, joins: bool = False, gone: Container[str] = ()
+    ) -> None:
         """Follow these selections from now on.
 
         A selection that overlaps with no earlier one starts at once, and an earlier one that
         overlaps with no new one ends at once. The others switch over when the new informers have
         synced. With ``joins``, reads of all namespaces, handlers and :attr:`is_settled` do not wait
-        for those that start at once.
+        for those that start at once. The objects of the namespaces ``gone`` are deleted.
         """
         self.selections = list(selections)
         before, self._switchover = self._switchover, None
@@ -118,7 +120,8 @@ class KindCache:
                 each.end()
         for each in old:
             if each not in replaced:
-                switchover.end(each, self.registrations)
+                is_gone = each.selection.namespace in gone
+                switchover.end(each, self.registrations, is_gone=is_gone)
                 del self._current[each.selection]
         for selection in added:
             if selection not in overlapping:

@@ -16,6 +16,8 @@ from appsdk_operator.runtime import Clock, Metrics, StopSignal, Waiters, get_log
 _log: Final = get_logger("appsdk_operator.cache")
 _NAMESPACE: Final[Kind] = kinds.core.v1.Namespace
 _MOST_NAMED: Final = 10
+_LOOK_AGAIN: Final = 30.0
+"""Seconds between looks at deleted namespaces: nothing says that a server refuses to list them."""
 
 
 @final
@@ -61,7 +63,8 @@ class NamespaceFollower:
         self._has_news = False
         self._waiters = Waiters(clock)
         self._bell = _Bell(self.wake)
-        # On the informers of deleted namespaces, which end once they have no objects.
+        # On the informers of deleted namespaces, which end once they have no objects, or may not
+        # see what becomes of them: the permissions may have been deleted before the objects.
         self._bells: dict[str, dict[Informer, Registration]] = {}
         self._is_first = True
         self.informer.add_event_handler(self._bell)
@@ -73,9 +76,12 @@ class NamespaceFollower:
 
     def run(self, stop: StopSignal, look: Callable[[], None]) -> None:
         """Call ``look`` whenever something may have changed, until ``stop`` is set."""
-        while not stop.is_set() and self._waiters.wait(lambda: self._has_news, stop):
-            self._has_news = False
-            look()
+        while not stop.is_set():
+            timeout = _LOOK_AGAIN if self._bells else None
+            self._waiters.wait(lambda: self._has_news, stop, timeout)
+            if not stop.is_set():
+                self._has_news = False
+                look()
 
     def update(self, informers_of: Callable[[str], Sequence[Informer]]) -> NamespaceChange | None:
         """Compute the watched namespaces; returns what changed, None before the first list.
@@ -106,7 +112,9 @@ class NamespaceFollower:
             # Before the look at the store, so that the last deletion is not missed.
             if informer not in bells:
                 bells[informer] = access_to(informer).attach(self._bell, sends_present=False)
-        return all(not len(informer.store) for informer in informers)
+        return all(
+            not len(informer.store) or access_to(informer).is_refused for informer in informers
+        )
 
     def log(self, change: NamespaceChange) -> None:
         """Log what changed."""

@@ -20,7 +20,7 @@ class NamespaceChange(msgspec.Struct, frozen=True):
     left: tuple[str, ...] = ()
     """They exist and no longer match."""
     ended: tuple[str, ...] = ()
-    """They were deleted, and their last object is gone."""
+    """They were deleted, and their last object is gone, or cannot be seen to go."""
 
     def __bool__(self) -> bool:
         return bool(self.begun or self.left or self.ended)
@@ -50,7 +50,8 @@ class SelectedNamespaces:
 
         Args:
             present: the labels of all namespaces by name.
-            is_empty: whether the local copies have no object of a watched namespace.
+            is_empty: whether the local copies have no object of a watched namespace, or will not
+                see its end.
         """
         selected = {name for name, labels in present.items() if self.selector.matches(name, labels)}
         deleted = {name for name in self.watched if name not in present}

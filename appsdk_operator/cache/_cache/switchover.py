@@ -45,12 +45,18 @@ class SelectionInformer(msgspec.Struct, eq=False):
             self.stop.set()
 
 
-def end(old: SelectionInformer, registrations: Sequence[CacheRegistration]) -> None:
-    """End an informer that has no successor; handlers get a deletion for each of its objects."""
+def end(
+    old: SelectionInformer, registrations: Sequence[CacheRegistration], *, is_gone: bool
+) -> None:
+    """End an informer that has no successor; handlers get a deletion for each of its objects.
+
+    With ``is_gone`` the objects were deleted; else the cache only stops to follow them.
+    """
     informer = old.informer
     with access_to(informer).lock:
         old.end()
-        events = [_unfollowed(obj) for obj in informer.store.list()]
+        ended = _gone if is_gone else _unfollowed
+        events = [ended(obj) for obj in informer.store.list()]
         for registration in registrations:
             registration.unfollow(informer, events)
 
@@ -116,11 +122,11 @@ def _difference(
         obj = after.get(key)
         if obj is None:
             if any(each.selection.covers(key.namespace) for each in new):
-                events.append(Event(_DELETE, known, None, False, True))
+                events.append(_gone(known))
             else:
                 events.append(_unfollowed(known))
         elif obj.uid != known.uid:
-            events.append(Event(_DELETE, known, None, False, True))
+            events.append(_gone(known))
             events.append(Event(_CREATE, obj))
         elif obj.resource_version != known.resource_version or (
             have_one_form and differ(obj, known)
@@ -135,6 +141,10 @@ def _difference(
 
 def _objects(informers: Sequence[SelectionInformer]) -> dict[ObjectKey, Object]:
     return {obj.key: obj for each in informers for obj in each.informer.store.list()}
+
+
+def _gone(obj: Object) -> Event:
+    return Event(_DELETE, obj, None, False, True)
 
 
 def _unfollowed(obj: Object) -> Event:
