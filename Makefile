@@ -110,10 +110,11 @@ crds: $(READY)
 	@$(BIN)/python hack/real_crds.py
 	REAL_CRDS=1 $(BIN)/python $(PYTEST) tests/project/test_real_crds.py $(ARGS)
 
-# The property tests with other examples than those that `make test` tries each time.
+# The property tests, those of operators (`check_operator`) among them, with other examples than those
+# that `make test` tries each time.
 hunt: $(READY)
 	for round in $$(seq $(ROUNDS)); do \
-	  $(CACHED) $(BIN)/python $(PYTEST) -q -m hypothesis --hypothesis-profile=hunt $(ARGS) || exit; \
+	  $(CACHED) $(BIN)/python $(PYTEST) -q -m 'hypothesis or histories' --hypothesis-profile=hunt $(ARGS) || exit; \
 	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.

@@ -28,6 +28,11 @@ def register() -> None:
     settings.register_profile("hunt", max_examples=DEFAULT, **_COMMON)
 
 
+def histories_of(seed: int) -> int | None:
+    """The seed of a `check_operator` that has to pass: a new one in each round of the hunt."""
+    return seed if settings().derandomize else None
+
+
 def scaled(full: int) -> int:
     """The examples of a test that tries ``full`` of them in CI, in the profile of this run."""
     # Few are as quick as none.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.hypothesis_profiles import DEFAULT, scaled
+from tests.hypothesis_profiles import DEFAULT, histories_of, scaled
 
 TESTS = Path(__file__).parent
 
@@ -32,6 +32,10 @@ def profile(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_quick_tries_a_fifth_and_never_less_than_five(profile: str) -> None:
     tried = [settings().max_examples, *map(scaled, (300, 25, 8, 3))]
     assert tried == ([20, 60, 5, 5, 3] if profile == "quick" else [DEFAULT, 300, 25, 8, 3])
+
+
+def test_the_hunt_alone_looks_at_other_histories(profile: str) -> None:
+    assert histories_of(7) == (None if profile == "hunt" else 7)
 
 
 def unscaled(source: str) -> Iterator[object]:

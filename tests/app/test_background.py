@@ -18,6 +18,7 @@ from appsdk_operator.testing import World, check_operator
 from appsdk_operator.watchers import ConstantBackoff
 from tests.app.test_app import BUCKET, BucketSpec, nothing
 from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+from tests.hypothesis_profiles import histories_of
 
 __all__ = ["api", "config"]
 FINALIZER = "example.com/bucket-operator.v1.Bucket"
@@ -383,4 +384,4 @@ def test_the_promises_of_an_app_hold_with_a_background_function() -> None:
         while not stop.wait(20.0):
             assert live.object.name
 
-    check_operator(app, max_examples=5, seed=3)
+    check_operator(app, max_examples=5, seed=histories_of(3))

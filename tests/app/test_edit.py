@@ -18,6 +18,7 @@ from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, World, check_operator, install_crds, running
+from tests.hypothesis_profiles import histories_of
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 TIMEOUT = 60.0
@@ -223,5 +224,5 @@ def test_at_rest_the_edits_are_written_whatever_happens(in_coroutines: bool) -> 
         at_rest=shows_its_size,
         cleaned_up=lambda _, bucket: bucket.uid not in storage,
         max_examples=5,
-        seed=1,
+        seed=histories_of(1),
     )

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import ast
+import random
 
 import pytest
 from hypothesis import settings
 
 from appsdk_operator.testing import BrokenPromise, check_operator
-from tests.hypothesis_profiles import scaled
+from tests.hypothesis_profiles import histories_of, scaled
 from tests.testing.broken.everyday import EVERYDAY, Everyday
 from tests.testing.broken.operators import WIDGET
 
 SEEDS = (1, 2, 3)
-TRIED = SEEDS[:1] if settings().derandomize else SEEDS
-"""All of them take minutes: with ``--hypothesis-profile=hunt``."""
 MISSED_AT_MOST = 2
 MISSED: dict[int, set[str]] = {seed: set() for seed in SEEDS}
 """The mistakes that each seed misses."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", TRIED)
 @pytest.mark.parametrize("one", EVERYDAY, ids=lambda one: one.make.__name__)
-def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday, seed: int) -> None:
+def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday) -> None:
+    # The first one in CI, and any of them in each round of the hunt.
+    seed = SEEDS[0] if settings().derandomize else random.choice(SEEDS)
     try:
         check_operator(lambda each: one.make(each, False), WIDGET, seed=seed, **one.options)
     except BrokenPromise as error:
@@ -43,7 +43,7 @@ def test_a_mended_operator_is_not_blamed(one: Everyday) -> None:
     check_operator(
         lambda each: one.make(each, True),
         WIDGET,
-        seed=4,
+        seed=histories_of(4),
         max_examples=scaled(25),
         **one.options,
     )
