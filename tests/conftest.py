@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
+import attrs
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import given, settings, strategies
@@ -102,6 +103,7 @@ def pytest_runtest_makereport(
 def pytest_configure(config: pytest.Config) -> None:
     """Register hooks that see files of the package and fixtures of the session, too."""
     config.pluginmanager.register(_DocstringExamples())
+    config.pluginmanager.register(_FixturesOfSeveralTests())
     config.pluginmanager.register(planes)
 
 
@@ -185,13 +187,43 @@ def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     tempfile.tempdir = before
 
 
+@attrs.define
+class _Present:
+    """Threads, sockets by inode, and temporary files."""
+
+    threads: set[threading.Thread] = attrs.field(factory=lambda: set(threading.enumerate()))
+    sockets: set[int] = attrs.field(factory=_open_sockets)
+    files: set[str] = attrs.field(factory=_temporary_files)
+
+
+_LASTING = _Present(set(), set(), set())
+"""What fixtures have made that outlive the test for which they were set up."""
+
+
+class _FixturesOfSeveralTests:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object]
+    ) -> Generator[None, object, object]:
+        """Note what they make: a test may ask for one once it has begun."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before = _Present()
+        try:
+            return (yield)
+        finally:
+            after = _Present()
+            _LASTING.threads |= after.threads - before.threads
+            _LASTING.sockets |= after.sockets - before.sockets
+            _LASTING.files |= after.files - before.files
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     """Fail a test that leaves a thread, a socket or a temporary file."""
-    threads = set(threading.enumerate())
-    sockets = _open_sockets()
-    files = _temporary_files()
+    before = _Present()
     yield
+    threads = before.threads | _LASTING.threads
     started = [t for t in threading.enumerate() if t not in threads]
     for thread in started:
         thread.join(timeout=30)
@@ -200,7 +232,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
     # A server that outlives the test closes its end of a connection a moment after the client.
     patience = threading.Event()
     for attempt in range(1000):
-        left = _open_sockets() - sockets
+        left = _open_sockets() - before.sockets - _LASTING.sockets
         if not left:
             break
         # What is in a reference cycle is young; a whole collection takes half a second.
@@ -208,7 +240,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
             gc.collect(_COLLECTIONS[attempt])
         patience.wait(0.01)
     assert not left, f"sockets left open: {left}"
-    new_files = _temporary_files() - files
+    new_files = _temporary_files() - before.files - _LASTING.files
     assert not new_files, f"temporary files left: {sorted(new_files)}"
 
 
