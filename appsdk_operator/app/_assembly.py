@@ -56,6 +56,7 @@ from appsdk_operator.runtime import (
     Places,
     Sample,
     StopSignal,
+    settle,
     validation,
 )
 from appsdk_operator.watchers import (
@@ -262,7 +263,7 @@ def assemble(assembly: Assembly, server: ClientConfig | ClientLike) -> tuple[Man
             if timer.kind is None:
                 _add_timer(assembly, manager, timer).await_on(state.loop)
         for task in declared.tasks:
-            manager.add(_TaskRunnable(f"{name}/{name_of(task.target)}", task))
+            manager.add(_TaskRunnable(f"{name}/{name_of(task.target)}", task, state.loop))
         add_webhooks(manager, declared)
     except BaseException:
         manager.close()
@@ -558,13 +559,15 @@ _FOREVER: Final = 1e9
 class _TaskRunnable:
     """A task, with the app's name in its own."""
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, task: Task, loop: LoopThread) -> None:
         self.name = name
+        self._loop = loop
         self.needs_leader_election = not task.every_replica
         self._target = as_runnable(task.target)
 
     def run(self, stop: StopSignal) -> object:
-        return self._target.run(stop)
+        with self._loop.bound():
+            return settle(self._target.run(stop))
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

@@ -457,6 +457,11 @@ def test_all_that_is_async_in_an_app_runs_on_one_loop() -> None:
         note("background")
         await stop.wait_async()
 
+    @app.task
+    async def work(stop: StopSignal) -> None:
+        note("task")
+        await stop.wait_async()
+
     @app.reconciler(OTHER)
     async def reconcile(request: Request) -> None:
         note("reconciler")
@@ -475,6 +480,7 @@ def test_all_that_is_async_in_an_app_runs_on_one_loop() -> None:
                 "timer without a kind",
                 "background",
                 "reconciler",
+                "task",
             }
             eventually(lambda: {call[0] for call in calls.all} == whats)
     assert len({call[1:] for call in calls.all}) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import inspect
 import logging
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.runtime import LoopThread, ThreadGroup, settle, system_clock
+from appsdk_operator.runtime import LoopPart, LoopThread, ThreadGroup, settle, system_clock
 
 
 def test_threads_are_named_after_their_group_and_are_no_daemons() -> None:
@@ -525,3 +526,121 @@ def test_a_loop_outlives_logging_that_raises(loop: LoopThread) -> None:
     finally:
         logger.removeFilter(broken)
     assert loop.run(answer()) == 5
+
+
+# Parts of a loop.
+
+
+def started(part: LoopPart, coroutine: Any, group: ThreadGroup, seen: list[Any]) -> None:
+    """Run it in a thread; what comes of it is added to ``seen``."""
+
+    def run() -> None:
+        try:
+            seen.append(part.run(coroutine))
+        except BaseException as error:
+            seen.append(type(error))
+
+    group.start("caller", run)
+
+
+def test_a_part_of_a_loop_ends_alone_and_takes_no_more(loop: LoopThread) -> None:
+    group, seen, others = ThreadGroup("demo"), [], []
+    mine, other = LoopPart(loop), LoopPart(loop)
+    ready, gate = [threading.Event() for _ in range(4)], []
+
+    async def wait(number: int) -> str:
+        if number == 3:
+            gate.append(asyncio.Event())
+        ready[number].set()
+        try:
+            await (gate[0].wait() if number == 3 else asyncio.Event().wait())
+        except asyncio.CancelledError:
+            seen.append(number)
+            raise
+        return "done"
+
+    for number in range(3):
+        started(mine, wait(number), group, seen)
+        assert ready[number].wait(10.0)
+    started(other, wait(3), group, others)
+    assert ready[3].wait(10.0)
+    assert mine.close() == []
+    assert [each for each in seen if isinstance(each, int)] == [0, 1, 2]
+    coroutine = double(2)
+    with pytest.raises(concurrent.futures.CancelledError, match="has stopped"):
+        mine.run(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert other.run(double(4)) == 8
+    assert others == []
+    loop.run(_set(gate[0]))
+    assert group.join() == []
+    assert others == ["done"]
+    assert seen[-1] is concurrent.futures.CancelledError
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+def test_a_part_names_the_loop_while_a_coroutine_ignores_its_cancellation(loop: LoopThread) -> None:
+    group, seen, part = ThreadGroup("demo"), [], LoopPart(loop)
+    ready, gate = threading.Event(), []
+
+    async def ignore() -> str:
+        gate.append(asyncio.Event())
+        ready.set()
+        while not gate[0].is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate[0].wait()
+        return "at last"
+
+    started(part, ignore(), group, seen)
+    assert ready.wait(10.0)
+    assert part.close(0.01) == ["demo/loop"]
+    assert part.close(0.0) == ["demo/loop"]
+    loop.run(_set(gate[0]))
+    assert part.close() == []
+    assert group.join() == []
+    assert seen == ["at last"]
+
+
+def test_a_thread_is_lent_once_and_only_while_its_coroutine_waits(loop: LoopThread) -> None:
+    seen: list[str] = []
+
+    def lend() -> Any:
+        seen.append("lent")
+        return lambda: seen.append("taken back")
+
+    part = LoopPart(loop, lend=lend)
+
+    async def at_once() -> str:
+        seen.append("called")
+        return "x"
+
+    async def fail(pause: float) -> None:
+        for _ in range(3):
+            await asyncio.sleep(pause)
+        raise ValueError("broken")
+
+    assert part.run(at_once()) == "x"
+    assert seen == ["called"]
+    with pytest.raises(ValueError, match="broken"):
+        part.run(fail(0.01))
+    assert seen == ["called", "lent", "taken back"]
+    part = LoopPart(loop, lend=lambda: seen.append("refused"))
+    with pytest.raises(ValueError, match="broken"):
+        part.run(fail(0.01))
+    assert seen[3:] == ["refused"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_what_a_coroutine_raises_to_end_the_program_ends_no_loop(
+    loop: LoopThread, error: BaseException
+) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises((RuntimeError, GeneratorExit)):
+        loop.run(fail())
+    assert loop.run(double(3)) == 6
