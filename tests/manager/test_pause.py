@@ -19,6 +19,7 @@ from appsdk_operator.manager import (
     LeaderElection,
     Manager,
     NotPausedError,
+    Operator,
     Pause,
     pause_operator,
     resume_operator,
@@ -431,6 +432,20 @@ class Runnable(Part):
         self.call("run")
         self.has_begun.set()
         stop.wait()
+
+
+def test_a_controller_that_an_operator_of_a_paused_manager_gets_is_held_at_once() -> None:
+    paused, operator, first, late = pauses(), Operator(), Runnable(), Runnable()
+    operator.add_controller(first)
+    paused.join(operator)
+    paused.observe(leased(Pause(after(60))))
+    operator.add_controller(late)
+    assert late.calls == ["hold"]
+    paused.observe(leased(None))
+    operator.add_controller(free := Runnable())
+    assert late.calls == ["hold", "let_go"]
+    assert first.calls == ["hold", "hold", "let_go"]
+    assert free.calls == []
 
 
 def test_what_is_added_to_a_paused_manager_is_held_before_it_runs(

@@ -115,6 +115,7 @@ class Operator:
         """The clock for waits."""
         self._lock = threading.Lock()
         self._controllers: list[OperatorController] = []
+        self._announce: Callable[[OperatorController], None] = lambda _: None
         self._dropped: list[StillRunning] = []
         self._observed = ObservedParts()
         self._has_run = False
@@ -130,16 +131,30 @@ class Operator:
         """
         _check_controller(controller)
         with self._lock:
-            if self._has_run:
-                raise RuntimeError(
-                    "the operator runs already and starts no further controllers: add it before "
-                    "run, or run it in a second operator"
-                )
-            if any(other is controller for other in self._controllers):
-                raise ValueError(f"controller {controller!r} was added already: it runs once")
+            self._check_new(controller)
+            announce = self._announce
+        # It may run as soon as it is one of the controllers; with no lock held, because a manager
+        # that is paused now asks for the others.
+        announce(controller)
+        with self._lock:
+            self._check_new(controller)
             self._assign_to_owner(controller)
             self._controllers.append(controller)
         self._observed.join(controller)
+
+    def _check_new(self, controller: OperatorController) -> None:
+        if self._has_run:
+            raise RuntimeError(
+                "the operator runs already and starts no further controllers: add it before "
+                "run, or run it in a second operator"
+            )
+        if any(other is controller for other in self._controllers):
+            raise ValueError(f"controller {controller!r} was added already: it runs once")
+
+    def announce_to(self, announce: Callable[[OperatorController], None]) -> None:
+        """For managers: call ``announce`` with each later controller, before it may run."""
+        with self._lock:
+            self._announce = announce
 
     def belong_to(self, operator: object, name: str, previous_names: Sequence[str]) -> None:
         """For managers: become a part of ``operator``, and take its name without an own one.

@@ -75,6 +75,8 @@ class Pauses:
             self._parts.append(weakref.ref(part))
             if self._state.present is not None:
                 self._hold()
+        if isinstance(part, Operator):
+            part.announce_to(self.join)
 
     def observe(self, lease: Object) -> None:
         """Do what the annotations of the Lease say now; called often, as time passes, too."""
@@ -109,10 +111,13 @@ class Pauses:
         self._call_all(lambda part: part.hold())
 
     def _call_all(self, call: Callable[[_Holdable], None]) -> None:
+        parts: dict[int, object] = {}
         for part in filter(None, [ref() for ref in self._parts]):
-            for each in part.controllers if isinstance(part, Operator) else (part,):
-                if isinstance(each, _Holdable):
-                    self._call(each, call)
+            found = part.controllers if isinstance(part, Operator) else (part,)
+            parts |= {id(each): each for each in found}
+        for each in parts.values():
+            if isinstance(each, _Holdable):
+                self._call(each, call)
 
     def _call(self, part: _Holdable, call: Callable[[_Holdable], None]) -> None:
         try:
