@@ -381,6 +381,8 @@ class Dispatcher:
             return None
         for calls in pending:
             for call in calls.due(self._clock.monotonic()):
+                if self._is_stopped:
+                    return None
                 self._start(calls, call, is_retry=True)
         with self._lock:
             self._drop_empty((found,))
