@@ -6,8 +6,9 @@ In Go a struct that is not a pointer is never missing, and an unset list or map 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from appsdk_operator.apiserver._schema import builtin_schemas
 from appsdk_operator.apiserver._storage.resources import ServedVersion
@@ -37,38 +38,70 @@ def fill_zero_values(obj: dict[str, Any], served: ServedVersion) -> dict[str, An
     return made
 
 
-def _fill(value: dict[str, Any], name: str) -> dict[str, Any]:
+class _Plan(NamedTuple):
+    """What to do with an object of a definition."""
+
+    structs: dict[str, str]
+    """The definitions of fields that hold a struct."""
+    maps: dict[str, str]
+    """The definitions of the values of maps."""
+    lists: dict[str, str]
+    """The definitions of the items of lists."""
+    zeros: dict[str, Any]
+    """The values of missing fields."""
+    zero_structs: dict[str, str]
+    """The definitions of missing structs that are not omitted."""
+
+
+@functools.cache
+def _plan_of(name: str) -> _Plan:
     data = builtin_schemas.data()
     properties = data.schemas.get(name, {}).get("properties") or {}
-    made = {
-        key: _fill_value(item, properties[key]) if key in properties else item
-        for key, item in value.items()
-    }
+    plan = _Plan({}, {}, {}, {}, {})
+    for key, schema in properties.items():
+        if reference := _reference(schema):
+            plan.structs[key] = reference
+            continue
+        for found, part in ((plan.maps, "additionalProperties"), (plan.lists, "items")):
+            items = schema.get(part)
+            if isinstance(items, dict) and (reference := _reference(items)):
+                found[key] = reference
     for key, go_type in data.types.get(name, {}).items():
-        if key not in made and go_type[0] in "an" and key in properties:
-            made[key] = None if go_type[0] == "n" else _zero(properties[key])
+        if go_type[0] in "an" and key in properties:
+            schema = properties[key]
+            reference = _reference(schema)
+            if go_type[0] == "a" and reference and schema.get("default") == {}:
+                plan.zero_structs[key] = reference
+            else:
+                plan.zeros[key] = None if go_type[0] == "n" or reference else _zero(schema)
+    return plan
+
+
+def _fill(value: dict[str, Any], name: str) -> dict[str, Any]:
+    structs, maps, lists, zeros, zero_structs = _plan_of(name)
+    made = value.copy()
+    for key, item in value.items():
+        if isinstance(item, dict):
+            if key in structs:
+                made[key] = _fill(item, structs[key])
+            elif key in maps:
+                made[key] = {each: _filled(part, maps[key]) for each, part in item.items()}
+        elif isinstance(item, list) and key in lists:
+            made[key] = [_filled(part, lists[key]) for part in item]
+    for key, zero in zeros.items():
+        if key not in made:
+            made[key] = zero
+    for key, reference in zero_structs.items():
+        if key not in made:
+            made[key] = _fill({}, reference)
     return made
 
 
-def _fill_value(value: Any, schema: Any) -> Any:
-    reference = _reference(schema)
-    if isinstance(value, dict):
-        if reference:
-            return _fill(value, reference)
-        items = schema.get("additionalProperties")
-        if isinstance(items, dict) and _reference(items):
-            return {key: _fill_value(item, items) for key, item in value.items()}
-    elif isinstance(value, list):
-        items = schema.get("items")
-        if isinstance(items, dict) and _reference(items):
-            return [_fill_value(item, items) for item in value]
-    return value
+def _filled(value: Any, name: str) -> Any:
+    return _fill(value, name) if isinstance(value, dict) else value
 
 
 def _zero(schema: Any) -> Any:
-    reference = _reference(schema)
-    if reference:
-        return _fill({}, reference) if schema.get("default") == {} else None
     kind = schema.get("type")
     if kind == "string":
         return "" if schema.get("format") != "date-time" else None
