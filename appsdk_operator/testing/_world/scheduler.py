@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import queue
 import random
 import sys
@@ -396,9 +397,15 @@ class _Lock(threading.BoundedSemaphore):
 
 def _is_held_long(*modules: str) -> bool:
     """Whether the caller's caller is code of an operator, or ``modules``, in a simulated thread."""
+    if getattr(_here, "fiber", None) is None:
+        return False
     module = str(sys._getframe(2).f_globals.get("__name__"))
-    is_ours = module.partition(".")[0] in ("appsdk_operator", "logging", "threading")
-    return _clock() is not None and (module in modules or not is_ours)
+    return module in modules or not _is_ours(module)
+
+
+@functools.cache
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("appsdk_operator", "logging", "threading")
 
 
 def _new_lock() -> Any:
