@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.app._handled import Handled, HandledState, Paths
 from appsdk_operator.app._schedules import Schedule
@@ -17,8 +17,7 @@ _ADDS: Final[tuple[DueCause, ...]] = ("add",)
 _BEGINNINGS: Final[tuple[DueCause, ...]] = ("add", "sync")
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class Function:
+class Function(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A declared function of the objects of a kind, as the machine needs to know it."""
 
     cause: DueCause
@@ -26,11 +25,11 @@ class Function:
     """Whether it is called for an object in this state."""
     when: Callable[[Object, Object], bool]
     """Whether the change from one state to another is one for it; never for equal versions."""
-    schedule: Schedule = attrs.field(factory=Schedule)
+    schedule: Schedule = msgspec.field(default_factory=Schedule)
     """For a timer: its times."""
-    time: Callable[[], float] = attrs.field(default=float, repr=False)
+    time: Callable[[], float] = float
     """For a timer with a crontab line: the time in seconds since the epoch."""
-    function: Callable[..., Any] = attrs.field(default=None, repr=False)
+    function: Any = None
     """What is called."""
     name: str = ""
     """By which a record knows it; unique among those of its cause."""
@@ -48,8 +47,7 @@ class Step(NamedTuple):
 
 
 @final
-@attrs.define(eq=False)
-class Progress:
+class Progress(msgspec.Struct, eq=False):
     """What one function has done for one object."""
 
     is_done: bool = False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
 from appsdk_operator.app._declarations import Background, Handler, Timer, name_of
@@ -61,8 +62,7 @@ _CAUSES: Final = {
 }
 
 
-@attrs.frozen(eq=False)
-class _Write:
+class _Write(msgspec.Struct, frozen=True, eq=False):
     """The attempts to write an object's finalizer, or its record, or to take off kopf's."""
 
     error: Exception | None = None
@@ -99,8 +99,7 @@ class _Update:
 
 
 @final
-@attrs.define(eq=False)
-class _Recording:
+class _Recording(msgspec.Struct, eq=False):
     """What is known of an object's record."""
 
     is_loaded: bool = False
@@ -124,8 +123,7 @@ class _Recording:
 
 
 @final
-@attrs.define(eq=False)
-class _Known:
+class _Known(msgspec.Struct, eq=False):
     """What is known of one object."""
 
     state: ObjectState
@@ -135,7 +133,7 @@ class _Known:
     """A state, and the first call that is due for it, until it is made."""
     called: int | None = None
     """The number of the function that the present pass has called."""
-    errors: dict[int, Exception] = attrs.field(factory=dict)
+    errors: dict[int, Exception] = msgspec.field(default_factory=dict)
     """The last errors of failing functions, by number."""
     parts: dict[int, _Begun] | None = None
     """What unfinished calls of functions have done, by number."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import html
 import threading
 import weakref
 from collections.abc import Callable
@@ -120,7 +119,14 @@ def _spellings(authorization: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-_ESCAPES: tuple[Callable[[str], str], ...] = (html.escape, lambda s: quote(s, safe=""))
+def _html_escaped(text: str) -> str:
+    """As ``html.escape``, whose module brings the table of all names of characters along."""
+    for plain, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"), ("'", "#x27")):
+        text = text.replace(plain, f"&{name};")
+    return text
+
+
+_ESCAPES: tuple[Callable[[str], str], ...] = (_html_escaped, lambda s: quote(s, safe=""))
 
 
 def _masked(text: str, secret: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final, get_origin
 
 import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT_contra, StatusT_contra, subscript
 from appsdk_operator.cache import Event, ResourceAction
@@ -100,12 +101,11 @@ def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
 
 
 @final
-@attrs.frozen
-class _ForObject:
-    _low: int | None = attrs.field(alias="low")
+class _ForObject(msgspec.Struct, frozen=True):
+    low: int | None
 
     def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
-        queue.add(event.key, priority=self._low if is_unchanged(event) else None, reason=event)
+        queue.add(event.key, priority=self.low if is_unchanged(event) else None, reason=event)
 
     def __str__(self) -> str:
         return "for_object()"
@@ -140,11 +140,10 @@ def for_owner(
 
 
 @final
-@attrs.frozen
-class _ForOwner:
-    _kind: Kind = attrs.field(alias="kind")
-    _only_controller: bool = attrs.field(alias="only_controller")
-    _low: int | None = attrs.field(alias="low")
+class _ForOwner(msgspec.Struct, frozen=True):
+    kind: Kind
+    only_controller: bool
+    low: int | None
 
     def handle(self, event: Event, queue: RequestQueue[Request]) -> None:
         # A dict keeps the order of the references.
@@ -153,14 +152,14 @@ class _ForOwner:
             owners.update(dict.fromkeys(self._owners(event.old)))
         owners.update(dict.fromkeys(self._owners(event.object)))
         if owners:
-            priority = self._low if is_unchanged(event) else None
+            priority = self.low if is_unchanged(event) else None
             for owner in owners:
                 queue.add(owner, priority=priority, reason=event)
 
     def _owners(self, obj: Object) -> Iterable[Request]:
-        kind = self._kind
+        kind = self.kind
         for reference in obj.owner_references:
-            if reference.kind != kind.kind or (self._only_controller and not reference.controller):
+            if reference.kind != kind.kind or (self.only_controller and not reference.controller):
                 continue
             group, _, version = reference.api_version.rpartition("/")
             if not version or "/" in group:
@@ -180,7 +179,7 @@ class _ForOwner:
                 # Else nothing: a cluster-scoped object cannot have an owner in a namespace.
 
     def __str__(self) -> str:
-        return f"for_owner({self._kind})"
+        return f"for_owner({self.kind})"
 
 
 def map_objects(
@@ -216,13 +215,10 @@ def map_objects(
 
 
 @final
-@attrs.frozen
-class _MapObjects(Generic[R, _SpecT, _StatusT]):
-    _function: Callable[[Object[_SpecT, _StatusT]], Iterable[R] | None] = attrs.field(
-        alias="function"
-    )
-    _low: int | None = attrs.field(alias="low")
-    _request_type: type[Any] | None = attrs.field(default=None, alias="request_type")
+class _MapObjects(msgspec.Struct, Generic[R, _SpecT, _StatusT], frozen=True):
+    function: Callable[[Object[_SpecT, _StatusT]], Iterable[R] | None]
+    low: int | None
+    request_type: type[Any] | None = None
 
     def handle(self, event: Event[_SpecT, _StatusT], queue: RequestQueue[R]) -> None:
         # All requests before the first is queued: after a failure it is called again for both.
@@ -231,22 +227,22 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
             requests.update(dict.fromkeys(self._requests(event.old)))
         requests.update(dict.fromkeys(self._requests(event.object)))
         if requests:
-            priority = self._low if is_unchanged(event) else None
+            priority = self.low if is_unchanged(event) else None
             for request in requests:
                 queue.add(request, priority=priority, reason=event)
 
     def _requests(self, obj: Object[_SpecT, _StatusT]) -> Iterable[R]:
-        found = self._function(obj)
+        found = self.function(obj)
         if found is None:
             return ()
         if isinstance(found, (str, bytes, ObjectKey)):
             # These can be iterated over, but their items are not requests.
             raise TypeError(
-                f"map function {name_of(self._function)} returned {type(found).__name__}: "
+                f"map function {name_of(self.function)} returned {type(found).__name__}: "
                 "return a list of requests"
             )
-        no_awaitable(f"map function {name_of(self._function)}", found)
-        return found if self._request_type is None else self._checked(found, self._request_type)
+        no_awaitable(f"map function {name_of(self.function)}", found)
+        return found if self.request_type is None else self._checked(found, self.request_type)
 
     def _checked(self, found: Iterable[R], request_type: type[Any]) -> list[R]:
         requests = list(found)
@@ -256,13 +252,13 @@ class _MapObjects(Generic[R, _SpecT, _StatusT]):
                 if request_type is ObjectKey:
                     wanted = "Request(namespace, name)"
                 raise TypeError(
-                    f"map function {name_of(self._function)} returned a "
+                    f"map function {name_of(self.function)} returned a "
                     f"{type(request).__name__} among its requests: return a list of {wanted}"
                 )
         return requests
 
     def __str__(self) -> str:
-        return f"map_objects({name_of(self._function)})"
+        return f"map_objects({name_of(self.function)})"
 
 
 def with_request_type(handler: Handler[Any], request_type: Any) -> Handler[Any]:
@@ -274,7 +270,7 @@ def with_request_type(handler: Handler[Any], request_type: Any) -> Handler[Any]:
             isinstance(None, plain)
         except TypeError:
             continue  # isinstance does not accept some types, such as tuple[str, int]
-        return attrs.evolve(handler, request_type=plain)
+        return msgspec.structs.replace(handler, request_type=plain)
     return handler
 
 
@@ -358,19 +354,18 @@ def with_low_priority_when_unchanged(
 
 
 @final
-@attrs.frozen
-class _WithLowPriority(Generic[R, _SpecT, _StatusT]):
-    _handler: Handler[R, _SpecT, _StatusT] = attrs.field(alias="handler")
+class _WithLowPriority(msgspec.Struct, Generic[R, _SpecT, _StatusT], frozen=True):
+    handler: Handler[R, _SpecT, _StatusT]
 
     def handle(
         self, event: Event[_SpecT, _StatusT], queue: RequestQueue[R]
     ) -> Awaitable[None] | None:
         if not is_unchanged(event):
-            return self._handler.handle(event, queue)
-        return self._handler.handle(event, EventQueue(queue, event, LOW_PRIORITY))
+            return self.handler.handle(event, queue)
+        return self.handler.handle(event, EventQueue(queue, event, LOW_PRIORITY))
 
     def __str__(self) -> str:
-        return str(self._handler)
+        return str(self.handler)
 
 
 HANDLERS_WITH_REASONS = (_ForObject, _ForOwner, _MapObjects, HandlerFunctions)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
@@ -242,7 +243,9 @@ class Run:
         self, functions: list[Function], others: list[Callable[[Any], bool]] | None = None
     ) -> None:
         self.others = others or []
-        self.functions = [attrs.evolve(each, time=lambda: self.now) for each in functions]
+        self.functions = [
+            msgspec.structs.replace(each, time=lambda: self.now) for each in functions
+        ]
         self.now, self.outcomes = 0.0, list[Any]()
         self.obj = Thing()
         self.is_marked = False

@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import logging
+import string
 import traceback
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appsdk_operator import client as c
+from appsdk_operator.client import _redaction
 from appsdk_operator.client._redaction import (
     MASK,
     SentCredentials,
@@ -206,3 +208,8 @@ def test_the_secrets_of_a_client_that_is_gone_are_forgotten():
     assert redacted(token_of("G")) == MASK
     del secrets
     assert redacted(token_of("G")) == token_of("G")
+
+
+def test_secrets_are_escaped_as_html_does():
+    text = string.printable + '&amp;<<"\'"ä'
+    assert _redaction._html_escaped(text) == html.escape(text)
