@@ -57,36 +57,36 @@ def check_conversion(
     For each version but the hub:
 
     * an object of the hub, converted there and back, is the same;
-    * an object of the version, converted to the hub and back, is the same; where an annotation
-      carries what would be lost, also without it;
-    * with such an annotation: what a client of the version writes is what it reads, whatever the
+    * an object of the version, converted to the hub and back, is the same; if an annotation
+      carries fields that would be lost, also without the annotation;
+    * with such an annotation: a client of the version reads what it has written, whatever the
       annotation has;
     * the same object gives the same result each time.
 
-    The objects have a spec, and some have a status. Values with the same meaning are the same:
-    typed ones may have their defaults written out, and a null counts as an API server counts it by
-    the schema. That drops a null, or puts the default in its place, unless the field is
-    ``nullable``: only then a null that comes back as an absent field is a loss.
-    Objects that a function refuses with :class:`ConversionError` do not count, unless they are the
-    result of another function. A failing object is made as small as possible; the error shows it
-    and the difference.
+    The objects have a spec, and some have a status. Values with the same meaning are equal. Typed
+    values may have their defaults written out. A null counts as an API server counts it by the
+    schema: the server drops it, or puts the default in its place, unless the field is ``nullable``.
+    Only then a null that comes back as an absent field is a loss.
+    If a function refuses an object with :class:`ConversionError`, the object does not count, unless
+    it is the result of another function. The check makes a failing object as small as possible; the
+    error shows the object and the difference.
 
     Needs Hypothesis. Its settings, except for the number of examples, are those of the profile.
 
     Args:
         versions: the versions.
         specs: the specs of a kind, typed or plain; default: from its schema, see
-            :func:`~appsdk_operator.testing.strategies.specs`. Needed for a kind without type and
-            schema, and where the schema says too little, for example that a text is a number.
-        statuses: the same for statuses; default: from the schema, none without one.
-        crd: the CRD with the schemas; default: made of the types.
-        lossy: versions that may lose what the hub holds, so that only the other way is checked.
+            :func:`~appsdk_operator.testing.strategies.specs`. Give them for a kind without type and
+            schema, and if the schema says too little, for example that a text is a number.
+        statuses: the statuses, in the same way; default: from the schema, none without a schema.
+        crd: the CRD with the schemas; default: made from the types.
+        lossy: versions that may lose fields of the hub; only the other direction is checked.
         max_examples: the number of objects for each check; default 100.
         seed: the seed of the search, for the same objects each time; default: by the profile.
 
     Raises:
         BrokenPromise: a conversion lost or changed something, or a function failed.
-        TypeError: ``versions`` is none.
+        TypeError: ``versions`` is not of type Versions.
         ValueError: there are no other versions; a kind needs ``specs``; or all objects were
             refused.
     """
@@ -137,8 +137,8 @@ class _Objects:
         spec = self._part(kind, "spec", self.specs)
         if spec is None:
             raise ValueError(
-                f"the spec of {kind} has no type and no schema, so nothing says what it is: give "
-                f"specs={{{kind.kind}: …}}, or crd= with its schema"
+                f"the spec of {kind} has no type and no schema, so the kit cannot generate it: "
+                f"give specs={{{kind.kind}: …}}, or crd= with its schema"
             )
         status = self._part(kind, "status", self.statuses)
         return st.builds(
@@ -342,18 +342,17 @@ def _checks(
             else f"if {name} cannot hold it, give lossless=True for {name}, or name it in lossy="
         )
         checks.append(make(versions=versions, kind=hub, other=kind, remedy=remedy))
-    remedy = f"the hub has to hold whatever {name} does"
+    remedy = f"the hub has to hold every field of {name}"
     checks.append(make(versions=versions, kind=kind, other=hub, remedy=remedy))
     if spoke.annotation:
         bare = attrs.evolve(
             versions, spokes=tuple(attrs.evolve(one, annotation="") for one in versions.spokes)
         )
         remedy = (
-            f"an annotation hides it from whoever reads {name} again, but the hub shows something "
-            "else"
+            f"an annotation hides the loss from readers of {name}, but the hub shows another value"
         )
         checks.append(make(versions=bare, kind=kind, other=hub, remedy=remedy))
-        remedy = f"what a client of {name} writes has to win over what the annotation has"
+        remedy = f"a value that a client of {name} writes has to override the annotation"
         checks.append(make(versions=versions, kind=hub, other=kind, remedy=remedy, changed_by=kind))
     return checks
 
@@ -454,7 +453,7 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
     if refusals and not counts["fine"]:
         raise ValueError(
             f"every {check.kind.kind} was refused, so nothing was checked; the last time with: "
-            f"{refusals[0]}. Say with specs= which specs there may be"
+            f"{refusals[0]}. Give specs= with valid specs"
         )
 
 

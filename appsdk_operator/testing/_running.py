@@ -91,8 +91,8 @@ def running(
     stop.set()
     if threads.join(timeout):
         raise TimeoutError(
-            f"{name} has not ended {timeout:g} s after its stop: whatever it waits for has to obey "
-            "the stop signal"
+            f"{name} has not ended {timeout:g} s after its stop: every wait in it has to obey the "
+            "stop signal"
         )
     if errors:
         raise errors[0]
@@ -113,7 +113,7 @@ def _health_text(target: Any) -> str:
     health = target.health() if callable(getattr(target, "health", None)) else None
     if isinstance(health, Health) and not health.is_ready:
         return f": {health.text}"
-    return "; if it is not going to be, as a replica that stands by, use wait=False"
+    return "; for a replica on standby, which does not get ready, use wait=False"
 
 
 def _is_ready(target: Any, ended: StopSignal, deadline: float) -> bool:
@@ -130,6 +130,6 @@ def _note_end(
     error: BaseException, name: str, left: list[str], errors: list[BaseException]
 ) -> None:
     if left:
-        add_note(error, f"{name} has not ended since either: it runs still")
+        add_note(error, f"{name} has not ended either: it still runs")
     for other in errors:
         add_note(error, f"{name}, which ran at the same time, raised {safe_repr(other)}")

@@ -98,13 +98,13 @@ def objects(
 ) -> SearchStrategy[dict[str, Any]]:
     """Objects of a kind as plain JSON values, as a client would create them.
 
-    They fit the kind's schema: that of its CRD in ``crds``, that of its ``spec`` and ``status``
-    types, or, for a built-in kind, the published one. They may break rules that a schema does not
-    have: CEL rules and the checks of built-in kinds.
+    They fit the kind's schema: the schema of its CRD in ``crds``, or of its ``spec`` and ``status``
+    types, or, for a built-in kind, the published schema. They may break rules outside of the
+    schema: CEL rules and the checks of built-in kinds.
 
     Args:
         kind: the kind.
-        crds: CustomResourceDefinitions, that of ``kind`` included.
+        crds: CustomResourceDefinitions, with the one of ``kind``.
         namespace: the namespace of namespaced objects; default ``default``.
     """
     schema = _schema_of(kind, crds)
@@ -164,7 +164,7 @@ def statuses(kind: Kind, *, crds: Iterable[Mapping[str, Any]] = ()) -> SearchStr
 
 
 def part_of(kind: Kind) -> str:
-    """The field with the wanted state: ``spec``, or empty where it is the whole object."""
+    """The field with the desired state: ``spec``, or empty if it is the whole object."""
     from appsdk_operator.apiserver import builtin_schemas
 
     schema = builtin_schemas.schema(kind.group, kind.version, kind.kind)

@@ -55,7 +55,7 @@ BROKEN = [
         Promise.ORDER,
         ["write 409", 'create a {"size": 0}', "wait 0", 'spec a {"size": 1}', "wait 0"],
         """\
-order: operator is called for a: patches status of widgets a, in a state older than what it saw
+order: operator is called for a: patches status of widgets a, in an older state than it saw before
      0.0 s  somebody creates a {"size": 0}
      0.0 s  operator is called for a: patches status of widgets a (409), fails with Conflict
      0.0 s  somebody changes a to {"size": 1}
@@ -150,7 +150,7 @@ finalizer safety: operator updates widgets a: others' finalizers were x.example.
         Promise.FINALIZER_SAFETY,
         ['create a {"size": 0}', "wait 0", "delete a", "wait 0"],
         """\
-finalizer safety: operator patches widgets a, and so lets a go, which is not cleaned up
+finalizer safety: operator patches widgets a, and so releases a, which is not cleaned up
      0.0 s  somebody creates a {"size": 0}
      0.0 s  operator is called for a: patches widgets a, patches widgets a
      0.0 s  somebody deletes a
@@ -187,7 +187,7 @@ no hot loop: operator writes a 101 times although nothing happened from outside
         ["wait 1", "freeze 20", 'create a {"size": 0}', "wait 30"],
         """\
 no writes after the lease is lost: operator-1 patches status of widgets a, but operator-2-1 has it
-     1.0 s  operator-1 stands still for 20 s
+     1.0 s  operator-1 is suspended for 20 s
      1.0 s  somebody creates a {"size": 0}
     16.0 s  operator-2 reconciles a: patches status of widgets a
     21.0 s  operator-1 reconciles a: patches status of widgets a""",
@@ -388,14 +388,12 @@ def test_a_spec_that_the_operator_can_do_nothing_with_points_to_the_specs() -> N
     assert "at least once: no call for a has ever succeeded" in told
     assert "the last call of operator for default/a failed with BadRequest: " in told
     assert "quantities must match the regular expression" in told
-    assert told.endswith(
-        "say with specs= which ones there may be, or with a pattern in the kind's schema"
-    )
+    assert told.endswith("give specs= with valid ones, or a pattern in the kind's schema")
 
 
 @pytest.mark.parametrize("options", [{"seed": 1, "max_examples": 20}, {"replay": ["create a 7"]}])
 def test_specs_of_which_the_server_takes_none_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"the server refused every object.*Say with specs="):
+    with pytest.raises(ValueError, match=r"the server refused every object.*Give specs="):
         check_operator(operators.size_in_status, WIDGET, specs=st.just(7), **options)
 
 

@@ -191,7 +191,7 @@ def test_the_smallest_object_is_shown_with_the_difference() -> None:
 def test_an_annotation_does_not_hide_a_defect() -> None:
     text = failure(with_draft(up, swapped), lossless=True)
     assert "Widget changes v1alpha1 → v1 → v1alpha1" in text
-    assert "an annotation hides it from whoever reads v1alpha1 again" in text
+    assert "an annotation hides the loss from readers of v1alpha1" in text
 
 
 def test_a_function_that_fails_is_shown() -> None:
@@ -308,7 +308,7 @@ def test_objects_that_are_refused_do_not_count_unless_all_are() -> None:
     def refuse(old: Alpha, new: Any) -> None:
         raise ConversionError("not today")
 
-    with pytest.raises(ValueError, match=r"every Widget was refused.*not today. Say with specs="):
+    with pytest.raises(ValueError, match=r"every Widget was refused.*not today. Give specs="):
         check_conversion(versions(refuse), lossy=[ALPHA])
 
 

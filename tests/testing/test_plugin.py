@@ -221,7 +221,7 @@ def test_a_test_fails_if_what_ran_beside_it_failed(run: Run) -> None:
             "*ConnectionError: lost",
             "*RuntimeError: *<lambda> ended, but threads that were started*have not: mine",
             "*AssertionError: wrong",
-            "*what ran during the test failed, too: ConnectionError('lost')",
+            "*an operator of the test failed, too: ConnectionError('lost')",
         ],
         consecutive=False,
     )

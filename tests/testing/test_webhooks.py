@@ -159,7 +159,7 @@ def test_a_line_says_so_if_the_server_does_not_run_yet(
 
 def test_webhooks_without_a_server_need_its_address() -> None:
     nobody: Any = None
-    with pytest.raises(TypeError, match="has no server: give one by server=, or its address"):
+    with pytest.raises(TypeError, match="has no server: give it with server=, or its address"):
         install_webhooks(nobody, Webhooks())
 
 

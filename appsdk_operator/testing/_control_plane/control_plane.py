@@ -404,7 +404,7 @@ class ControlPlane:
             RuntimeError: there is no audit log, or it was not started.
         """
         if not self._has_audit:
-            raise RuntimeError("no audit log is kept: make the ControlPlane with audit=True")
+            raise RuntimeError("there is no audit log: make the ControlPlane with audit=True")
         return self._dir / "audit.log"
 
     @property

@@ -31,9 +31,9 @@ def install_crds(
     Args:
         client: where to install.
         crds: objects, YAML files, or folders of YAML files.
-        webhook_url: where conversion webhooks are served, without a path, for example
-            ``https://127.0.0.1:9443``: CRDs whose webhook names a service get this address, with
-            the path of the service. Default: CRDs are not changed.
+        webhook_url: the address of the server of conversion webhooks, without a path, for example
+            ``https://127.0.0.1:9443``. If the webhook of a CRD names a service, it gets this
+            address with the service's path. Default: CRDs are not changed.
         webhook_ca: the PEM certificates of the authority that signed the webhook server's
             certificate.
         timeout: seconds to wait for all of them; default 10, as in envtest.
@@ -43,11 +43,11 @@ def install_crds(
         The kinds that are served now, one per served version.
 
     Raises:
-        TypeError: one is neither, or ``crds`` is not a list.
+        TypeError: ``crds`` is not a list, or an item is not an object, a file or a folder.
         ValueError: a file is not YAML or has objects of other kinds, or the URL is not an HTTPS
             URL without a path.
-        TimeoutError: the server does not serve one of them in time.
-        ApiError: the server refused one.
+        TimeoutError: the server does not serve a CRD in time.
+        ApiError: the server refused a CRD.
     """
     if isinstance(crds, (Kind, MutableObject, str, Path)):
         raise TypeError(f"crds={crds!r}: give a list, [{_name_of(crds)}]")

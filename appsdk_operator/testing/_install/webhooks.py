@@ -45,28 +45,30 @@ def install_webhooks(
 ) -> list[Object]:
     """Create or update webhook configurations that call a server of the test, as envtest does.
 
-    Returns when the API server obeys them, which a real one does some moments later only: config
-    maps of a label of their own are created by dry run, for which a webhook is in the
-    configurations meanwhile.
+    Returns when the API server obeys the configurations. A real server does so only some moments
+    later. To notice that, the kit adds a webhook to the configurations for a while, and creates
+    config maps with a label of their own by dry run.
 
-    A server that does not run yet may be given; a line of the log says what that means.
+    The webhook server need not run yet; a log line says what that means.
 
-    Configurations that are made of rules replace those that an earlier call made under the same
-    name, also one of a type that there are no rules for any more. A second server of a test whose
-    webhooks should stay together with those of the first needs a ``name`` of its own.
+    Configurations made from rules replace the ones that an earlier call made under the same name,
+    even a type that has no rules any more. If a test has two servers, give the second one another
+    ``name``, so that it does not replace the webhooks of the first.
 
     Args:
         client: where to install.
         webhooks: MutatingWebhookConfigurations and ValidatingWebhookConfigurations: objects, YAML
             files, or folders of YAML files; objects of other kinds in files are ignored. Or a
-            WebhookServer, or Manager with one: then they are made of the rules of its webhooks.
-        server: the server of the test whose address and certificate they get; default: that in
-            ``webhooks``, or what the next two arguments say.
-        webhook_url: where the webhooks are served, without a path: ``https://127.0.0.1:9443``. A
-            webhook that names a service gets it with the service's path; one with a URL keeps that.
+            WebhookServer, or a Manager with one: the kit makes the configurations from the rules of
+            its webhooks.
+        server: the webhook server of the test, whose address and certificate the configurations
+            get; default: the server in ``webhooks``, or as the next two arguments say.
+        webhook_url: the address of the webhook server, without a path: ``https://127.0.0.1:9443``.
+            If a webhook names a service, it gets this address with the service's path; a webhook
+            with a URL keeps its URL.
         webhook_ca: the PEM certificates of the authority that signed the webhook server's
             certificate; default: the ``caBundle`` of the configurations stays.
-        name: the name of configurations that are made of rules; default ``test-webhooks``.
+        name: the name of configurations made from rules; default ``test-webhooks``.
         timeout: seconds to wait until the server obeys; default 10, as in envtest. 0: do not wait.
         clock: the clock that measures the wait.
 
@@ -168,7 +170,7 @@ def _server_of(host: Any, url: str) -> WebhookServer | DevelopmentServer | None:
     server = host if hasattr(host, "url") else getattr(host, "webhook_server", None)
     if server is None and not url:
         raise TypeError(
-            f"{host!r} has no server: give one by server=, or its address by webhook_url="
+            f"{host!r} has no server: give it with server=, or its address with webhook_url="
         )
     return server
 

@@ -307,7 +307,7 @@ class MemoryConnection:
         host = self._host
         if not host.ends_idle_watches:
             if not self._wait_for(has_news):
-                raise TimeoutError("nothing came in time")
+                raise TimeoutError("no data came in time")
             return True
         host.turn()
         if not (exchange.buffer or self._has_bookmark):

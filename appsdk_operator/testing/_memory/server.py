@@ -148,10 +148,10 @@ class MemoryServer(_MemoryServerBase):
     def turn(self) -> float | None:
         """Run what is due on the clock.
 
-        Requests do this; a test needs it after it advanced a clock on which no request waits.
+        Requests do this too. Call it after you advanced a clock on which no request waits.
 
         Returns:
-            The clock's time of the next timer, None where there is no timer.
+            The clock's time of the next timer, None if there is no timer.
         """
         with self.changed:
             self._loop.run_due()

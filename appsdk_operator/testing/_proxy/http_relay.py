@@ -64,8 +64,8 @@ class HTTPRelay:
         other = proxy_for(parts.hostname, config.proxy_url, config.no_proxy, port=port)
         if other is not None:
             raise ValueError(
-                f"{config.server} is reached through the proxy {other} (proxy_url), and a "
-                "FaultProxy connects directly: give it a configuration with proxy_url=None"
+                f"{config.server} is behind the proxy {other} (proxy_url), but a FaultProxy "
+                "connects directly: give it a configuration with proxy_url=None"
             )
         self.faults = Faults(log_size=_LOG_SIZE)
         self.accesses = AccessTable()

@@ -34,14 +34,14 @@ _PORTS: Final = {"http": 80, "https": 443}
 class FaultProxy:
     """A proxy in front of any server, which cuts, stalls and slows connections on demand.
 
-    In front of an address it forwards bytes unread, so TLS is between client and server, and the
+    In front of an address it forwards bytes unread. TLS is then between client and server, and the
     server's certificate, made for ``127.0.0.1``, stays valid.
 
-    In front of a :class:`~appsdk_operator.client.ClientConfig` it also reads the requests: it ends
+    In front of a :class:`~appsdk_operator.client.ClientConfig` it also reads the requests. It ends
     TLS with its own certificate, which clients trust by :meth:`client_config`, and applies the
-    rules of :meth:`inject`, the same as the embedded server's. Requests keep their credentials;
-    those without any get the config's. A client certificate cannot be forwarded: the config's is
-    used for all.
+    rules of :meth:`inject`, like the embedded server. Requests keep their credentials; requests
+    without credentials get those of the config. The proxy cannot forward a client certificate: it
+    uses the config's certificate for all requests.
 
     It listens on loopback only and has one thread; every method may be called from any other
     thread. A fault is in force when its method returns, until it is ended or :meth:`clear` is
@@ -135,7 +135,7 @@ class FaultProxy:
 
     @property
     def ca_data(self) -> bytes:
-        """The PEM certificate of the authority to trust; empty where it does not end TLS."""
+        """The PEM certificate of the authority to trust; empty if the proxy does not end TLS."""
         authority = None if self._relay is None else self._relay.authority
         return b"" if authority is None else authority.certificate
 
@@ -165,10 +165,10 @@ class FaultProxy:
         self._do(self._stop_listening if refused else self._listen_again)
 
     def stall(self, stalled: bool = True) -> None:
-        """Forward no byte in either direction, while connections stay open and new ones are taken.
+        """Forward no byte in either direction; connections stay open, and new ones are accepted.
 
         A firewall that has dropped a connection's state does this: neither side notices. When the
-        stall ends, the bytes held back are forwarded.
+        stall ends, the proxy forwards the bytes that it held back.
         """
         self._do(lambda: self._flowing.clear() if stalled else self._flowing.set())
 
@@ -183,10 +183,10 @@ class FaultProxy:
         self._set(delay=seconds)
 
     def throttle(self, bytes_per_second: float | None) -> None:
-        """Forward answers no faster than this, as a slow reader would; None ends it.
+        """Forward answers at this rate at most, as a slow reader would; None ends it.
 
         Raises:
-            ValueError: it is not more than 0.
+            ValueError: ``bytes_per_second`` is not more than 0.
         """
         if bytes_per_second is not None and not 0 < bytes_per_second < math.inf:
             raise ValueError(f"{bytes_per_second} bytes per second: use more than 0, or None")
@@ -195,13 +195,13 @@ class FaultProxy:
     def cut_after(self, count: int, *, times: int = 1) -> None:
         """Reset connections in the middle of an answer.
 
-        A connection is cut after ``count`` more bytes of answers; 0 cuts before the first byte, so
-        that the request takes effect and its answer is lost.
+        The proxy cuts a connection after ``count`` more bytes of answers. With 0 it cuts before the
+        first byte: the request takes effect, and its answer is lost.
 
         Args:
-            count: the number of bytes forwarded.
-            times: the number of connections cut, the first ones that get that far; default 1, 0
-                ends it.
+            count: the number of forwarded bytes.
+            times: the number of connections to cut, the first ones that get so far; default 1. 0
+                ends this fault.
 
         Raises:
             ValueError: a number is negative.
@@ -256,9 +256,9 @@ class FaultProxy:
         return self._do(lambda: list(relay.faults.log))
 
     def accesses(self) -> list[Access]:
-        """What the requests so far were for, merged, as :meth:`APIServer.accesses`.
+        """The merged verbs and resources of the requests so far, as :meth:`APIServer.accesses`.
 
-        The user is empty, or the impersonated one: credentials name nobody to a proxy.
+        The user is empty, or the impersonated user: a proxy cannot read names from credentials.
 
         Raises:
             ValueError: the target is an address, where the proxy sees no requests.
@@ -311,8 +311,8 @@ class FaultProxy:
     def _require_relay(self) -> HTTPRelay:
         if self._relay is None:
             raise ValueError(
-                "this proxy passes bytes on unread: give FaultProxy the client_config() of the "
-                "server in the place of its address"
+                "this proxy forwards bytes unread: give FaultProxy the client_config() of the "
+                "server in place of its address"
             )
         return self._relay
 

@@ -252,7 +252,7 @@ class KubeTest:
 
 def _note(error: BaseException, others: list[BaseException]) -> None:
     for other in others:
-        add_note(error, f"what ran during the test failed, too: {safe_repr(other)}")
+        add_note(error, f"an operator of the test failed, too: {safe_repr(other)}")
 
 
 def _check_threads(names: str, before: set[threading.Thread]) -> None:

@@ -160,7 +160,7 @@ def check_chain(
     for entry, expected in _Chains(world, handlers, remembered).breaks:
         before = state_of(entry.old) if entry.old is not None else None
         text = (
-            f"{entry.line}, from {before}, and what it was last successful with is "
+            f"{entry.line}, from {before}, but it last succeeded with "
             f"{state_of(expected)}: the change between them is lost"
         )
         raise broken(text, entry.key)
@@ -184,11 +184,13 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
             if declared.cause == "add":
                 object_place = one[:3]
                 if place < added.get(object_place, 0):
-                    raise broken(f"{entry.line}, after one that was declared later", entry.key)
+                    raise broken(
+                        f"{entry.line}, after a function that was declared later", entry.key
+                    )
                 added[object_place] = place
             continue
         if isinstance(before.error, TerminalError) and _is_unchanged(before, entry):
-            raise broken(f"{entry.line}, which it gave up on in this state", entry.key)
+            raise broken(f"{entry.line}, although it gave up this state", entry.key)
         if before.error or not before.ended:
             continue
         is_repeated = declared.cause in ("add", "sync") or (
@@ -197,7 +199,7 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
             and not is_due(declared, before.object, entry.object)
         )
         if is_repeated:
-            raise broken(f"{entry.line}, which has succeeded before", entry.key)
+            raise broken(f"{entry.line}, although it has succeeded before", entry.key)
 
 
 def _has_same_spec(one: Object, other: Object) -> bool:
@@ -246,8 +248,8 @@ def check_chain_at_rest(
             continue
         if is_due(handler, state, obj):
             text = (
-                f"the server has {state_of(obj)} of {obj.name}, and what {name} was last "
-                f"successful with is {state_of(state)}"
+                f"the server has {state_of(obj)} of {obj.name}, but {name} last succeeded with "
+                f"{state_of(state)}"
             )
             raise broken(text, world.key(obj.name))
         if last.error:
@@ -299,12 +301,12 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             if where is not None and not where(entry.object):
                 continue
             if add.kind == declared.kind and (id(add), entry.uid) not in added:
-                raise broken(f"{entry.line}, before on_add of it has succeeded", entry.key)
+                raise broken(f"{entry.line}, before its on_add has succeeded", entry.key)
         one = (entry.who, entry.process, entry.uid, id(declared))
         made, first_after = world.created_at.get(entry.uid), declared.schedule.first_after
         if one not in previous and made is not None and entry.at < made + first_after:
             text = (
-                f"{entry.line}, {entry.at - made:g} s after it was created, and first_after is "
+                f"{entry.line}, {entry.at - made:g} s after it was created, but first_after is "
                 f"{first_after:g}"
             )
             raise broken(text, entry.key)

@@ -59,8 +59,8 @@ class _ObjectCounts:
         """
         if self.refused is not None and not self.created:
             raise ValueError(
-                f"the server refused every object, so nothing was checked; the last time with: "
-                f"{self.refused}. Say with specs= which specs there may be"
+                "the server refused every object, so nothing was checked; the last time with: "
+                f"{self.refused}. Give specs= with valid specs"
             )
 
 
@@ -70,8 +70,8 @@ def _why_it_fails(world: World) -> str:
         return ""
     return (
         f"\nthe last call of {call.who} for {call.key} failed with "
-        f"{type(call.error).__name__}: {call.error}\nif nobody would ask for such a spec, say with "
-        "specs= which ones there may be, or with a pattern in the kind's schema"
+        f"{type(call.error).__name__}: {call.error}\nif no user would write such a spec, give "
+        "specs= with valid ones, or a pattern in the kind's schema"
     )
 
 
@@ -203,43 +203,44 @@ def check_operator(
 ) -> None:
     """Run an operator through generated histories, and check its :class:`Promise` s in each.
 
-    In a history other clients create, change, delete and recreate a few objects, and change and
-    delete what the operator made for them, while answers are lost, reads fail, writes conflict,
-    watches are cut or late, and the operator crashes at its writes or is down for a time. Then the
-    faults end, the operator comes to rest, and the promises are checked; after a restart it must
-    have nothing to write. A failing history is made as small as possible. The error has the
-    timeline of that history, and the ``replay`` argument that plays it again.
+    In a history, other clients create, change, delete and recreate a few objects, and change and
+    delete the objects that the operator made for them. Meanwhile answers are lost, reads fail,
+    writes conflict, watches are cut or late, and the operator crashes at its writes or is down for
+    a time. Then the faults end, the operator comes to rest, and the promises are checked. After a
+    restart it must have nothing to write. A failing history is made as small as possible. The error
+    has the timeline of that history, and the ``replay`` argument that plays it again.
 
     Needs Hypothesis. Its settings, except for the number of examples, are those of the profile.
 
     Args:
-        make: makes the operator of a process, see :class:`World`; called for each process, so that
-            the operator's memory is lost in a crash. State outside of the cluster survives crashes
+        make: makes the operator of a process, see :class:`World`. It is called for each process, so
+            the operator loses its memory in a crash. State outside of the cluster survives crashes
             and must be new for each history: keep it in ``replica.world.elsewhere``.
             Or the operator as an :class:`~appsdk_operator.app.App`.
-        kind: the kind that the operator manages; default: the first that the App handles.
+        kind: the kind that the operator manages; default: the first kind that the App handles.
         specs: the specs of objects; default: from the kind's schema, see
-            :func:`~appsdk_operator.testing.strategies.specs`. Give them where the schema says too
+            :func:`~appsdk_operator.testing.strategies.specs`. Give them if the schema says too
             little, for example that a string is a quantity.
         statuses: the statuses that other clients write; default: none.
         names: the names of objects.
         replicas: the number of replicas; several are suspended for a time as well.
-        leader_election: whether only the leader works, where ``make`` returns watchers or
+        leader_election: whether only the leader works, if ``make`` returns watchers or
             reconcilers; a manager has its own ``leader_election=``.
         finalizer: the operator's finalizer, or several; all others then belong to other
-            controllers. Those of a recorded :class:`OpinionatedWatcher` or
+            controllers. The finalizers of a recorded :class:`OpinionatedWatcher` or
             :class:`OpinionatedReconciler` need not be given.
-        cleaned_up: whether nothing is left of what the operator made for an object. Called when the
-            object's last own finalizer is removed, and at the end for each object that is gone and
-            whose name is not in use again.
+        cleaned_up: whether nothing is left that the operator made for an object. Called when the
+            operator removes its last finalizer of the object, and at the end for each object that
+            is gone and whose name is not in use again.
         always: called with the world after each step; raises ``AssertionError``.
-        at_rest: the same at rest: whether the cluster has the wanted state.
+        at_rest: called with the world at rest; raises ``AssertionError`` if the cluster does not
+            have the desired state.
         promises: the promises to check; default: all.
-        faults: whether there are faults, changes to what the operator made among them.
-        crds: CustomResourceDefinitions to install, that of ``kind`` included if its schema
-            matters; default: one that is made from ``kind``.
-        most_calls: the calls, and the writes, for one object without a change from outside above
-            which it is a hot loop; default 100.
+        faults: whether there are faults, which include changes to objects that the operator made.
+        crds: CustomResourceDefinitions to install, with the one of ``kind`` if its schema matters;
+            default: one that is made from ``kind``.
+        most_calls: the limit of a hot loop: the most calls, and the most writes, for one object
+            without a change from outside; default 100.
         longest: the most steps of a history; default 20.
         max_examples: the number of histories; default 100.
         seed: the seed of the search, for the same histories each time; default: a random one.
@@ -257,7 +258,7 @@ def check_operator(
         crds = [*definitions_of(make), *crds]
         make, leader_election = maker_of(make, leader_election=leader_election), False
     if kind is None:
-        raise TypeError("give check_operator(make, kind) the kind that the operator manages")
+        raise TypeError("check_operator(make): give the kind that the operator manages, too")
     case = _OperatorCheck(
         app=app,
         make=make,

@@ -321,20 +321,20 @@ class Process:
         return f"<{type(self).__name__} {self.name}, process {self.process}>"
 
     def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
-        """A wrapper of a watcher or reconciler that records its calls in the journal.
+        """Wrap a watcher or reconciler so that the journal records its calls.
 
-        Recorded are the watchers and reconcilers that ``make`` returns. An operator with a ``run``
-        of its own gives these wrappers to its controllers; without them the checks see its writes
-        only. Watchers and reconcilers of other kinds can be recorded as well: their calls are
+        The world records the watchers and reconcilers that ``make`` returns. If your operator has
+        its own ``run``, give these wrappers to its controllers; without them the checks only see
+        its writes. You can also record watchers and reconcilers of other kinds: their calls are
         checked for order and overlap, but not for convergence.
 
         Args:
             target: a watcher, or a reconciler of a Controller or an InformerController.
-            kind: of the objects that it is called for; default: that of the objects it gets, and
-                the cluster's for a reconciler, whose requests are names.
+            kind: the kind of its objects; default: read from the objects, or for a reconciler,
+                whose requests are names, the kind of the cluster.
 
         Raises:
-            TypeError: it is neither a watcher nor a reconciler, or ``kind`` is not a kind.
+            TypeError: ``target`` is neither a watcher nor a reconciler, or ``kind`` is not a kind.
         """
         if not (kind is None or isinstance(kind, Kind)):
             raise TypeError(

@@ -53,15 +53,19 @@ class Step:
     """
 
     what: str
-    """On an object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
-    remove another controller's finalizer), ``delete``, ``recreate``. On what the operator made:
-    ``change`` (another client changes one of its values) and ``remove``, with a number that chooses
-    among what there is. Time: ``wait``. Faults: ``lag``, ``down`` and ``freeze`` (for seconds),
-    ``cut``, ``compact``, ``crash``, ``restart``, and ``write`` and ``read``, the fault of the
-    operator's next write or read, ``function`` and ``timer``, the failure of the next call of a
-    function of an App. ``seed``: the order of threads."""
+    """The word of the step.
+
+    * An object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
+      remove another controller's finalizer), ``delete``, ``recreate``.
+    * An object that the operator made: ``change`` (another client changes one of its values) and
+      ``remove``, with a number that chooses the object.
+    * Time: ``wait``.
+    * Faults: ``lag``, ``down`` and ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``,
+      ``restart``; ``write`` and ``read``, a fault of the operator's next write or read;
+      ``function`` and ``timer``, a failure of the next call of a function of an App.
+    * The order of threads: ``seed``."""
     name: str = ""
-    """Of an object; of a replica for ``crash``, ``restart`` and ``freeze``, empty for the first."""
+    """The name of the object, or of the replica of a fault; empty: the first replica."""
     value: Any = None
 
     def __str__(self) -> str:
@@ -72,7 +76,7 @@ class Step:
 
     @classmethod
     def parse(cls, text: str) -> Step:
-        """The step of a text.
+        """Read a step from its text.
 
         Raises:
             ValueError: the text is not a step.

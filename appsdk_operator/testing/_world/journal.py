@@ -23,15 +23,15 @@ class Entry:
     """The replica's name, or ``somebody`` for everybody else."""
     what: str
     """``call`` (of a watcher or reconciler), ``function`` (of an App, in such a call), ``timer``
-    (the same at intervals), ``write``, ``step`` (of another client),
-    ``fault`` or ``life`` (start or end of a process)."""
+    (of an App, in such a call), ``write``, ``step`` (of another client), ``fault`` or ``life``
+    (start or end of a process)."""
     text: str
     """The predicate of a sentence with ``who`` as its subject."""
     key: str = ""
-    """The object's namespace and name as ``default/a``; empty where it concerns all objects."""
+    """The object's namespace and name, such as ``default/a``; empty if it is about all objects."""
     kind: str = ""
-    """The object's kind as ``plural.group``, or ``secrets`` for one of the core group; empty where
-    it concerns all objects."""
+    """The object's kind as ``plural.group``, or for the core group the plural, such as ``secrets``;
+    empty if it is about all objects."""
     process: int = 0
     """The number of the replica's process: 1, then 2 after the first restart, …"""
     watcher: int = 0
@@ -44,14 +44,14 @@ class Entry:
     version: int = 0
     """The resource version of :attr:`object`."""
     began: int = 0
-    """Its number in the sequence of all starts and ends."""
+    """The number of its start in the sequence of all starts and ends."""
     ended: int = 0
     """The number of its end in the same sequence; 0 while it runs."""
     error: BaseException | None = None
     status: int = 0
     """For writes: the HTTP status of the answer; 0 when it was lost."""
     outcome: str = ""
-    """The result, where it differs from plain success."""
+    """The result, unless it is plain success."""
     again: float = math.inf
     """For calls: the seconds after which it wants to be called again."""
     asks: bool = False
@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def is_of_timer(self) -> bool:
-        """Whether it is a timer's, or a call that has called one."""
+        """Whether it is a timer, or a call that has called a timer."""
         return self.what == "timer" or any(one.what == "timer" for one in self.writes)
 
     @property
@@ -113,7 +113,7 @@ class Journal:
         return entry
 
     def of(self, what: str, key: str | None = None) -> list[Entry]:
-        """The entries whose ``what`` it is, of one object or of all."""
+        """The entries with this ``what``, of one object or of all."""
         return [e for e in self.entries if e.what == what and key in (None, e.key)]
 
     def __str__(self) -> str:

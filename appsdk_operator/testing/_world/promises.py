@@ -29,10 +29,10 @@ class Promise(Enum):
 
     ORDER = "order"
     """No watcher gets an older state of an object after a newer one, or an object after its
-    deletion; and each event goes to the watchers in add order."""
+    deletion. Each event goes to the watchers in add order."""
     NO_OVERLAP = "no overlap"
-    """In one process no two calls of watchers for one object run at once, and none of one
-    reconciler; two reconcilers of a kind are two controllers."""
+    """In one process, no two calls of watchers for one object run at once, and no two calls of one
+    reconciler. Two reconcilers of a kind are two controllers."""
     AT_LEAST_ONCE = "at least once"
     """Each object that exists at the end had a successful call."""
     CONVERGENCE = "convergence"
@@ -47,14 +47,18 @@ class Promise(Enum):
     LEASE = "no writes after the lease is lost"
     """A replica writes nothing while another one holds the Lease."""
     CHAIN = "chain"
-    """Of an App: each successful call of a function for updates begins with the state that the
-    function was last successful with, and at rest that is the server's; of a kind that the App
-    remembers also across processes, except that the last success before a crash may be repeated.
-    No function is called again that has succeeded with a state, or gave up on it, and each
-    ``on_add`` begins after those that were declared before it."""
+    """The functions of an App lose no change and repeat no success.
+
+    Each successful call of a function for updates begins with the state with which the function
+    last succeeded, and at rest this is the server's state. If the App remembers the kind, this
+    holds across processes, except that the last success before a crash may be repeated. No function
+    is called again for a state with which it has succeeded, or that it gave up. Each ``on_add``
+    begins after the ones that were declared before it."""
     TIMERS = "timers"
-    """Of an App: the timer of an object is called as long as the object lives, in time, not before
-    ``first_after`` and the success of ``on_add``, and together with no function of the object."""
+    """The timer of an App is called in time, as long as its object lives.
+
+    It is not called before ``first_after`` and the success of ``on_add``, and never together with
+    another function of the object."""
 
 
 def break_promise(
@@ -144,10 +148,10 @@ def check_object_order(simulated: SimulatedCluster) -> None:
         before = last.get(target)
         if before is not None:
             if call.version < before.version:
-                text = f"{call.line}, in a state older than what it saw"
+                text = f"{call.line}, in an older state than it saw before"
                 raise break_promise(simulated, Promise.ORDER, text, call.key)
             if before.action == "DELETE" and call.action != "DELETE":
-                text = f"{call.line}, which is gone, as an earlier call said"
+                text = f"{call.line}, although an earlier call said that it is gone"
                 raise break_promise(simulated, Promise.ORDER, text, call.key)
         last[target] = call
 
@@ -215,13 +219,13 @@ def check_converged(simulated: SimulatedCluster, watcher: int) -> None:
             if saw is None or not (saw.is_selective or saw.version == int(obj.resource_version)):
                 last = "nothing" if saw is None else f"version {saw.version}"
                 text = (
-                    f"the server has {obj.name} in version {obj.resource_version}, and what "
-                    f"{process.name} saw of it last, successfully, is {last}"
+                    f"the server has {obj.name} in version {obj.resource_version}, but the last "
+                    f"successful call of {process.name} saw {last}"
                 )
                 raise break_promise(simulated, Promise.CONVERGENCE, text, simulated.key(obj.name))
         for one, call in seen.items():
             if one not in there and call.action != "DELETE":
-                text = f"{call.key} is gone, and {process.name} has not learned that"
+                text = f"{call.key} is gone, but {process.name} has not seen the deletion"
                 raise break_promise(simulated, Promise.CONVERGENCE, text, call.key)
 
 
@@ -322,7 +326,7 @@ class FinalizerChecker:
                 self._break(text, before)
             own = self._own
             if own.intersection(before.finalizers) and not own.intersection(remaining):
-                text = f"{entry.line}, and so lets {before.name} go, which is not cleaned up"
+                text = f"{entry.line}, and so releases {before.name}, which is not cleaned up"
                 self._check_clean(before, text)
 
     def check_rest(self) -> None:

@@ -60,7 +60,7 @@ def _built(process: Process, made: Any, kind: Kind, leading: Manager | None) -> 
     if len(targets) == 1 and hasattr(targets[0], "run"):
         if leading is not None:
             raise ValueError(
-                f"leader_election=True is for watchers and reconcilers, and make returned "
+                f"leader_election=True is for watchers and reconcilers, but make returned "
                 f"{targets[0]!r}, which runs by itself: leave it out here, and give its Manager "
                 'leader_election=LeaderElection(id="…", namespace="default", '
                 'identity=f"{replica.name}-{replica.process}")'

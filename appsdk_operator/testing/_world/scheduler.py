@@ -208,7 +208,7 @@ class ThreadScheduler:
         self.run_ready()
         while not me.is_ready:
             if not self.jump():
-                raise StuckError("everybody waits, and nobody for a time: this never ends")
+                raise StuckError("all threads wait, and none has a time-out: this never ends")
             self.run_ready()
 
     def _switch(self, me: Fiber) -> None:
@@ -257,7 +257,7 @@ class ThreadScheduler:
         where = "".join(traceback.format_stack(frame)[-4:]) if frame else ""
         return (
             f"the thread {fiber.name} has not come to a wait for {_PATIENCE:g} s: it computes, or "
-            f"it blocks in something that knows nothing of the simulated time\n{where}"
+            f"it blocks in a call that is not simulated\n{where}"
         )
 
     # -- replacements of threading's methods --------------------------------------------------

@@ -51,7 +51,7 @@ class Simulation(SimulatedCluster):
         crds: Iterable[Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """An operator that was not run yet.
+        """A simulation of an operator that has not run yet.
 
         Args:
             kind: the kind that it watches.
@@ -113,11 +113,13 @@ class Simulation(SimulatedCluster):
             faults: what happens to that request.
 
         Raises:
-            ValueError: a fault that takes time, which stands still.
+            ValueError: a fault takes time, but in a Simulation time stands still.
         """
         for rule in faults:
             if rule.is_gradual or rule.action == "stall":
-                raise ValueError(f"{rule!r} takes time, and in a Simulation only the test moves it")
+                raise ValueError(
+                    f"{rule!r} takes time, but in a Simulation only the test advances the clock"
+                )
         if not self.process.is_alive or self.clock.monotonic() < self._next_poll:
             return False
         api, stop = self.server.api, self.process.stop
@@ -133,7 +135,7 @@ class Simulation(SimulatedCluster):
         return True
 
     def handle(self) -> bool:
-        """Handle the next event or retry that is due; False where there is none."""
+        """Handle the next event or retry that is due; False if there is none."""
         return self.process.is_alive and self.controller.process_next()
 
     def advance(self, seconds: float) -> None:

@@ -38,13 +38,13 @@ class World(SimulatedCluster):
 
     The operator runs with its real threads, caches and leader election. One thread runs at a time,
     until it waits; when all threads wait, the clock moves to the earliest deadline. So an hour
-    takes as long as what happens in it: milliseconds where an operator requeues now and then, some
-    seconds where two replicas renew leases. A seed always gives the same run.
+    takes only the time of its work: milliseconds if an operator requeues now and then, some seconds
+    if two replicas renew leases. A seed always gives the same run.
 
-    Use it in a ``with`` block; the thread of the block drives the simulation. Simulated are waits
-    on the kit's clock, ``threading``, ``asyncio``, queues and pools of threads, and on locks that
-    are made in the block. Other blocking calls are not: an operator must not use sockets or
-    ``time.sleep``.
+    Use it in a ``with`` block; the thread of the block drives the simulation. The world simulates
+    waits on the kit's clock, ``threading``, ``asyncio``, queues and pools of threads, and on locks
+    that are made in the block. It does not simulate other blocking calls: an operator must not use
+    sockets or ``time.sleep``.
 
     >>> from appsdk_operator import kinds
     >>> from appsdk_operator.controllers import Result
@@ -58,18 +58,18 @@ class World(SimulatedCluster):
 
     Args:
         kind: the kind that the operator manages; its CRD is installed unless it is a built-in kind.
-            Or the operator as an :class:`~appsdk_operator.app.App`: then it is the first kind that
-            the App handles, and the CRDs are the App's.
-        make: an App, for another one of its kinds; or what makes the operator of a replica, again
-            after each crash and restart: a watcher or a reconciler, or several, called in that
+            Or the operator as an :class:`~appsdk_operator.app.App`: the kind is then the first kind
+            that the App handles, and the CRDs are the App's.
+        make: a function that makes the operator of a replica; it is called again after each crash
+            and restart. It returns a watcher or a reconciler, or several, which are called in this
             order for each event; or an object with ``run(stop)`` that uses ``replica.clock`` and
-            ``replica.config`` or ``replica.client``.
+            ``replica.config`` or ``replica.client``. Or an App, to test another one of its kinds.
         replicas: the number of replicas; default 1.
         leader_election: whether the watchers or reconcilers that ``make`` returns run on the
             leader only; default: on all replicas. A manager that ``make`` returns has its own
-            ``leader_election=``; that of an App stays.
-        seed: of jitter, uids, and the choice of the next thread; default 0: threads go on in the
-            order in which they became ready.
+            ``leader_election=``, and so has an App.
+        seed: the seed of jitter, uids, and the choice of the next thread; default 0: threads go on
+            in the order in which they became ready.
         crds: further CustomResourceDefinitions, or the one of ``kind``.
     """
 
@@ -93,7 +93,7 @@ class World(SimulatedCluster):
             crds = [*definitions_of(make), *crds]
             make, leader_election = maker_of(make, leader_election=leader_election), False
         if make is None:
-            raise TypeError("give World(kind, make) what makes the operator, or an App")
+            raise TypeError("give World(kind, make) a function that makes the operator, or an App")
         super().__init__(kind, seed=seed, crds=crds)
         self.elsewhere: dict[str, Any] = {}
         """For what an operator makes outside of the cluster; it survives crashes."""
@@ -120,7 +120,7 @@ class World(SimulatedCluster):
 
     @staticmethod
     def names_of(replicas: int) -> list[str]:
-        """The names of so many replicas."""
+        """The names of that many replicas."""
         if replicas == 1:
             return ["operator"]
         return [f"operator-{number + 1}" for number in range(replicas)]
@@ -359,13 +359,13 @@ class World(SimulatedCluster):
         replica = self.replicas[number]
         if not replica.is_alive:
             return
-        self.note(replica.name, "fault", f"stands still for {seconds:g} s")
+        self.note(replica.name, "fault", f"is suspended for {seconds:g} s")
         self.schedule.freeze(replica)
         self._end_after(seconds, replica, lambda: self.schedule.thaw(replica))
 
     def lag(self, seconds: float) -> None:
         """Withhold watch events for ``seconds``, so that caches lag."""
-        self.note("the server", "fault", f"tells watches nothing for {seconds:g} s")
+        self.note("the server", "fault", f"holds back watch events for {seconds:g} s")
         self.server.api.stall_watches(True)
         self._end_after(seconds, "lag", lambda: self.server.api.stall_watches(False))
 
@@ -387,7 +387,7 @@ class World(SimulatedCluster):
     # -- checks while it runs ----------------------------------------------------------------
 
     def after_call(self, entry: Entry) -> None:
-        """Count a call that has ended; the calls of a timer come for ever."""
+        """Count a call that has ended, unless it is of a timer, whose calls never end."""
         if not entry.is_of_timer:
             self._count("call", entry)
 
@@ -409,7 +409,7 @@ class World(SimulatedCluster):
 
     @property
     def working(self) -> Sequence[Process]:
-        """The replicas that hold a Lease, or all where none does."""
+        """The replicas that hold a Lease, or all replicas if none does."""
         holders = self._lease_holders()
         return [
             one for one in self.replicas if one.identity and one.identity in holders
@@ -420,7 +420,7 @@ class World(SimulatedCluster):
         self.schedule.maybe_switch()
 
     def pass_turn(self) -> None:
-        """Let other threads run; for good where the process of this one has crashed."""
+        """Let other threads run; this thread never goes on if its process has crashed."""
         self.schedule.yield_now()
 
     def _count(self, what: str, entry: Entry) -> None:
