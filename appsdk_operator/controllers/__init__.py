@@ -1,8 +1,8 @@
-"""Controllers: reconcilers that bring the world in line with what objects specify.
+"""Controllers: reconcilers that bring the current state to the desired one.
 
-A reconciler gets the *key* of an object, not *what happened* to it: it reads the present state and
-does what is missing. So events can be merged, missed and repeated without harm, and a failure is
-corrected by the next call. If each event matters, use :mod:`appsdk_operator.watchers` instead.
+A reconciler gets the *key* of an object, not the *event*. It reads the current state and makes the
+missing changes. So events can be merged, missed and repeated without harm, and the next call
+corrects a failure. If each event matters, use :mod:`appsdk_operator.watchers` instead.
 
 An event takes these steps. A source (a cached kind, a channel, a timer) delivers it; predicates
 filter it; a handler turns it into requests. The queue merges the requests of one object, holds them
@@ -31,10 +31,10 @@ True
 
 Guarantees:
     * Reconciles of one request never overlap, with any number of workers.
-    * A request is reconciled until that succeeds, is given up (``max_attempts``) or fails
-      terminally; one that is added meanwhile is reconciled once more.
+    * A request is reconciled until a reconcile succeeds, is given up (``max_attempts``) or fails
+      terminally. A request that is added meanwhile is reconciled once more.
     * No reconcile starts before every source has added its initial requests.
-    * No request is reconciled before it is due, and none waits for another one's backoff.
+    * No request is reconciled before it is due, and no request waits for another one's backoff.
 
 Caveats:
     * A reconciler must be idempotent: it may be called again after a half-done try.
@@ -44,9 +44,9 @@ Caveats:
     * A read from a cache may be older than the reconciler's last write, unless it reads through
       the manager's client.
 
-Errors: an error of a reconciler is logged, counted and retried. :meth:`Controller.run` ends with an
-error when a source fails or does not sync in time, when threads outlive the stop, and with
-``recover_exceptions=False`` at a bug in a reconciler. Constructors refuse wrong options.
+Errors: the controller logs, counts and retries an error of a reconciler. :meth:`Controller.run`
+raises when a source fails or does not sync in time, when threads outlive the stop, and, with
+``recover_exceptions=False``, at a bug in a reconciler. Constructors refuse wrong options.
 """
 
 from appsdk_operator._lazy import room

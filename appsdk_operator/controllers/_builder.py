@@ -40,9 +40,9 @@ class BuilderError(ValueError):
 
 
 class ControllerHost(Protocol):
-    """What a builder needs of the host that runs the controller; a :class:`Manager` is one.
+    """The host that runs a controller, as a builder needs it; a :class:`Manager` is one.
 
-    If it has ``note_draft(draft)``, that is called for each new builder.
+    If the host has ``note_draft(draft)``, each new builder calls it.
     """
 
     @property
@@ -57,7 +57,7 @@ class ControllerHost(Protocol):
 
     @property
     def metrics(self) -> Metrics:
-        """The metrics that the controller publishes in."""
+        """The metrics that the controller writes to."""
         ...
 
     @property
@@ -114,16 +114,16 @@ def controller_for(
     Args:
         host: a :class:`Manager`, or another :class:`ControllerHost`.
         request_type: the type of its requests if they are not object keys. Watches then need
-            handlers that make such requests, and ``for_`` and ``owns`` cannot be used.
+            handlers that make such requests, and ``for_`` and ``owns`` are errors.
 
     Raises:
-        TypeError: ``host`` lacks something.
+        TypeError: ``host`` lacks a member of :class:`ControllerHost`.
     """
     missing = [name for name in _HOST if not hasattr(host, name)]
     if missing:
         raise TypeError(
-            f"host={host!r} has no {', no '.join(missing)}: give a Manager, or all that "
-            "ControllerHost names"
+            f"host={host!r} has no {', no '.join(missing)}: give a Manager, or an object with all "
+            "members of ControllerHost"
         )
     return ControllerBuilder(host, request_type)
 
@@ -135,9 +135,9 @@ _HOST = ("cache", "clock", "metrics", "controller_options", "add")
 class ControllerBuilder(Generic[R]):
     """Builds a controller; each method returns the builder.
 
-    Wrong types are refused at once. :meth:`build` checks the combination and raises one
-    :class:`BuilderError` with all problems. The builder starts nothing. Not thread-safe. The names
-    and rules are those of controller-runtime's builder.
+    Each method refuses wrong types at once. :meth:`build` checks the combination and raises one
+    :class:`BuilderError` with all problems. The builder starts nothing. Not thread-safe. Names and
+    rules are as in controller-runtime's builder.
     """
 
     def __init__(self, host: ControllerHost, request_type: type[Any]) -> None:
@@ -169,8 +169,8 @@ class ControllerBuilder(Generic[R]):
     ) -> ControllerBuilder[R]:
         """Reconcile the objects of ``kind``: an event requests its object.
 
-        The kind is also the controller's name, unless :meth:`named` sets another, and selects its
-        concurrency in the host's ``kind_concurrency``; logs show it. Call it once.
+        Unless :meth:`named` sets another name, the kind is also the controller's name. It selects
+        the concurrency in the host's ``kind_concurrency``, and logs show it. Call this once.
 
         Args:
             kind: the kind to reconcile.
@@ -181,13 +181,13 @@ class ControllerBuilder(Generic[R]):
 
         Raises:
             TypeError: an argument has the wrong type.
-            ValueError: a filter's field is none of the kind's class.
+            ValueError: the class of the kind does not have a filter's field.
         """
         _check_kind(kind)
         if self._for is not None:
             self._problems.append(
                 f"for_() was called for {self._for} and for {kind}: a controller reconciles one "
-                "kind; for events of another one use watches() or owns()"
+                "kind; for events of another kind use watches() or owns()"
             )
         else:
             self._for = kind
@@ -207,8 +207,8 @@ class ControllerBuilder(Generic[R]):
 
         Args:
             kind: the kind of the owned objects, which the reconciler creates.
-            match_every_owner: whether every owner of the kind is requested, and not only the one
-                whose reference says ``controller: true``.
+            match_every_owner: whether every owner of the kind is requested, and not only the owner
+                whose reference has ``controller: true``.
             predicates: as for :meth:`for_`.
             metadata_only: as for :meth:`for_`.
 
@@ -245,8 +245,8 @@ class ControllerBuilder(Generic[R]):
         Args:
             kind: the kind to watch.
             handler: a :class:`Handler`, or a function that maps an object to requests, as for
-                :func:`map_objects`. A function that returns anything else than requests of this
-                controller fails.
+                :func:`map_objects`. If the function returns anything but requests of this
+                controller, the call fails.
             predicates: as for :meth:`for_`.
             metadata_only: as for :meth:`for_`.
 
@@ -276,23 +276,23 @@ class ControllerBuilder(Generic[R]):
     def watches_raw_source(self, source: Source[R]) -> ControllerBuilder[R]:
         """Take requests from ``source``: a channel, a timer, the cache of another cluster.
 
-        The predicates of :meth:`with_event_filter` do not apply to it; it has its own.
+        The predicates of :meth:`with_event_filter` do not apply to it; a source has its own.
 
         Raises:
-            TypeError: it is not a source.
+            TypeError: ``source`` is not a source.
         """
         check_source(source)
         self._sources.append(source)
         return self
 
     def with_event_filter(self, *predicates: EventFilter) -> ControllerBuilder[R]:
-        """Filter the events of all watched kinds; called before the watch's own predicates.
+        """Filter the events of all watched kinds, before the watch's own predicates.
 
-        An event must pass all of them. They apply to kinds that are added before or after this, not
-        to raw sources.
+        An event must pass all of these predicates. They apply to all watched kinds, whether added
+        before or after this call, but not to raw sources.
 
         Raises:
-            TypeError: one is neither a :class:`Predicate` nor a function of an event.
+            TypeError: a predicate is neither a :class:`Predicate` nor a function of an event.
         """
         self._filters += as_predicates(predicates)
         return self
@@ -315,10 +315,10 @@ class ControllerBuilder(Generic[R]):
     def named(self, name: str) -> ControllerBuilder[R]:
         """Set the name for metrics and logs; default: the lower-case kind of :meth:`for_`.
 
-        It must be unique in the process.
+        The name must be unique in the process.
 
         Raises:
-            ValueError: it is empty.
+            ValueError: the name is empty.
         """
         check_name(name)
         self._draft.calls.append(f"named({name!r})")
@@ -337,7 +337,7 @@ class ControllerBuilder(Generic[R]):
 
         Raises:
             BuilderError, TypeError, ValueError: as :meth:`build`.
-            Exception: what the host raised.
+            Exception: an error of the host.
         """
         controller = self.build(reconciler)
         try:
@@ -355,7 +355,7 @@ class ControllerBuilder(Generic[R]):
 
         Raises:
             BuilderError: the description is invalid; the text has every problem.
-            TypeError: the reconciler is none.
+            TypeError: ``reconciler`` is neither.
             ValueError: the name is in use.
         """
         self._draft.is_over = True
@@ -421,24 +421,25 @@ class ControllerBuilder(Generic[R]):
     def _require_object_requests(self, what: str) -> None:
         if self._request_type is not Request:
             self._problems.append(
-                f"{what} makes requests of objects' keys, and this controller's are "
-                f"{self._request_type.__name__}: use watches() with a handler that makes those"
+                f"{what} requests ObjectKeys, but this controller takes "
+                f"{self._request_type.__name__}: use watches() with a handler that makes such "
+                "requests"
             )
 
     def _find_problems(self) -> list[str]:
         problems = list(self._problems)
         if self._is_built:
-            problems.append("this builder has built its controller: begin with another one")
+            problems.append("this builder has built its controller already: make a new builder")
         if self._for is None and self._owned:
             kinds = ", ".join(map(str, self._owned))
             problems.append(
-                f"owns({kinds}) needs for_(): say whose objects own them, or use watches() with "
+                f"owns({kinds}) needs for_(), the kind of the owners; or use watches() with "
                 "for_owner()"
             )
         if not self._watch_factories and not self._sources:
             problems.append(
-                "nothing is watched, so that nothing would ever be reconciled: call for_(), "
-                "watches() or watches_raw_source()"
+                "it watches nothing, so it would never reconcile: call for_(), watches() or "
+                "watches_raw_source()"
             )
         if self._for is None and self._name is None:
             problems.append("it has no name: call for_(), whose kind is its name, or named()")

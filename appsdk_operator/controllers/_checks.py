@@ -13,7 +13,7 @@ from appsdk_operator.runtime.validation import check_callable, check_plain
 def check_name(name: object) -> None:
     """Refuse an empty name."""
     if not isinstance(name, str) or not name:
-        raise ValueError(f"name={name!r}: give the controller a name, it labels its metrics")
+        raise ValueError(f"name={name!r}: give the controller a name, which its metrics show")
 
 
 def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
@@ -30,17 +30,17 @@ def checked_reconciler(reconciler: object) -> Callable[[Any], Any]:
                 f"reconciler={reconciler!r} is not a reconciler: give an object with "
                 "reconcile(request), or a function of the request"
             )
-        return f"reconciler={reconciler!r} cannot be called with a request alone: {mismatch}"
+        return f"reconciler={reconciler!r} cannot be called with only a request: {mismatch}"
 
     check_callable(
         "reconciler", function, "request", required=True, is_awaited=True, explain=explain
     )
     if _wants_object_request(function):
         raise TypeError(
-            f"reconciler={reconciler!r} takes a ReconcileRequest, as one for an "
-            "InformerController does, and would be given a Request, which has namespace and name "
-            "alone: give a function of a Request, or as_reconciler(client, kind, function) for one "
-            "of the object"
+            f"reconciler={reconciler!r} takes a ReconcileRequest, as a reconciler of an "
+            "InformerController does, but would get a Request, which has only namespace and name: "
+            "give a function of a Request, or as_reconciler(client, kind, function) with a "
+            "function of the object"
         )
     return cast("Callable[[Any], Any]", function)
 

@@ -88,7 +88,7 @@ class EventQueue(Generic[R]):
 
 
 def for_object(*, low_priority_when_unchanged: bool = True) -> Handler[Request]:
-    """Requests the object of the event itself.
+    """Requests the object of the event.
 
     Args:
         low_priority_when_unchanged: whether initial objects, resyncs and updates without a change
@@ -114,22 +114,22 @@ class _ForObject(msgspec.Struct, frozen=True):
 def for_owner(
     owner_kind: Kind, *, only_controller: bool = True, low_priority_when_unchanged: bool = True
 ) -> Handler[Request]:
-    """Requests the owners of the event's object that are of ``owner_kind``, in any version.
+    """Requests the owners of the event's object, of the kind ``owner_kind`` in any version.
 
-    For an update it requests the owners before and after it, each once. ``owner_kind`` decides
-    whether owners are namespaced; a namespaced owner is in its object's namespace.
+    For an update it requests the owners before and after the change, each once. ``owner_kind``
+    decides whether owners are namespaced; a namespaced owner is in its object's namespace.
 
     Args:
         owner_kind: the kind of the owners, which the reconciler handles.
-        only_controller: only the owner whose reference says ``controller: true``; default: yes, as
+        only_controller: only the owner whose reference has ``controller: true``; default: yes, as
             with the builder's ``owns``; False: all owners.
         low_priority_when_unchanged: as for :func:`for_object`.
 
     Raises:
         TypeError: ``owner_kind`` is not a Kind.
 
-    The semantics are controller-runtime's ``EnqueueRequestForOwner``, but an invalid reference is
-    logged and does not hide those after it.
+    The semantics are controller-runtime's ``EnqueueRequestForOwner``, but it logs an invalid
+    reference and goes on with the next ones.
     """
     check_flag("only_controller", only_controller)
     check_flag("low_priority_when_unchanged", low_priority_when_unchanged)
@@ -187,15 +187,15 @@ def map_objects(
     *,
     low_priority_when_unchanged: bool = True,
 ) -> Handler[R, _SpecT, _StatusT]:
-    """Requests what ``function`` returns for the event's object.
+    """Requests the results of ``function`` for the event's object.
 
-    For an update it is called with the object before and after it, and each request is added once,
-    so that objects which it no longer refers to are reconciled too.
+    For an update it calls the function with the object before and after the change, and adds each
+    request once. So objects to which the event's object no longer refers are reconciled too.
 
     Args:
-        function: returns the requests that an object concerns, or None for none. It must only use
-            the object and memory, such as a cache. An error is logged and counted, and the source
-            calls it again.
+        function: returns the requests for an object, or None. It must only use the object and
+            memory, such as a cache. The source logs and counts an error, and calls the function
+            again.
         low_priority_when_unchanged: as for :func:`for_object`.
 
     Raises:
@@ -284,9 +284,9 @@ def _optional_function(_: object, field: attrs.Attribute[Any], value: Any) -> No
 class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
     """A handler with a function of (event, queue) for each action.
 
-    They may be ``async def``. An error is logged and counted, and the source calls the function
-    again. Requests that they add without a priority have :data:`LOW_PRIORITY` for initial objects,
-    resyncs and updates without a change, as with :func:`for_object`.
+    The functions may be ``async def``. The source logs and counts an error, and calls the function
+    again. If a function adds a request without a priority, the request has :data:`LOW_PRIORITY` for
+    initial objects, resyncs and updates without a change, as with :func:`for_object`.
 
     >>> deleted = HandlerFunctions(delete=lambda event, queue: queue.add(event.key))
     """
@@ -297,19 +297,19 @@ class HandlerFunctions(Generic[R, SpecT_contra, StatusT_contra]):
     create: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """For a new or an initial object (``event.is_initial``); default: ignored."""
+    """Called for a new or an initial object (``event.is_initial``); default: ignored."""
     update: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """For a change, or a resync (RESYNC, with ``old`` and ``object`` the same)."""
+    """Called for a change, or a resync (RESYNC, with ``old`` and ``object`` the same)."""
     delete: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """For a removed object."""
+    """Called for a removed object."""
     generic: Callable[[Event[SpecT_contra, StatusT_contra], RequestQueue[R]], Any] | None = (
         attrs.field(default=None, validator=_optional_function)
     )
-    """For an event from outside of the cluster."""
+    """Called for an event from outside of the cluster."""
 
     def handle(
         self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R]
@@ -344,7 +344,7 @@ def with_low_priority_when_unchanged(
 ) -> Handler[R, _SpecT, _StatusT]:
     """``handler`` with :data:`LOW_PRIORITY` for initial objects, resyncs and unchanged updates.
 
-    A priority that the handler sets itself is kept. The handlers of this module do this anyway.
+    If the handler sets a priority, it stays. The handlers of this module do this anyway.
 
     Raises:
         TypeError: ``handler`` is not a handler.

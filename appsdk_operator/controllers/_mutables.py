@@ -19,7 +19,7 @@ def mutable(obj: object) -> MutableObject:
     if isinstance(obj, Object):
         raise ReadOnlyError(
             f"{obj!r} is a read-only view: take `copy = obj.mutable_copy()`, change the copy, and "
-            "hand it to the client"
+            "give it to the client"
         )
     raise TypeError(f"{obj!r} is not a MutableObject: make one, or take obj.mutable_copy()")
 
@@ -35,7 +35,7 @@ def check_objects(**objects: object) -> None:
             given = (
                 f"the class {obj.__name__}" if isinstance(obj, type) else f"a {type(obj).__name__}"
             )
-            raise TypeError(f"{name} is {given} and no object: give an Object or a MutableObject")
+            raise TypeError(f"{name} is {given}, not an object: give an Object or a MutableObject")
 
 
 def metadata_of(obj: Object | MutableObject) -> Any:

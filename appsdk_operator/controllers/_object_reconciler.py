@@ -23,7 +23,7 @@ class ObjectReconciler(Protocol[SpecT_contra, StatusT_contra]):
     def reconcile_object(
         self, obj: Object[SpecT_contra, StatusT_contra], /
     ) -> Outcome | Awaitable[Outcome]:
-        """Compare ``obj`` with the world, and do what is missing."""
+        """Bring the world to the state that ``obj`` asks for."""
         ...
 
 
@@ -40,8 +40,8 @@ def as_reconciler(
 ) -> ReconcileFunction[Request]:
     """A reconciler that reads the object and passes it to ``object_reconciler``.
 
-    It does nothing for an object that is gone: the API server collects the objects that it owned,
-    and finalizers are for any other clean-up.
+    It does nothing for an object that is gone: Kubernetes collects the objects that it owned. For
+    any other clean-up use a finalizer.
 
     Args:
         reader: reads the object: a client, or a cached one.

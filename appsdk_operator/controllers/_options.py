@@ -46,8 +46,8 @@ def _check_factory(
 ) -> None:
     if value is not None and not callable(value):
         raise TypeError(
-            f"{field.name}={value!r} is not a function: each controller makes a limiter of its "
-            "own, so give what makes one, as lambda: ItemExponential(base=1.0)"
+            f"{field.name}={value!r} is not a function: each controller makes its own limiter, so "
+            "give a function that makes one, such as lambda: ItemExponential(base=1.0)"
         )
     check_plain(field.name, value)
 
@@ -61,7 +61,7 @@ def _check_kinds(_: object, field: attrs.Attribute[Mapping[str, int] | None], va
         if not isinstance(name, str) or not name[:1].isupper() or "/" in name:
             raise ValueError(
                 f"{field.name} has {name!r}: write Kind.group, as in Deployment.apps, or just the "
-                "kind where the group has no name, as in Pod"
+                "kind if the group has no name, as in Pod"
             )
         if type(count) is not int or count < 1:
             raise ValueError(
@@ -78,54 +78,66 @@ def _frozen(value: Mapping[str, int] | None) -> Mapping[str, int] | None:
 class ControllerOptions:
     """The options of a controller.
 
-    A field that is None comes from the manager's ``controller_options``; if it is None there too,
-    the field's built-in default applies. The defaults are controller-runtime's.
+    If a field is None, the manager's ``controller_options`` apply; if it is None there, too, the
+    built-in default applies. The defaults are controller-runtime's.
     """
 
     max_concurrent_reconciles: int | None = attrs.field(
         default=None, validator=_check_count, metadata={"least": 1}
     )
-    """How many requests are reconciled in parallel; default 1. Reconciles of one request never
-    overlap."""
+    """The number of requests that are reconciled in parallel; default 1.
+
+    Reconciles of one request never overlap."""
     cache_sync_timeout: float | None = attrs.field(
         default=None, validator=_check_seconds, metadata={"above_0": True}
     )
-    """Seconds within which each source has to start and sync; default 120. After that the
-    controller fails; the usual cause is that the service account must not list or watch the
+    """Seconds within which each source has to start and sync; default 120.
+
+    After that the controller fails. The usual cause: the service account may not list or watch the
     kind."""
     reconcile_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
-    """Seconds that a reconcile may take; default, and 0: no limit. At the deadline the stop signal
-    of its context is set, and an ``async def`` reconciler is cancelled. Python cannot interrupt a
-    plain function: it has to check the signal. One that does not is logged with its line, and a
-    spare worker takes over, at most as many as ``max_concurrent_reconciles``; its request waits
-    until it returns."""
+    """Seconds that a reconcile may take; default, and 0: no limit.
+
+    At the deadline the controller sets the stop signal of the context, and cancels an ``async def``
+    reconciler. Python cannot interrupt a plain function: it has to check the signal. If it does
+    not, the controller logs the line where it is, and starts a spare worker, at most
+    ``max_concurrent_reconciles`` of them. The request waits until the function returns."""
     recover_exceptions: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether a reconcile that ends with a bug (``TypeError``, ``KeyError``, ``AssertionError``,
-    ``SystemExit``, …) is retried like any failure; default True. With False it ends the
-    controller, and with it the manager."""
+    """Whether a bug in a reconcile is retried like any failure; default True.
+
+    Bugs are ``TypeError``, ``KeyError``, ``AssertionError``, ``SystemExit`` and the like. With
+    False a bug ends the controller, and with it the manager."""
     retry: RetryPolicy | None = attrs.field(default=None, validator=_check_policy)
-    """When a failed request is retried: a function of the error and the number of the attempt,
-    which returns seconds, or None to give up until the next event. Attempts are counted as for
-    ``max_attempts``. Default: as ``rate_limiter`` and ``max_attempts`` say, which it replaces."""
+    """When a failed request is retried.
+
+    A function of the error and the number of the attempt, which returns seconds, or None to give up
+    until the next event. Attempts are counted as for ``max_attempts``. It replaces ``rate_limiter``
+    and ``max_attempts``, which decide by default."""
     rate_limiter: Callable[[], RateLimiter] | None = attrs.field(
         default=None, validator=_check_factory
     )
-    """Makes the rate limiter for failed requests; default: per request 5 ms, doubled with each
-    failure up to 1000 s, plus up to a tenth at random."""
+    """A function that makes the rate limiter for failed requests.
+
+    Default: for each request 5 ms, doubled with each failure up to 1000 s, plus up to a tenth at
+    random."""
     needs_leader_election: bool | None = attrs.field(default=None, validator=_check_flag)
     """Whether it only runs on the leader; default True. Without leader election it always runs."""
     warm_up: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether sources start and sync before this replica becomes leader, so that it takes over
-    without delay; default False. A standby then has the same caches as the leader."""
+    """Whether sources start and sync before this replica becomes leader; default False.
+
+    The replica then takes over without delay. A standby has the same caches as the leader."""
     skip_name_validation: bool | None = attrs.field(default=None, validator=_check_flag)
-    """Whether another controller of the process may have the same name; default False. Their
-    metrics are then added up."""
+    """Whether another controller of the process may have the same name; default False.
+
+    The metrics of both are then added up."""
     max_attempts: int | None = attrs.field(
         default=None, validator=_check_count, metadata={"least": 0}
     )
-    """How often in a row a request may fail before it is dropped until the next event; default,
-    and 0: no limit. A call that an event brings before the planned retry does not count; a new
-    generation of the object, or another uid, starts anew."""
+    """The failures in a row after which a request is dropped until the next event; default, and 0:
+    no limit.
+
+    If an event leads to a call before the planned retry, its failure does not count. A new
+    generation of the object, or another uid, starts a new count."""
     stop_timeout: float | None = attrs.field(default=None, validator=_check_seconds)
     """Seconds to wait at a stop for reconciles that still run; default 30."""
     kind_concurrency: Mapping[str, int] | None = attrs.field(
@@ -138,7 +150,7 @@ class ControllerOptions:
         others = [name for name in _LIMITS if getattr(self, name) is not None]
         if self.retry is not None and others:
             raise ValueError(
-                f"retry= says when and how often failed requests are retried, and so does "
+                f"retry= says when and how often failed requests are retried, but so does "
                 f"{' and '.join(f'{name}=' for name in others)}: give one of them"
             )
 

@@ -36,21 +36,21 @@ EventFunction: TypeAlias = Callable[[Event[SpecT, StatusT]], bool]
 class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """A filter of events: a function of an event that can be combined with others.
 
-    Combine with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and :func:`not_`.
-    Wherever a predicate is accepted, so are plain functions of an event, and filters:
+    Combine predicates with ``&``, ``|`` and ``~``, or with :func:`all_of`, :func:`any_of` and
+    :func:`not_`. In place of a predicate you can give a plain function of an event, or a filter:
 
-    * a :class:`~appsdk_operator.resource.Filter` looks at the object of the event. An update also
-      passes when the whole predicate holds for the old object, so that an object that leaves a
-      filter is seen once more;
-    * a :class:`~appsdk_operator.resource.ChangeFilter` looks at updates and resyncs, and passes
-      creations, deletions, generic events, and updates that replace an object by another.
+    * a :class:`~appsdk_operator.resource.Filter` checks the object of the event. An update also
+      passes when the whole predicate holds for the old object, so an object that leaves a filter
+      is seen once more;
+    * a :class:`~appsdk_operator.resource.ChangeFilter` checks updates and resyncs. It passes
+      creations, deletions, generic events, and updates that replace an object by another one.
 
-    A predicate keeps events from a handler. It does not make the local copy smaller, as a selector
-    of the cache does, and the reconciler does not see the event.
+    A predicate only keeps events from a handler. It does not make the local copy smaller, as a
+    selector of the cache does. The reconciler does not see the event.
 
-    A predicate that raises loses no event: its source lets the event pass, logs the predicate's
-    name and counts it. Predicates are called in one thread for each source, must not wait, and
-    cannot be ``async def``. The semantics are controller-runtime's; differences are noted.
+    If a predicate raises, no event is lost: the source lets the event pass, logs the predicate's
+    name and counts the error. Each source calls its predicates in one thread; they must not wait,
+    and cannot be ``async def``. The semantics are controller-runtime's; differences are noted.
 
     >>> in_default = Predicate(lambda event: event.object.namespace == "default")
     >>> worth_it = in_default & (generation_changed | label_changed)
@@ -84,13 +84,13 @@ class Predicate(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
         delete: EventFunction[OtherSpecT, OtherStatusT] | None = None,
         generic: EventFunction[OtherSpecT, OtherStatusT] | None = None,
     ) -> Predicate[OtherSpecT, OtherStatusT]:
-        """A predicate with a function for each action; a missing one lets all its events pass.
+        """A predicate with a function for each action; without one, all events of the action pass.
 
-        A resync is an update with nothing changed: ``update`` gets it with ``old`` and ``object``
-        the same.
+        A resync is an update without a change: ``update`` gets it with ``old`` and ``object`` the
+        same.
 
         Raises:
-            TypeError: one is not a plain function of one argument.
+            TypeError: an argument is not a plain function of one argument.
         """
         members = {"create": create, "update": update, "delete": delete, "generic": generic}
         given = {name: member for name, member in members.items() if member is not None}
@@ -170,7 +170,7 @@ EventFilter: TypeAlias = (
 
 
 def all_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
-    """Passes events that pass every predicate, called in order; same as ``&``. Without any: all."""
+    """Passes events that pass every predicate, called in order; same as ``&``; without any: all."""
     parts = as_predicates(predicates)
     if not parts:
         return Predicate(lambda _event: True, name="all_of()")
@@ -181,7 +181,7 @@ def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT
     """Passes events that pass at least one predicate, called in order; same as ``|``.
 
     Raises:
-        ValueError: there is none, so no event would pass.
+        ValueError: there is no predicate, so no event would pass.
     """
     if not predicates:
         raise ValueError("any_of() lets nothing pass: give it at least one predicate")
@@ -191,7 +191,8 @@ def any_of(*predicates: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT
 def not_(predicate: EventFilter[SpecT, StatusT]) -> Predicate[SpecT, StatusT]:
     """Passes events that do not pass the other predicate; same as ``~``.
 
-    The negation of a ``…_changed`` filter drops creations and deletions, which that one passes.
+    The negation of a ``…_changed`` filter drops creations and deletions, because the filter passes
+    them.
     """
     (part,) = as_predicates((predicate,))
     return ~part

@@ -33,23 +33,23 @@ class RequestQueue(Protocol[R_contra]):
         Args:
             request: what to reconcile.
             priority: higher goes first; default: 0, or the source's priority for the event.
-            after: seconds before which it must not run.
-            reason: why, for logs, debug pages and the reconcile context; default: the event. Of
-                an event, an object or an error only a short description is stored. Any other value
-                is stored as it is, and converted to text when read, so text is best.
+            after: the delay in seconds before it may run.
+            reason: the reason, for logs, debug pages and the reconcile context; default: the event.
+                Of an event, an object or an error the queue stores only a short description. Any
+                other value is stored as it is, and converted to text when read, so text is best.
         """
         ...
 
     def add_rate_limited(
         self, request: R_contra, *, priority: int | None = None, reason: Any = None
     ) -> float:
-        """Add ``request`` after the rate limiter's delay, which is returned in seconds."""
+        """Add ``request`` after the rate limiter's delay; returns the delay in seconds."""
         ...
 
 
 @runtime_checkable
 class Handler(Protocol[R_co, SpecT_contra, StatusT_contra]):
-    """Turns events into requests; may be ``async def``. If it raises it is called again."""
+    """Turns events into requests; may be ``async def``. The source calls it again if it raises."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -57,7 +57,7 @@ class Handler(Protocol[R_co, SpecT_contra, StatusT_contra]):
     def handle(
         self, event: Event[SpecT_contra, StatusT_contra], queue: RequestQueue[R_co], /
     ) -> Awaitable[None] | None:
-        """Add the requests that ``event`` concerns to ``queue``."""
+        """Add the requests for ``event`` to ``queue``."""
         ...
 
 
@@ -75,7 +75,7 @@ class SyncingSource(Source[R_co], Protocol[R_co]):
     """A source that knows when all of its initial requests are in the queue."""
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait until they are; False when stopped or after ``timeout`` seconds."""
+        """Wait until they are in the queue; False when stopped or after ``timeout`` seconds."""
         ...
 
 

@@ -35,12 +35,13 @@ class Result:
     """The result of a successful reconcile; None means ``Result()``.
 
     The semantics are controller-runtime's ``reconcile.Result``, except for a ``requeue_after`` of
-    0: Go cannot distinguish that from a missing one, and takes it as done.
+    0: Go cannot distinguish it from a missing one, and treats it as done.
     """
 
     requeue_after: float | None = attrs.field(default=None, validator=_not_negative)
-    """Seconds until the next reconcile of this request; 0: at once, behind requests that wait;
-    default: no requeue. An earlier event brings the reconcile forward."""
+    """Seconds until the next reconcile of this request; default: no requeue.
+
+    0: at once, after the waiting requests. An earlier event brings the reconcile forward."""
     priority: int | None = attrs.field(default=None, validator=_whole)
     """The priority of that reconcile; default: the priority of this one."""
 
@@ -52,7 +53,7 @@ class Result:
                 raise TypeError(
                     f"Result({', '.join(given)}): give the seconds by name, "
                     "Result(requeue_after=60.0); to be called again at once, or with growing "
-                    "delays, raise what is wrong, or RetryAfter(seconds)"
+                    "delays, raise an error, or RetryAfter(seconds)"
                 )
             return object.__new__(cls)
 
@@ -69,8 +70,8 @@ class TerminalError(Exception):
     """A failure that a retry cannot fix: counted and logged, but not retried.
 
     In a Controller the next event of the object still leads to a reconcile. An InformerController
-    does not call the watcher or reconciler that raised it for the object again until its
-    generation, labels or annotations change, or it is deleted; resyncs and changes of the status
+    does not call the watcher or reconciler that raised it for the object again, until the object's
+    generation, labels or annotations change, or it is deleted. Resyncs and changes of the status
     do not count. For kinds without generations any change counts.
 
     >>> raise TerminalError("spec.color: no such color")
@@ -101,14 +102,14 @@ class RetryAfter(Exception):  # noqa: N818 - it says what is to be done, as HTTP
 
 @runtime_checkable
 class Reconciler(Protocol[R_contra]):
-    """Brings the world in line with what an object specifies.
+    """Brings the current state to the state that an object asks for.
 
-    It gets the key of the object, not what happened to it, reads the present state, and does what
-    is missing. A reconcile that raises is retried with growing delays. It may be ``async def``.
+    It gets the key of the object, not the event, reads the current state, and makes the missing
+    changes. If it raises, the controller retries with growing delays. It may be ``async def``.
     """
 
     def reconcile(self, request: R_contra, /) -> Outcome | Awaitable[Outcome]:
-        """Read the object of ``request``, and do what is missing."""
+        """Read the object of ``request``, and make the missing changes."""
         ...
 
 
@@ -125,10 +126,10 @@ def check_ignored_result(who: str, returned: object, instead: str) -> None:
         TypeError: it is one of these; a generator's code has not run.
     """
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise TypeError(f"{who} has a yield, so that nothing of it was run: leave the yield out")
+        raise TypeError(f"{who} has a yield, so none of its code ran: leave the yield out")
     is_error = isinstance(returned, BaseException) or (
         isinstance(returned, type) and issubclass(returned, BaseException)
     )
     if is_error or isinstance(returned, Result):
         name = returned.__name__ if isinstance(returned, type) else type(returned).__name__
-        raise TypeError(f"{who} returned {name}, and nobody would look at it: {instead}")
+        raise TypeError(f"{who} returned {name}, which the kit would ignore: {instead}")

@@ -43,6 +43,6 @@ def check_sync_function(what: str, function: Any, *arguments: str) -> None:
     check_plain(
         f"{what}={name_of(function)}",
         function,
-        "but it is called for every event and must only look at the event and at what is in "
-        "memory, such as a cache (work is for the reconciler, or an async handler)",
+        "but it is called for every event and must only use the event and memory, such as a cache "
+        "(put work into the reconciler, or an async handler)",
     )

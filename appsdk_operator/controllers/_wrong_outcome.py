@@ -9,11 +9,11 @@ def wrong_outcome(who: str, returned: object) -> TypeError:
     from appsdk_operator.controllers._helpers.finalizer_helper import FinalizingOutcome
 
     if isinstance(returned, FinalizingOutcome):
-        remedy = "return its value, outcome.value, which is what apply or cleanup returned"
+        remedy = "return its value, outcome.value, the result of apply or cleanup"
     else:
         remedy = (
             "return None when all is done, Result(requeue_after=seconds) to be called again, and "
-            "raise what failed"
+            "raise errors"
         )
     # Not the value: it may be a Secret's content.
     return TypeError(f"{who} returned {type(returned).__name__}: {remedy}")

@@ -26,8 +26,8 @@ def claim(name: str, owner: object) -> None:
     gc.collect()
     if not _take(name, owner):
         raise ValueError(
-            f"controller name {name!r} is in use in this process, and two of a name would share "
-            "their metrics: give this one another name, or set skip_name_validation"
+            f"controller name {name!r} is in use in this process, and two controllers of one name "
+            "would share their metrics: give this one another name, or set skip_name_validation"
         )
 
 

@@ -5,7 +5,7 @@
     ready = until.condition_true("Ready") | until.field_equals("status.phase", "Failed")
     wait_for(client, POD, "web", ready, namespace="default", timeout=30)
 
-Conditions are values: combine them by ``&``, ``|`` and ``~``.
+Conditions are values: combine them with ``&``, ``|`` and ``~``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Until(Generic[AbsentT_co]):
         __class_getitem__ = subscript
 
     text: str
-    """The condition as text, to follow "until"."""
+    """The condition as text that follows "until"."""
     _holds: Callable[[Object | None], bool] = attrs.field(repr=False, alias="holds")
     _seen: Callable[[Object], str] = attrs.field(default=_nothing, repr=False, alias="seen")
 
@@ -141,7 +141,7 @@ def field_equals(path: str, value: Any) -> Until[Never]:
     has_value = found == value
     is_hidden = found.root in HIDDEN_FIELDS
     return Until(
-        f"{path} has the value wanted" if is_hidden else f"{path} is {value!r}",
+        f"{path} has the given value" if is_hidden else f"{path} is {value!r}",
         lambda obj: obj is not None and has_value(obj),
         lambda obj: "" if is_hidden else f"{path} is {found.value(obj)!r}",
     )
@@ -151,12 +151,12 @@ def matches(function: Callable[[Object], Any], text: str = "") -> Until[Never]:
     """The object exists, and ``function`` returns a true value for it.
 
     Args:
-        function: must be quick and change nothing; an error of it ends the wait.
+        function: must be quick and change nothing; an error ends the wait.
         text: the condition as text, for errors; default: the function's name.
 
     Raises:
-        TypeError: it is not a plain function, or one of this module, which has to be called to make
-            a condition.
+        TypeError: ``function`` is not a plain function; or it is a function of this module, which
+            you have to call to make a condition.
     """
     check_function("function", function, required=True)
     if getattr(function, "__module__", "") == __name__:

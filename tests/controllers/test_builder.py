@@ -79,9 +79,9 @@ def host() -> Host:
             ["for_() was called for configmaps.v1 and for secrets.v1", "watches() or owns()"],
         ),
         (lambda b: b.named("x").owns(POD), ["owns(pods.v1) needs for_()"]),
-        (lambda b: b.named("x"), ["nothing is watched"]),
+        (lambda b: b.named("x"), ["it watches nothing"]),
         (lambda b: b.watches(POD, for_object()), ["it has no name", "named()"]),
-        (lambda b: b, ["nothing is watched", "it has no name"]),
+        (lambda b: b, ["it watches nothing", "it has no name"]),
         (
             lambda b: b.owns(POD).named("x").named("y"),
             ["owns(pods.v1) needs for_()", "named() was called with 'x' and with 'y'"],
@@ -132,7 +132,7 @@ def test_requests_of_an_own_type_come_from_map_functions(host: Host) -> None:
 def test_a_builder_builds_once(host: Host) -> None:
     builder = controller_for(host).for_(POD)
     builder.build(nothing).close()
-    with pytest.raises(BuilderError, match="begin with another one"):
+    with pytest.raises(BuilderError, match="make a new builder"):
         builder.build(nothing)
 
 

@@ -30,8 +30,8 @@ def test_a_name_is_required(name: Any) -> None:
         (None, "an object with reconcile"),
         (object(), "an object with reconcile"),
         (Script, "give an instance, Script"),
-        (lambda: None, "cannot be called with a request alone"),
-        (lambda request, more: None, "cannot be called with a request alone"),
+        (lambda: None, "cannot be called with only a request"),
+        (lambda request, more: None, "cannot be called with only a request"),
     ],
 )
 def test_a_reconciler_is_required(reconciler: Any, remedy: str) -> None:

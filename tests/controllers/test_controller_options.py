@@ -122,7 +122,7 @@ def test_the_mapping_of_kinds_is_copied_and_cannot_be_changed() -> None:
         ("warm_up", "yes", "True or False"),
         ("needs_leader_election", 0, "True or False"),
         ("skip_name_validation", "", "True or False"),
-        ("rate_limiter", ItemExponential(), "what makes one"),
+        ("rate_limiter", ItemExponential(), "a function that makes one"),
         ("retry", 5.0, "is not a function of \\(error, attempt\\)"),
         ("retry", lambda error: 5.0, "is not a function of \\(error, attempt\\)"),
         ("kind_concurrency", {"apps/v1": 3}, "write Kind.group"),
@@ -154,10 +154,10 @@ def test_seconds_are_a_number(make: Callable[[Any], object], seconds: Any, remed
 @pytest.mark.parametrize(
     ("others", "text"),
     [
-        ({"max_attempts": 3}, "and so does max_attempts=: give one of them"),
+        ({"max_attempts": 3}, "but so does max_attempts=: give one of them"),
         (
             {"rate_limiter": ItemExponential, "max_attempts": 0},
-            "and so does rate_limiter= and max_attempts=: give one of them",
+            "but so does rate_limiter= and max_attempts=: give one of them",
         ),
     ],
 )

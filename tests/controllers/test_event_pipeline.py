@@ -210,7 +210,7 @@ def test_a_failure_is_logged_counted_and_told_in_the_health_text_until_it_is_men
     is_broken = True
     plan = Plan(lambda name, version: is_broken)
     feed = Feed(plan.handler()).put(created("a", 7))
-    assert "for 1 event, to be tried again; newest: things x/a: ValueError: no ('a', 7)" in (
+    assert "for 1 event, which it retries; newest: things x/a: ValueError: no ('a', 7)" in (
         feed.feed.text()
     )
     assert feed.value("retrying_events") == 1

@@ -195,7 +195,7 @@ def settings() -> MutableObject:
         (settings(), "returned MutableObject, which would not be written: change its argument"),
         (Object.from_dict(CONFIG_MAP, settings().data), "returned Object, which would not be"),
         ({"data": {"color": "blue"}}, "returned dict, which would not be written"),
-        (ValueError("no"), "returned ValueError, and nobody would look at it: .* raise what"),
+        (ValueError("no"), "returned ValueError, which the kit would ignore: .* raise errors"),
     ],
 )
 def test_an_object_that_is_returned_is_not_lost(
@@ -262,5 +262,5 @@ def test_a_clean_up_that_returns_what_asks_for_something_keeps_the_finalizer(
     with pytest.raises(ExceptionGroup) as caught:
         registry.finalize(draft)
     [error] = caught.value.exceptions
-    assert "raise what failed, or RetryAfter(seconds), which keeps the finalizer" in str(error)
+    assert "raise an error, or RetryAfter(seconds), to keep the finalizer" in str(error)
     assert draft.finalizers == ["example.com/cleanup"]

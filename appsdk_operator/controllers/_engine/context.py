@@ -35,8 +35,8 @@ _random_bits = random.Random().getrandbits
 def reconcile_context() -> ReconcileContext | None:
     """The context of the current reconcile; None outside of one.
 
-    It works in plain and in ``async def`` reconcilers, and in the tasks that they start. Threads
-    that a reconciler starts have none; pass them what they need.
+    It works in plain and in ``async def`` reconcilers, and in the tasks that they start. A thread
+    that a reconciler starts has no context; pass it the values that it needs.
 
     >>> reconcile_context() is None
     True
@@ -97,7 +97,7 @@ class ReconcileContext(LimitedCall):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it runs, oldest first; of many reasons the first and the newest."""
+        """The reasons for this reconcile, oldest first; of many, the first and the newest ones."""
         return tuple(map(safe_text, self._reasons))
 
     @property
@@ -117,7 +117,7 @@ class ReconcileContext(LimitedCall):
 
     @property
     def compact_reasons(self) -> tuple[Any, ...]:
-        """Its reasons as the small values that they are stored as."""
+        """The reasons, as the small values in which they are stored."""
         return self._reasons
 
 

@@ -58,14 +58,14 @@ class Controller(Generic[R]):
     """Calls a reconciler for each request of its sources.
 
     Guarantees, whatever the number of workers:
-        * Reconciles of one request never overlap; a request that is added meanwhile is reconciled
+        * Reconciles of one request never overlap. A request that is added meanwhile is reconciled
           once more.
-        * A request is reconciled until that succeeds, is given up or fails terminally; a failure
-          delays no other request.
+        * A request is reconciled until a reconcile succeeds, is given up or fails terminally. A
+          failure delays no other request.
         * No reconcile starts before every source has added its initial requests.
 
-    It runs once. Before that it has no threads, no queue and no metrics. Thread-safe: sources may
-    be added at any time, also by the reconciler. The semantics are those of controller-runtime's
+    It runs once. Before the run it has no threads, no queue and no metrics. Thread-safe: you may
+    add sources at any time, even in the reconciler. The semantics are those of controller-runtime's
     controllers.
 
     >>> from appsdk_operator.controllers import Request
@@ -87,17 +87,17 @@ class Controller(Generic[R]):
         """A controller without sources.
 
         Args:
-            name: names its threads, and labels logs and metrics; unique in the process until the
+            name: the name in its threads, logs and metrics; unique in the process until the
                 controller has ended or is garbage-collected.
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
             options: its options; default: the built-in defaults.
             kind: its kind, for logs and debug pages; default: none.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: the metrics of its Manager, or else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
-            TypeError: the reconciler is none.
+            TypeError: ``reconciler`` is neither.
             ValueError: the name is empty, or in use.
         """
         check_name(name)
@@ -151,7 +151,7 @@ class Controller(Generic[R]):
 
     @property
     def watched_kinds(self) -> tuple[str, ...]:
-        """The kinds whose events its sources bring, by resource and group, each once."""
+        """The kinds whose events its sources deliver, by resource and group, each once."""
         return tuple(self._watched)
 
     @property
@@ -160,7 +160,7 @@ class Controller(Generic[R]):
         return (self._options.max_concurrent_reconciles,)
 
     def object_of(self, call: CallRecord) -> Object | None:
-        """For Events: the object that a reconcile was for, from a local copy; None without one."""
+        """The object of a reconcile, from the local copy, for Events; None if there is none."""
         found = (find(call.name, call.namespace) for find in self._finders)
         return next((obj for obj in found if obj is not None), None)
 
@@ -169,15 +169,15 @@ class Controller(Generic[R]):
     def watch(self, source: Source[R]) -> None:
         """Take requests from ``source``; starts it at once if the controller has started.
 
-        A source that is added while the controller reconciles delays no reconcile, and does not end
-        the controller when it cannot sync. Until it has synced, :meth:`health` is not ready and
-        says why, and so does the log.
+        If the controller reconciles already, the new source delays no reconcile, and does not end
+        the controller when it cannot sync. Until the source has synced, :meth:`health` is not
+        ready; its text and the log say why.
 
         Raises:
-            TypeError: it is not a source.
+            TypeError: ``source`` is not a source.
             RuntimeError: the controller has ended.
-            Exception: what the start of the source raised, if the controller reconciles already;
-                before that :meth:`run` raises it.
+            Exception: an error at the start of the source, if the controller reconciles already;
+                otherwise :meth:`run` raises it.
         """
         check_source(source)
         start = SourceStart(source)
@@ -220,7 +220,7 @@ class Controller(Generic[R]):
         """Ready unless it failed, ended, or has a source that is not ready; the text says why.
 
         A controller that was not started is ready: a standby replica must not look broken. The text
-        also has what ready sources report, for example that a handler fails.
+        also has the reports of ready sources, for example about a failing handler.
         """
         with self._lock:
             run, is_over = self._run, self._is_over
@@ -249,12 +249,12 @@ class Controller(Generic[R]):
 
     @property
     def next_due(self) -> float | None:
-        """The monotonic time at which the next waiting request is due; None when none waits."""
+        """The monotonic time at which the next waiting request is due; None if no request waits."""
         run = self._run
         return None if run is None else run.queue.next_due
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its options, health, running and planned requests with their reasons, as JSON values."""
+        """The options, health, and running and planned requests with reasons, as JSON values."""
         run = self._run
         options = self._options
         snapshot: dict[str, Any] = {
@@ -273,14 +273,14 @@ class Controller(Generic[R]):
         self._callers = Workers(self._workers, self._loop)
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each call; returns the function that ends that.
+        """Call ``observer`` for each reconcile; returns a function that ends this.
 
-        ``Manager.observe_activity`` does so for all controllers and clients of a manager.
+        ``Manager.observe_activity`` observes all controllers and clients of a manager.
         """
         return self.activity.observers.add(observer)
 
     def running_reconciles(self) -> list[str]:
-        """A text for each running reconcile: its request, and for how long it has run."""
+        """A text for each running reconcile: its request, and how long it has run."""
         run, now = self._run, self.clock.monotonic()
         return [
             f"{safe_text(context.request)}, begun {now - context.started:.3g} s ago"
@@ -292,8 +292,8 @@ class Controller(Generic[R]):
     def warm_up(self, stop: StopSignal) -> None:
         """Start the sources and wait until they have synced, without reconciling anything.
 
-        Returns at once unless the option ``warm_up`` is set. It starts no source twice, whether
-        called with :meth:`run`, after it or again. The sources run until ``stop`` is set or
+        Returns at once unless the option ``warm_up`` is set. It starts no source twice, even if
+        called during or after :meth:`run`, or again. The sources run until ``stop`` is set or
         :meth:`run` has ended.
 
         Raises:
@@ -322,15 +322,15 @@ class Controller(Generic[R]):
         """Start the sources, and once all have synced reconcile until ``stop`` is set.
 
         Returns once every reconcile and every source has ended: at the latest ``stop_timeout``
-        seconds after the stop, plus a few. ``async def`` reconcilers are cancelled by the stop.
+        seconds after the stop, plus a few. The stop cancels ``async def`` reconcilers.
 
         Raises:
             TypeError: ``stop`` is not a StopSignal.
-            RuntimeError: it was run before, or closed.
+            RuntimeError: the controller was run before, or closed.
             TimeoutError: a source did not start or sync in time; or (StillRunning) reconciles or
-                sources still run after the stop time-out. As the only error or one of the group.
-            Exception: what a source raised at its start, or with ``recover_exceptions=False`` a
-                reconciler; or what ended one of its threads.
+                sources still run after the stop time-out. Alone, or in the group.
+            Exception: an error of a source at its start, of a reconciler with
+                ``recover_exceptions=False``, or an error that ended a thread.
             ExceptionGroup: several of these.
         """
         check_stop(stop)
@@ -368,7 +368,7 @@ class Controller(Generic[R]):
             raise ExceptionGroup(f"controller {self.name} failed", failures)
 
     def hold(self) -> None:
-        """Begin no reconcile until :meth:`let_go`; those that run end, and requests are queued."""
+        """Begin no reconcile until :meth:`let_go`; running ones end, and requests are queued."""
         self._set_held(is_held=True)
 
     def let_go(self) -> None:
@@ -389,8 +389,8 @@ class Controller(Generic[R]):
         The first call starts the sources; call :meth:`close` at the end.
 
         Raises:
-            Exception: what a source raised at its start, once; or with
-                ``recover_exceptions=False`` the bug that would end the controller.
+            Exception: an error of a source at its start, raised once; or, with
+                ``recover_exceptions=False``, the bug that would end the controller.
         """
         with self._lock:
             if not self._has_begun:
@@ -409,12 +409,12 @@ class Controller(Generic[R]):
         return True
 
     def close(self) -> None:
-        """End what :meth:`warm_up` or :meth:`process_next` started; may be called again.
+        """End the threads of :meth:`warm_up` or :meth:`process_next`; may be called again.
 
-        :meth:`run` needs no close; a controller that runs is asked to stop.
+        :meth:`run` needs no close; this asks a running controller to stop.
 
         Raises:
-            TimeoutError: something still runs after the stop time-out.
+            TimeoutError: threads still run after the stop time-out.
         """
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True

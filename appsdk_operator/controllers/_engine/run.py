@@ -179,6 +179,6 @@ def _check_limiter(limiter: Any) -> None:
     ]
     if missing:
         raise TypeError(
-            f"rate_limiter made {limiter!r}, which has no {' and no '.join(missing)}: it is to "
-            f"return a {RateLimiter.__name__}, as ItemExponential() is"
+            f"rate_limiter made {limiter!r}, which has no {' and no '.join(missing)}: it must "
+            f"return a {RateLimiter.__name__}, such as ItemExponential()"
         )

@@ -63,7 +63,7 @@ def _check_reason(_: object, __: object, value: str) -> None:
     if len(value) > _MAX_REASON or not _REASON.fullmatch(value):
         raise ValueError(
             f"condition reason {value[:80]!r}: use one word for machines, such as 'PodsReady', of "
-            f"1 to {_MAX_REASON} characters; what people should read belongs into the message"
+            f"1 to {_MAX_REASON} characters; put text for people into the message"
         )
 
 
@@ -140,7 +140,7 @@ class Condition:
 
     @property
     def observed_generation(self) -> int | None:
-        """The observed generation of the object; None: that of the object it is set on."""
+        """The observed generation; None: the generation of the object that gets the condition."""
         generation = self.observedGeneration
         return None if isinstance(generation, msgspec.UnsetType) else generation
 
@@ -164,8 +164,8 @@ def set_condition(
 ) -> bool:
     """Set a condition in the status of a mutable copy; the caller writes it.
 
-    ``lastTransitionTime`` is kept unless the status changes, as in the ``meta`` package of
-    Kubernetes. The order of the list and unknown fields are kept.
+    ``lastTransitionTime`` stays unless the status changes, as in the ``meta`` package of
+    Kubernetes. The order of the list and unknown fields stay, too.
 
     Args:
         obj: the copy.
@@ -177,10 +177,10 @@ def set_condition(
         clock: the clock for a new transition's time.
 
     Returns:
-        Whether the copy changed; if not, nothing has to be written.
+        Whether the copy changed; if not, you need not write it.
 
     Raises:
-        ValueError: the API would not accept it.
+        ValueError: the API would not accept the condition.
         ReadOnlyError: ``obj`` is not a mutable copy.
     """
     check_environment(clock=clock)
@@ -202,7 +202,7 @@ def remove_condition(obj: MutableObject, type: str) -> bool:  # noqa: A002
 
 
 def get_condition(obj: Object | MutableObject, type: str) -> Condition | None:  # noqa: A002
-    """The condition of that type, not validated; None if there is none."""
+    """The condition of this type, not validated; None if there is none."""
     check_objects(obj=obj)
     check_text("type", type)
     return next((_read(entry) for entry in _conditions(obj) if entry.get("type") == type), None)
@@ -245,13 +245,13 @@ def patch_conditions(
     """Set conditions on the server, through the status subresource, if they differ.
 
     The patch only has the list of conditions and a test that the list has not changed. After a
-    concurrent write it is made again from a fresh read, up to 10 times. So several controllers can
-    each write their own conditions.
+    concurrent write the kit reads the object and makes the patch again, up to 10 times. So several
+    controllers can each write their own conditions.
 
     Args:
         client: the client; the account needs ``get`` on the kind and ``patch`` on its status.
-        obj: the object as read, also from a cache. Its generation is the observed one, even if the
-            object has a newer one by now.
+        obj: the object as read, even from a cache. Its generation is the observed generation, even
+            if the server has a newer one.
         conditions: the conditions to set, each type once.
         remove: the types of the conditions to remove.
         clock: the clock for a new transition's time.
@@ -297,8 +297,8 @@ def patch_conditions(
             if read().uid != obj.uid:
                 raise
         raise ValueError(
-            f"{obj!r} is there but has no status to write: enable subresources.status in the CRD "
-            f"of {obj.kind.qualified_name}; ConfigMaps and their like have none"
+            f"{obj!r} exists, but its kind has no status to write: enable subresources.status in "
+            f"the CRD of {obj.kind.qualified_name}; ConfigMaps, for example, cannot have a status"
         )
 
     return guarded_patch(obj, change, read=read, write=write, removes=bool(removed))

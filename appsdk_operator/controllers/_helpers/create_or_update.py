@@ -49,27 +49,27 @@ def create_or_update(
 ) -> Written[SpecT, StatusT]:
     """Create the object if it does not exist, else update it.
 
-    Unlike controller-runtime's function of this name it does not fail after a concurrent write: a
-    create of an existing name, and an update of an object that was changed or deleted since the
-    read, are repeated from a fresh read, up to 10 times. With a cached client these reads are live.
-    Nothing is written when ``mutate`` changes nothing.
+    Unlike controller-runtime's function of this name it does not fail after a concurrent write. If
+    it creates an existing name, or updates an object that was changed or deleted since the read, it
+    reads again and retries, up to 10 times. With a cached client these reads are live. It writes
+    nothing if ``mutate`` changes nothing.
 
     Args:
         client: reads and writes.
-        obj: the kind, namespace and name of the object, and the initial content of a new one. It is
-            not changed.
-        mutate: changes a copy of the existing object, or of ``obj``, to the wanted state. It may be
-            called several times, each time with another copy, and must depend on that only. It
-            should set the fields that it owns and leave the others; it returns nothing.
+        obj: the kind, namespace and name of the object, and the initial content of a new one. It
+            stays unchanged.
+        mutate: changes a copy of the existing object, or of ``obj``, to the desired state. It may
+            be called several times, each time with another copy, and must depend only on the copy.
+            It should set the fields that it owns and leave the others; it returns nothing.
 
     Returns:
-        The result and the object. If nothing changed on the server, as when only the status of a
-        kind with a status subresource was changed, the result is UNCHANGED.
+        The result and the object. If nothing changed on the server, the result is UNCHANGED; for
+        example, ``mutate`` changed only the status, and the kind has a status subresource.
 
     Raises:
         ValueError: ``obj`` has no name, or ``mutate`` changed name or namespace.
-        TypeError: ``mutate`` is not a function of one argument, or returned another object instead
-            of changing its copy, or an error.
+        TypeError: ``mutate`` is not a function of one argument, or it returned an error, or another
+            object instead of changing its copy.
         Conflict, AlreadyExists: every try met a concurrent write.
         ApiError: any other refusal, and any failure of the first read.
     """
@@ -82,17 +82,18 @@ def create_or_patch(
 ) -> Written[SpecT, StatusT]:
     """:func:`create_or_update` by merge patches: one of the object, one of its status.
 
-    The patches have the changed fields and the resource version. Lists are replaced as a whole, so
-    the version prevents that they overwrite concurrent changes. The status of a new object is
-    written too. Through a :class:`DryRunClient` the result says what would be written; the status
-    of a new object is left out then.
+    The patches have the changed fields and the resource version. A merge patch replaces a list as a
+    whole; the version prevents it from overwriting concurrent changes. For a new object the status
+    is written, too. Through a :class:`DryRunClient` the result says what would be written, except
+    for the status of a new object.
 
-    Arguments and errors are those of :func:`create_or_update`; to change a status the kind needs a
+    For arguments and errors see :func:`create_or_update`. To change a status, the kind needs a
     status subresource.
 
     Returns:
-        The result, UPDATED_STATUS for both and UPDATED_STATUS_ONLY for the status alone, and the
-        object. If the write of the status fails, the object has been written nevertheless.
+        The result and the object. UPDATED_STATUS means the object and its status,
+        UPDATED_STATUS_ONLY the status alone. If the write of the status fails, the object has been
+        written nevertheless.
     """
     return _written(client, obj, mutate, by_update=False)
 
@@ -106,7 +107,7 @@ def apply(
 ) -> Written[SpecT, StatusT]:
     """Server-side apply that reports whether it changed the object.
 
-    It costs two requests, because the object is read first, uncached. A concurrent write between
+    It sends two requests, because it reads the object first, uncached. A concurrent write between
     the two counts as a change.
 
     Args:
@@ -155,7 +156,7 @@ def _written(
 
     def change(draft: MutableObject[SpecT, StatusT]) -> object:
         returned = settle(mutate(draft))
-        instead = "change its argument in place, and raise what failed"
+        instead = "change its argument in place, and raise errors"
         check_ignored_result("mutate", returned, instead)
         return returned
 
@@ -180,5 +181,5 @@ def _check_name(obj: AnyObject[SpecT, StatusT]) -> None:
     if not obj.name:
         raise ValueError(
             f"a {obj.kind.kind} without a name cannot be found again: give it a name, or use "
-            "client.create for one whose name the server generates"
+            "client.create if the server generates the name"
         )

@@ -25,12 +25,12 @@ from appsdk_operator.runtime.validation import check_callable, check_client, che
 
 
 class Finalizing(enum.Enum):
-    """What :func:`finalizing` did."""
+    """The outcome of :func:`finalizing`."""
 
     APPLIED = "applied"
     """The finalizer is on the object, and ``apply`` has succeeded."""
     CLEANED_UP = "cleaned up"
-    """``cleanup`` has succeeded, and the finalizer is off."""
+    """``cleanup`` has succeeded, and the finalizer is removed."""
     GONE = "gone"
     """The object is gone, or is being deleted without our finalizer: nothing was called."""
 
@@ -59,24 +59,24 @@ def finalizing(
 ) -> FinalizingOutcome[SpecT, StatusT]:
     """Call ``apply`` for an object, or ``cleanup`` if it is being deleted.
 
-    The finalizer ``name`` is put on before the first ``apply``, and taken off after ``cleanup``
-    has succeeded. Call this at each reconcile. It is kube-rs' ``finalizer`` helper.
+    It adds the finalizer ``name`` before the first ``apply``, and removes it after ``cleanup`` has
+    succeeded. Call this at each reconcile. It is kube-rs' ``finalizer`` helper.
 
     Guarantees:
         * ``cleanup`` has succeeded at least once, after the last ``apply``, before the object is
           removed. Both may be called again for work that is done, so they must be idempotent.
-        * Other finalizers are not changed: patches test what they are based on, and are made again
-          from a fresh read after a concurrent write.
-        * Nothing was applied for an object without the finalizer, so an object that is deleted
-          before its first reconcile is not delayed.
+        * Other finalizers stay: patches test the state that they are based on. After a concurrent
+          write the kit reads the object and makes the patch again.
+        * ``apply`` is never called for an object without the finalizer, so the deletion of an
+          object before its first reconcile is not delayed.
 
     Caveats:
         * If another client or a user removes the finalizer, the guarantee is lost.
         * With ``obj`` from a stale cache ``apply`` may be called for an object whose deletion has
           begun; ``cleanup`` then follows. It may also be called for an object that is gone, unless
           the cache shows own writes, as :class:`~appsdk_operator.cache.CachedClient` does.
-        * kube-apiserver may remove an object although a finalizer was put on it while it carried
-          out the deletion. If that matters, also clean up when the object is not found.
+        * kube-apiserver may remove an object although a finalizer was added during the deletion.
+          If that matters, also clean up when the object is not found.
         * Calls for one object must not overlap; controllers and watchers ensure that.
 
     Args:
@@ -87,12 +87,12 @@ def finalizing(
         cleanup: called with the object; may be ``async def``.
 
     Returns:
-        What was done, what the function returned, and the object.
+        The outcome, the result of the function, and the object.
 
     Raises:
         ValueError: no API server would accept ``name``.
         FinalizerError: the finalizer could not be written.
-        Exception: what ``apply`` or ``cleanup`` raised; the finalizer then stays.
+        Exception: an error of ``apply`` or ``cleanup``; the finalizer then stays.
     """
     check_client(client, "get", "patch")
     check_objects(obj=obj)
@@ -173,16 +173,16 @@ class FinalizerRegistry:
     def finalize(self, obj: MutableObject) -> FinalizeResult:
         """Add the missing finalizers to ``obj``; if it is being deleted, clean up and remove them.
 
-        Clean-ups run in the order of registration, for the finalizers on the object. One that fails
-        keeps its finalizer and does not prevent the others.
+        Clean-ups run in the order of registration, for the finalizers on the object. If one fails,
+        its finalizer stays, and the others run.
 
         Returns:
-            What the caller has to write.
+            The writes that the caller has to make.
 
         Raises:
-            FinalizeErrors: some clean-ups failed; its ``result`` has the writes for the others,
-                without which they would be repeated.
-            ReadOnlyError: ``obj`` is not a changeable copy.
+            FinalizeErrors: some clean-ups failed. Its ``result`` has the writes for the others;
+                without these writes they would run again.
+            ReadOnlyError: ``obj`` is not a mutable copy.
         """
         is_deleting = metadata_of(mutable(obj)).get("deletionTimestamp") is not None
         result = FinalizeResult(updated=False, status_updated=False)
@@ -196,7 +196,7 @@ class FinalizerRegistry:
                     check_ignored_result(
                         f"clean_up of finalizer {name!r}",
                         changed,
-                        "raise what failed, or RetryAfter(seconds), which keeps the finalizer",
+                        "raise an error, or RetryAfter(seconds), to keep the finalizer",
                     )
                 except Exception as error:
                     add_note(error, f"while cleaning up for finalizer {name!r} of {obj!r}")

@@ -30,7 +30,7 @@ _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 
 
 class FinalizerError(Exception):
-    """A finalizer could not be put on or taken off; ``__cause__`` has the reason.
+    """A finalizer could not be added or removed; ``__cause__`` has the reason.
 
     In grafana-app-sdk's error of this name the properties are ``PatchRequest()`` and ``Status()``.
     """
@@ -45,7 +45,7 @@ class FinalizerError(Exception):
 
     @property
     def patch(self) -> JsonPatch | None:
-        """The last patch that was sent; None if none was."""
+        """The last patch that was sent; None if no patch was sent."""
         return self._patch
 
     @property
@@ -84,12 +84,12 @@ def check_finalizer(name: str, kind: Kind | None = None) -> str:
     if len(rest) > MAX_FINALIZER_NAME:
         raise ValueError(
             f"finalizer {name!r} is longer than {MAX_FINALIZER_NAME} characters: give a shorter "
-            "one, by a finalizer= function where there is one"
+            "one, with finalizer= if there is such an option"
         )
     if kind is not None and kind.group in _STRICT and not slash and name not in _STANDARD:
         raise ValueError(
-            f"finalizer {name!r} has no domain, without which the API server takes none for "
-            f"{kind}: use for example 'example.com/{name}'"
+            f"finalizer {name!r} has no domain, and for {kind} the API server refuses finalizers "
+            f"without a domain: use for example 'example.com/{name}'"
         )
     return name
 
@@ -141,8 +141,8 @@ def put_finalizer(
 ) -> Object[SpecT, StatusT] | None:
     """Append the finalizer ``name`` on the server, without changing others.
 
-    The patch tests the state that it is based on; after a concurrent write it is made again from a
-    fresh read, up to 10 times. Nothing is written if the finalizer is there already.
+    The patch tests the state that it is based on. After a concurrent write the kit reads the object
+    and makes the patch again, up to 10 times. It writes nothing if the finalizer is there already.
 
     Returns:
         The object's new state; None when it is gone. An object that is being deleted accepts no new
@@ -160,7 +160,7 @@ def put_finalizer(
 def take_finalizer_off(
     client: PatchClient, obj: Object[SpecT, StatusT], name: str
 ) -> Object[SpecT, StatusT] | None:
-    """Remove the finalizer ``name`` on the server, by the same kind of patch as put_finalizer.
+    """Remove the finalizer ``name`` on the server, with the same kind of patch as put_finalizer.
 
     Returns:
         The object's new state; None when it is gone.
@@ -294,7 +294,7 @@ class Finalizers:
             return self.read(obj) is None
         except Exception as error:
             raise FinalizerError(
-                f"could not find out what became of {obj!r}: {safe_text(error)}",
+                f"could not find out whether {obj!r} is gone: {safe_text(error)}",
                 status=_status_of(error),
             ) from error
 

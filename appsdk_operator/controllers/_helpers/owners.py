@@ -19,8 +19,8 @@ class AlreadyOwnedError(OwnerError):
     def __init__(self, obj: Object | MutableObject, owner: OwnerReference) -> None:
         super().__init__(
             f"{obj} is controlled by {owner.kind} {owner.name} (uid "
-            f"{owner.uid}) already, and there can be one controller only: use another name, or "
-            "have the other let go of it"
+            f"{owner.uid}) already, and there can be only one controller: use another name, or let "
+            "the other controller release it"
         )
         self.obj = obj
         """The object that has a controller already."""
@@ -33,7 +33,7 @@ def set_controller_reference(
 ) -> bool:
     """Make ``owner`` the controller of ``obj``, a mutable copy; the caller writes it.
 
-    An existing reference to an owner of the same group, kind and name is replaced, whatever its
+    It replaces an existing reference to an owner of the same group, kind and name, whatever the
     version and uid. The semantics are those of controller-runtime's ``SetControllerReference``.
 
     Args:
@@ -47,7 +47,7 @@ def set_controller_reference(
         Whether the copy changed.
 
     Raises:
-        AlreadyOwnedError: it has another controller.
+        AlreadyOwnedError: ``obj`` has another controller.
         OwnerError: the owner was not created yet, is in another namespace, or is namespaced while
             ``obj`` is cluster-scoped.
         ReadOnlyError: ``obj`` is not a mutable copy.
@@ -67,12 +67,14 @@ def set_owner_reference(
 ) -> bool:
     """Make ``owner`` one of the owners of ``obj``, as :func:`set_controller_reference`.
 
-    An owner that is the controller stays it; :func:`remove_controller_reference` ends that.
+    If the owner is the controller, it stays the controller; :func:`remove_controller_reference`
+    ends that.
 
     Args:
         owner: an object from the server.
         obj: the object to own, a mutable copy.
-        block_owner_deletion: as there; default: unchanged, False for a new reference.
+        block_owner_deletion: as for :func:`set_controller_reference`; default: unchanged, False for
+            a new reference.
     """
     if block_owner_deletion is not None:
         check_flag("block_owner_deletion", block_owner_deletion)
@@ -88,7 +90,7 @@ def remove_owner_reference(owner: Object | MutableObject, obj: MutableObject) ->
 
 
 def remove_controller_reference(owner: Object | MutableObject, obj: MutableObject) -> bool:
-    """Remove the reference to ``owner`` if that is the controller; returns whether it was."""
+    """Remove the reference to ``owner`` if it is the controller; returns whether it was."""
     return _remove(owner, obj, controllers_only=True)
 
 
@@ -114,13 +116,13 @@ def _reference(owner: Object | MutableObject, obj: MutableObject) -> dict[str, A
     uid = uid_of(owner)
     if not uid or not owner.name:
         raise OwnerError(
-            f"{owner!r} has no uid, so nothing can refer to it: create it first, and give what the "
-            "client returns"
+            f"{owner!r} has no uid, so nothing can refer to it: create it first, and give the "
+            "object that the client returns"
         )
     if owner.namespace and not obj.kind.is_namespaced:
         raise OwnerError(
-            f"{owner} lives in a namespace and cannot own the cluster-scoped "
-            f"{obj.kind.kind} {obj.name}: delete that by a finalizer instead"
+            f"{owner} is in a namespace and cannot own the cluster-scoped "
+            f"{obj.kind.kind} {obj.name}: use a finalizer to delete it instead"
         )
     if owner.namespace and owner.namespace != obj.namespace:
         where = f"in namespace {obj.namespace}" if obj.namespace else "without a namespace yet"

@@ -92,22 +92,22 @@ def wait_for(
 ) -> Any:
     """Wait until a condition holds for an object, if only for a moment.
 
-    No state is missed between the first read and the events after it. With a client the object is
-    listed and then watched from that version on. A watch that ends is resumed, and so it is after a
-    lost connection or a server error. When the version is too old (410) the object is listed again:
-    intermediate states are missed then, but not that another object replaced it. With a cache or an
-    informer its events are used; that costs no request.
+    It misses no state between the first read and the events after it. With a client it lists the
+    object, and then watches it from that version on. It resumes a watch that ends, even after a
+    lost connection or a server error. If the version is too old (410), it lists the object again:
+    it then misses intermediate states, but not a replacement by another object. With a cache or an
+    informer it uses their events, and sends no request.
 
     Args:
         reader: a client, or a :class:`Cache` or :class:`Informer` that runs. The account needs
             ``list`` and ``watch`` on the kind.
         kind: the kind of the object.
         name: its name.
-        condition: one of :mod:`~appsdk_operator.controllers.until`, or a function of the object
-            that returns whether it holds.
+        condition: a condition of :mod:`~appsdk_operator.controllers.until`, or a function that
+            returns whether an object meets it.
         namespace: its namespace; empty for cluster-scoped kinds.
-        timeout: the longest wait in seconds; default 60; None: no limit, so only ``stop`` ends it,
-            also when the cache or informer stops meanwhile.
+        timeout: the longest wait in seconds; default 60. None: no limit; only ``stop`` ends the
+            wait, even when the cache or informer stops meanwhile.
         stop: ends the wait.
         clock: the clock for the wait; default: the environment's.
 
@@ -115,16 +115,16 @@ def wait_for(
         The object in the state for which the condition holds; None if it holds for its absence.
 
     Raises:
-        TimeoutError: it did not hold in time, or the cache or informer stopped before its copy was
-            complete, or before the wait began, and it does not hold for the copy; the text has the
-            last state.
+        TimeoutError: the condition did not hold in time; the text has the last state. Or the cache
+            or informer stopped before its copy was complete, or had stopped before the wait began,
+            and the condition does not hold for the copy.
         WaitStopped: ``stop`` was set.
         ApiError: the server refuses to list or watch, or does not know the kind.
         RequestStopped: the client was closed.
         NotCachedError: the cache does not hold the kind or the namespace.
         ValueError: the name is empty, the namespace does not fit the kind's scope, or the informer
             is of another kind.
-        Exception: what the condition raised.
+        Exception: an error of the condition.
 
     Do not use it in reconciles: return, and be called again for the next event.
     """
@@ -333,8 +333,8 @@ def _cached(
         # A stop at any moment is the same to the caller, who cannot know which was first.
         limit.has_no_events = True
         limit.last_error = RuntimeError(
-            f"the local copy of {kind.qualified_name} follows the server no longer: use a cache "
-            "or informer that "
+            f"the local copy of {kind.qualified_name} no longer follows the server: use a cache or "
+            "informer that "
             "runs"
         )
         if isinstance(reader, Cache) or reader.has_synced:

@@ -34,15 +34,15 @@ class ChannelSource(Generic[R]):
 
     Guarantees:
         * Events that are pushed before the controller starts are kept.
-        * At most ``buffer_size`` events wait for the handler, and as many, but at least 1024, for a
-          retry of it; further pushes block, except those of the handler itself.
+        * At most ``buffer_size`` events wait for the handler, and as many, but at least 1024, wait
+          for its retry. Further pushes block, except those of the handler itself.
         * Events are lost only when the controller stops while they wait. :meth:`close` handles all
           pushed events first.
 
-    A handler that raises is called again, as with :class:`KindSource`. The source belongs to one
-    controller. For several, make one for each and push to each, so that a slow controller does not
-    delay another one. (controller-runtime's serves several, and those that start later miss earlier
-    events.) Thread-safe.
+    The source calls a handler that raises again, like :class:`KindSource`. It belongs to one
+    controller. For several controllers, make a source for each and push to each, so that a slow
+    controller does not delay another one. (A channel of controller-runtime serves several, and
+    controllers that start later miss earlier events.) Thread-safe.
 
     >>> from appsdk_operator.controllers import for_object
     >>> builds = ChannelSource(for_object(), name="builds")
@@ -64,10 +64,10 @@ class ChannelSource(Generic[R]):
         Args:
             handler: turns events into requests.
             predicates: an event must pass all of them.
-            buffer_size: how many events may wait; default 1024, as in controller-runtime.
-            name: for logs, threads and metrics.
+            buffer_size: the number of events that may wait; default 1024, as in controller-runtime.
+            name: the name in logs, threads and metrics.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: the metrics of its Manager, or else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -109,11 +109,11 @@ class ChannelSource(Generic[R]):
 
         Args:
             item: the event or object.
-            timeout: the longest wait for room in seconds; default: no limit.
-            stop: ends the wait for room.
+            timeout: the longest wait for space in seconds; default: no limit.
+            stop: ends the wait for space.
 
         Returns:
-            False when there was no room before ``timeout`` or ``stop``.
+            False when there was no space before ``timeout`` or ``stop``.
 
         Raises:
             ChannelClosed: the channel was closed, or its controller has stopped.
@@ -155,7 +155,7 @@ class ChannelSource(Generic[R]):
             detach()
 
     def close(self) -> None:
-        """Accept no more events; the source ends once the pushed ones are handled.
+        """Accept no more events; the source ends once it has handled the pushed ones.
 
         An event whose handler keeps failing delays the end until the controller stops. May be
         called again.
@@ -170,7 +170,7 @@ class ChannelSource(Generic[R]):
         """Start to feed ``queue``, until ``stop`` is set; returns at once.
 
         Raises:
-            RuntimeError: it was started before.
+            RuntimeError: the source was started before.
         """
         self._pipeline.claim.take()
         self._pipeline.start(queue, stop)
@@ -178,7 +178,7 @@ class ChannelSource(Generic[R]):
         self._end_if_drained()
 
     def health(self) -> Health:
-        """Ready while the source runs; the text says what its handler fails for."""
+        """Ready while the source runs; the text has the failures of its handler."""
         if not self._pipeline.claim.is_taken:
             return Health(
                 False, f"channel {self}: not started, {self._pipeline.pending} events wait"
@@ -188,7 +188,7 @@ class ChannelSource(Generic[R]):
         return Health(True, f"channel {self}: {self._pipeline.text()}")
 
     def join(self, timeout: float | None = None, /) -> list[str]:
-        """Wait for its threads after a stop or :meth:`close`; the names of those that still run."""
+        """Wait for its threads after a stop or :meth:`close`; returns the names of running ones."""
         self._detach()
         return self._pipeline.join(timeout)
 

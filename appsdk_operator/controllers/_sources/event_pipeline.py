@@ -236,8 +236,8 @@ class EventPipeline(Generic[R]):
         if not count:
             return "ok"
         return (
-            f"its handler {self._handler_name} fails for {counted(count, 'event')}, to be tried "
-            f"again; newest: {error}"
+            f"its handler {self._handler_name} fails for {counted(count, 'event')}, which it "
+            f"retries; newest: {error}"
         )
 
     def samples(self) -> list[Sample]:

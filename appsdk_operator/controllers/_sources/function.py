@@ -56,8 +56,8 @@ class _ThreadedSource(Generic[R]):
 class FunctionSource(_ThreadedSource[R]):
     """A function that feeds the queue until a stop, for example from a message bus.
 
-    It runs in its own thread. An ``async def`` function is cancelled at the stop. The source ends
-    when the function returns; when it raises, it is called again with growing delays (1 s,
+    It runs in its own thread. The stop cancels an ``async def`` function. When the function
+    returns, the source ends. When it raises, the source calls it again with growing delays (1 s,
     doubling, up to a minute). Thread-safe.
 
     >>> def read_messages(queue, stop):
@@ -81,7 +81,7 @@ class FunctionSource(_ThreadedSource[R]):
             function: adds requests to the queue until the signal is set.
             name: for logs, threads and metrics; default: the function's name.
             clock: the clock for waits between tries; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -100,7 +100,7 @@ class FunctionSource(_ThreadedSource[R]):
         )
 
     def health(self) -> Health:
-        """Ready if the function has returned, or runs for 10 s since it last failed."""
+        """Ready if the function has returned, or has run for 10 s since its last failure."""
         return self._thread.health()
 
     def _call(self, stop: StopSignal) -> None:
@@ -112,9 +112,9 @@ class FunctionSource(_ThreadedSource[R]):
 class TimerSource(_ThreadedSource[R]):
     """Requests at fixed intervals.
 
-    The duration of a call does not shift the schedule, and missed times are skipped. A function
-    that raises is called again with growing delays (1 s, doubling, up to the interval or a minute).
-    Thread-safe.
+    The duration of a call does not shift the schedule, and missed times are skipped. If a function
+    raises, the source calls it again with growing delays (1 s, doubling, up to the interval or a
+    minute). Thread-safe.
 
     >>> from appsdk_operator.controllers import Request
     >>> nightly = TimerSource(86400.0, [Request("", "clean-up")], jitter=0.1)
@@ -140,12 +140,12 @@ class TimerSource(_ThreadedSource[R]):
             requests: the requests of each time, or a function that returns them; it may be
                 ``async def``.
             first_after: seconds until the first time; default: an interval.
-            jitter: the share of the interval by which each time may be later, at random, so that
+            jitter: the share of the interval by which each time may be later, at random, so
                 replicas do not act simultaneously; default 0.
             priority: the priority of the requests; default 0.
             name: for logs, threads and metrics; default: ``timer`` and the interval.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -205,15 +205,15 @@ class TimerSource(_ThreadedSource[R]):
 
 @final
 class PollingSource(_ThreadedSource[R]):
-    """Polls something without events, such as another API, and requests what has changed.
+    """Polls a system without events, such as another API, and requests the changes.
 
-    ``fetch`` is called at intervals. Each request whose value is new, changed (``!=``) or removed
-    is added to the queue; those of the first result with :data:`LOW_PRIORITY`. The source has
-    synced with the first result.
+    The source calls ``fetch`` at intervals. It adds each request whose value is new, changed
+    (``!=``) or removed to the queue, and the requests of the first result with
+    :data:`LOW_PRIORITY`. The source has synced with the first result.
 
-    Errors of ``fetch`` are logged, counted and part of :meth:`health`, and it is called again with
-    growing delays (1 s, doubling, up to the interval or a minute). The last result is kept
-    meanwhile, so a failure does not look like a removal of everything. Thread-safe.
+    If ``fetch`` raises, the source logs and counts the error, shows it in :meth:`health`, and calls
+    ``fetch`` again with growing delays (1 s, doubling, up to the interval or a minute). Meanwhile
+    it keeps the last result, so a failure does not look like a removal of everything. Thread-safe.
 
     >>> def revisions():  # a version, hash or time is enough, and cheaper to keep than the thing
     ...     return {Request("", repository.name): repository.head for repository in forge.list()}
@@ -235,12 +235,13 @@ class PollingSource(_ThreadedSource[R]):
 
         Args:
             interval: seconds between the end of a call and the next one.
-            fetch: returns a value for each request. Values are stored and compared: return new or
-                immutable ones, never the same object changed in place. May be ``async def``.
-            jitter: the share of the interval by which it may be longer, at random; default 0.
-            name: for logs, threads and metrics; default: the name of ``fetch``.
+            fetch: returns a value for each request. The source stores and compares the values:
+                return new or immutable ones, never the same object changed in place. May be
+                ``async def``.
+            jitter: the share by which an interval may be longer, at random; default 0.
+            name: the name in logs, threads and metrics; default: the name of ``fetch``.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -287,7 +288,7 @@ class PollingSource(_ThreadedSource[R]):
                 detach()
 
     def health(self) -> Health:
-        """Ready once ``fetch`` has returned, unless it has failed for more than 10 s since."""
+        """Ready once ``fetch`` has returned, unless it has failed for more than 10 s since then."""
         return self._thread.health(self.has_synced)
 
     def _call(self, _: StopSignal) -> float:

@@ -112,8 +112,8 @@ class _FollowingSource(Generic[R]):
             text = "is starting"
         elif self._followed.is_dropped:
             text = (
-                "the kind was removed from the cache, so that nothing comes any more: remove a "
-                "kind only after the controllers that watch it have stopped"
+                "the kind was removed from the cache, so no more events come: remove a kind only "
+                "after the controllers that watch it have stopped"
             )
         elif registration.has_synced:
             is_ready, text = True, self._pipeline.text()
@@ -123,9 +123,7 @@ class _FollowingSource(Generic[R]):
             if any(isinstance(informer.last_error, NotFound) for informer in waiting):
                 causes.append("install its CustomResourceDefinition, or correct the kind")
             if not waiting:
-                causes.append(
-                    f"{self._pipeline.pending} objects are still to go through its handler"
-                )
+                causes.append(f"its handler has not handled {self._pipeline.pending} objects yet")
             text = f"waits for its first objects: {'; '.join(causes)}"
         return Health(is_ready, f"source {self}: {text}")
 
@@ -148,15 +146,15 @@ class KindSource(_FollowingSource[R]):
     """The events of a kind's objects, from a shared cache.
 
     Its own thread handles the events one by one, in order for each object. Existing objects come
-    first, as initial creations. A handler, or its map function, that raises is called again for the
-    event with growing delays (0.1 s, doubling, up to a minute); later events of the object do not
-    wait for it.
+    first, as initial creations. If a handler or its map function raises, the source calls it again
+    for the event with growing delays (0.1 s, doubling, up to a minute); later events of the object
+    do not wait for it.
 
     When more than ``max_pending`` events wait for a slow handler, the informer blocks, and so do
-    its other users: no state of an object is skipped. A handler should therefore only use memory;
-    slow work belongs into the reconciler. Failed events do not block the informer: they are stored
-    until the handler succeeds, at most 16 events of each object plus its creations and deletions.
-    The gauge ``source_retrying_events`` counts them, and :meth:`health` reports them.
+    its other users: no state of an object is skipped. So a handler should only use memory; slow
+    work belongs into the reconciler. Failed events do not block the informer: the source stores
+    them until the handler succeeds, at most 16 events of each object plus its creations and
+    deletions. The gauge ``source_retrying_events`` counts them, and :meth:`health` reports them.
 
     The source waits for a kind that the server does not know yet, with a hint in the log.
     Thread-safe.
@@ -188,7 +186,7 @@ class KindSource(_FollowingSource[R]):
             max_pending: how many events may wait before the informer blocks; default 10,000.
             clock: the clock for retries of the handler; default: the environment's.
                 Waits for the cache use the cache's clock.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -217,7 +215,7 @@ class KindSource(_FollowingSource[R]):
 
 @final
 class InformerSource(_FollowingSource[R]):
-    """The events of an informer that is run elsewhere; otherwise as :class:`KindSource`.
+    """The events of an informer that somebody else runs; otherwise as :class:`KindSource`.
 
     Thread-safe.
     """
@@ -242,7 +240,7 @@ class InformerSource(_FollowingSource[R]):
             max_pending: how many events may wait before the informer blocks; default 10,000.
             clock: the clock for retries of the handler; default: the environment's.
                 Waits for the informer use the informer's clock.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 

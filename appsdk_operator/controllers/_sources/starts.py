@@ -326,7 +326,7 @@ class SourceStarts(Generic[R]):
             return TimeoutError(
                 f"controller {self._name}: {start.text} did not return from start {within}. "
                 "Please ensure that its start is non-blocking: it begins to feed the queue and "
-                "returns; what waits belongs into wait_for_sync or into a thread"
+                "returns; put waits into wait_for_sync or into a thread"
             )
         return TimeoutError(
             f"controller {self._name}: {start.text} has not synced {within}"

@@ -92,7 +92,7 @@ class SourceThread:
             is_lasting: whether a call that has lasted 10 s counts as a success; default: only a
                 call that has returned does.
             clock: the clock for all waits; default: the environment's.
-            metrics: where it publishes; default: those of its Manager, else
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter.
         """
@@ -163,7 +163,7 @@ class SourceThread:
             words = "ok" if is_synced else "the first call has not ended yet"
         else:
             is_ready = is_synced and now - since <= _GRACE
-            words = f"has failed for {now - since:.0f} s, and is tried again; newest: {error}"
+            words = f"has failed for {now - since:.0f} s, and is retried; newest: {error}"
         return Health(is_ready, f"source {self.name}: {words}")
 
     def _run(self) -> None:
