@@ -55,7 +55,7 @@ def check_nothing(name: str, returned: object) -> None:
     if returned is None:
         return
     check_ignored_result(
-        name, returned, "raise what failed, or RetryAfter(seconds) to be called again"
+        name, returned, "raise an error, or RetryAfter(seconds) to be called again"
     )
     if not name.endswith("<lambda>"):
         # Not the value: it may be a Secret's content.

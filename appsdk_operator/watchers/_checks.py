@@ -97,6 +97,6 @@ def check_returned(watcher: object, returned: object) -> None:
     check_ignored_result(
         f"watcher {watcher!r}",
         returned,
-        "raise what failed, or RetryAfter(seconds) to be called again; or make it a reconciler, "
+        "raise an error, or RetryAfter(seconds) to be called again; or make it a reconciler, "
         "whose Result counts",
     )

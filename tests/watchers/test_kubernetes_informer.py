@@ -220,8 +220,8 @@ def refuse():
     ("then", "text"),
     [
         (refuse, "refused"),
-        (lambda: Result(requeue_after=1), "raise what failed"),
-        (returned_by_a_coroutine, "raise what failed"),
+        (lambda: Result(requeue_after=1), "raise an error"),
+        (returned_by_a_coroutine, "raise an error"),
         (lambda: ValueError("x"), "raise"),
     ],
 )

@@ -174,8 +174,8 @@ async def later(*objects: Any) -> Any:
 
 UNHEARD = [
     (lambda *_: Result(requeue_after=5.0), r"returned Result.*raise .*RetryAfter.*a reconciler"),
-    (lambda *_: ValueError("no"), "returned ValueError.*raise what failed"),
-    (lambda *_: ValueError, "returned ValueError.*raise what failed"),
+    (lambda *_: ValueError("no"), "returned ValueError.*raise an error"),
+    (lambda *_: ValueError, "returned ValueError.*raise an error"),
     (later, "returned Result"),
     (yielding, "has a yield"),
     (yielding_async, "has a yield"),

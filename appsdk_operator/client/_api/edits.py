@@ -476,7 +476,7 @@ def _check_returned(draft: MutableObject, returned: object) -> None:
     if is_object:
         raise TypeError(
             f"the change returned {type(returned).__name__}, which would not be written: change "
-            "its argument in place, and raise what failed"
+            "its argument in place, and raise errors"
         )
 
 
