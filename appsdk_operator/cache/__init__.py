@@ -1,10 +1,11 @@
 """Informers and caches: local copies of kinds, and events for handlers.
 
 An :class:`Informer` lists and watches one kind through a client and keeps a local copy in a
-:class:`Store` with indexes. It sends each :class:`Event` to handlers: an :class:`EventHandler` is
-called in a thread of its own, through a :class:`Delivery`; a :class:`BatchHandler`, which only
-queues, is called at once. A :class:`Cache` has the informers of several kinds and namespaces and
-answers reads from them, and a :class:`CachedClient` is a client that reads from a cache.
+:class:`Store` with indexes. It sends each :class:`Event` to handlers. It calls an
+:class:`EventHandler` in a separate thread, through a :class:`Delivery`, and a
+:class:`BatchHandler`, which only queues, at once. A :class:`Cache` has the informers of several
+kinds and namespaces and answers reads from them. A :class:`CachedClient` is a client that reads
+from a cache.
 
 >>> from appsdk_operator import Client, ClientConfig, MutableObject, StopSignal, kinds
 >>> from appsdk_operator.cache import Informer
@@ -29,14 +30,14 @@ Guarantees:
     * A silent connection is noticed and replaced.
 
 Caveats:
-    * Beyond a bound, pending events of a slow handler are merged, object by object, unless the
-      handler was added with :attr:`Overflow.BLOCK`.
-    * After an etcd restore the server's versions go back; the list that follows is trusted.
+    * If a handler is slow and too many events are pending, the informer merges them, object by
+      object, unless the handler was added with :attr:`Overflow.BLOCK`.
+    * After an etcd restore the server's versions go back; the informer trusts the next list.
 
 Errors:
-    * :class:`NotCachedError`: a read of a kind that the cache does not hold;
-      :class:`NotFollowedError`: of a namespace that it does not follow; :class:`NotSyncedError`: of
-      a local copy that is not complete yet.
+    * :class:`NotCachedError`: the cache does not hold the kind of a read.
+    * :class:`NotFollowedError`: the cache does not follow the namespace of a read.
+    * :class:`NotSyncedError`: the local copy is not complete yet.
 """
 
 from appsdk_operator._lazy import room

@@ -24,16 +24,16 @@ MaybeAwaitable: TypeAlias = Awaitable[None] | None
 
 
 class ResourceAction(enum.Enum):
-    """What happened to an object."""
+    """The kind of an event."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     RESYNC = "RESYNC"
-    """Nothing happened: the object is delivered again from the local copy, so that a handler can
-    repair what it missed."""
+    """No change: the informer delivers the object again from the local copy, so a handler can
+    repeat missed work."""
     GENERIC = "GENERIC"
-    """Something outside of the cluster concerns the object; informers never send this."""
+    """An event outside of the cluster concerns the object; informers never send this."""
 
     # Enum's own hash is a Python call, which counting by action would make for each event.
     if not TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ResourceAction(enum.Enum):
 class Event(
     msgspec.Struct, Generic[SpecT_co, StatusT_co], frozen=True, gc=False, eq=False, weakref=False
 ):
-    """Something that happened to one object.
+    """A creation, change or deletion of one object, or another event that concerns it.
 
     Frozen and safe to share between threads.
     """
@@ -60,10 +60,11 @@ class Event(
     is_initial: bool = False
     """Whether the object existed already when the handler was added."""
     is_final_state_unknown: bool = False
-    """Whether the deletion was found by a list instead of a watch, so the object may be stale."""
+    """Whether a list, not a watch, showed the deletion, so the object may be stale."""
     is_unfollowed: bool = False
-    """Whether the deletion only means that the cache stopped following the object's namespace; as
-    far as is known the object still exists. Set together with :attr:`is_final_state_unknown`."""
+    """Whether the deletion only means that the cache stopped following the object's namespace.
+
+    The object probably still exists. Set together with :attr:`is_final_state_unknown`."""
 
     @property
     def key(self) -> ObjectKey:
@@ -104,8 +105,8 @@ class Event(
 class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
     """A handler with one method each for added, updated and deleted objects.
 
-    An informer calls the methods one at a time, in the order of the events, in a thread of the
-    handler's own. Exceptions are reported and stop nothing.
+    An informer calls the methods one at a time, in the order of the events, in a separate thread of
+    the handler. It reports exceptions and goes on.
 
     The methods may be ``async def``: the informer awaits each before the next event, on one event
     loop for all calls of the handler, which runs during these calls only.
@@ -117,7 +118,7 @@ class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
     def on_add(
         self, obj: Object[SpecT_contra, StatusT_contra], *, is_initial: bool
     ) -> MaybeAwaitable:
-        """Handle a new object, or one that is older than the handler (``is_initial``)."""
+        """Handle a new object, or an object that is older than the handler (``is_initial``)."""
         ...
 
     def on_update(
@@ -137,10 +138,10 @@ class EventHandler(Protocol[SpecT_contra, StatusT_contra]):
 class BatchHandler(Protocol):
     """A handler that queues: it gets all events of one read at once, in the informer's own thread.
 
-    The informer holds its lock during the call, so that a handler added meanwhile misses nothing
-    and gets nothing twice. So it must only queue: waiting, user code, or a lock that others hold
-    while they use the informer can block the informer for ever. Exceptions are reported after the
-    lock is released.
+    The informer holds its lock during the call, so a handler that is added meanwhile misses no
+    event and gets none twice. The handler must only queue: if it waits, runs user code, or takes a
+    lock that others hold while they use the informer, it can block the informer for ever. The
+    informer reports exceptions after it has released the lock.
     """
 
     def on_events(self, events: Sequence[Event]) -> None:

@@ -25,6 +25,5 @@ def join_all(joins: Sequence[Callable[[float], list[str]]], timeout: float, whos
     if stuck:
         raise TimeoutError(
             f"{whose} was stopped, but after {timeout:g} s these threads still run: "
-            f"{', '.join(stuck)}. Let what they do end with the stop, or give them a longer "
-            "stop_timeout"
+            f"{', '.join(stuck)}. Make their work end at the stop, or give a longer stop_timeout"
         )

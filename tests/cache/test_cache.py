@@ -146,7 +146,7 @@ def test_reading_an_unknown_kind_is_an_error_that_says_what_to_do(start):
         with pytest.raises(NotCachedError) as caught:
             read()
         assert str(caught.value) == (
-            "places.example.com has no informer in this cache (it keeps: "
+            "places.example.com has no informer in this cache (it holds: "
             "things.example.com): call cache.add(kind) first, or make the cache with lazy=True"
         )
 
@@ -163,7 +163,7 @@ def test_reading_a_namespace_that_is_not_followed_is_an_error_that_names_those_t
 
 def test_a_get_with_too_little_or_too_much_namespace_is_an_error_not_an_absence(start):
     cache = start(Server(A, HERE), THING, PLACE)
-    with pytest.raises(ValueError, match="is namespaced, say where"):
+    with pytest.raises(ValueError, match="is namespaced, give a namespace"):
         cache.get(THING, "a")
     with pytest.raises(ValueError, match="is cluster-scoped, leave it out"):
         cache.get(PLACE, "here", namespace="x")
@@ -283,7 +283,7 @@ def test_adding_a_kind_twice_is_harmless_unless_the_options_differ(start):
     cache = start(Server(), run=False)
     cache.add(THING, CacheOptions(label_selector="a=b"))
     cache.add(THING, CacheOptions(label_selector="a=b"))
-    with pytest.raises(ValueError, match="kept already, with other options"):
+    with pytest.raises(ValueError, match="in the cache already, with other options"):
         cache.add(THING, CacheOptions())
 
 

@@ -726,7 +726,7 @@ def test_an_informer_that_waits_long_for_a_slow_handler_is_not_ready_and_says_so
     running.clock.advance(11.0)
     health = running.informer.health()
     assert not health.is_ready
-    assert "waited for room for a slow handler for 11 s" in health.text
+    assert "waited for a slow handler for 11 s" in health.text
     gate.set()
     recorder.wait_for("add c@11")
     assert running.informer.health().is_ready
@@ -790,7 +790,7 @@ def test_an_informer_runs_once_and_takes_no_handlers_afterwards(make):
     with pytest.raises(RuntimeError, match="was run before"):
         running.informer.run(StopSignal())
     running.end()
-    with pytest.raises(RuntimeError, match="has stopped: add handlers before"):
+    with pytest.raises(RuntimeError, match="has stopped: add handlers earlier"):
         running.informer.add_event_handler(Recorder())
     assert running.metrics.value("informer_objects", kind=str(THING), namespace="") is None
 

@@ -117,7 +117,7 @@ class Custom(NamedTuple):
 )
 def test_requests_of_an_own_type_go_with_watches_only(host: Host, describe: Any) -> None:
     builder = describe(controller_for(host, request_type=Custom).named("x"))
-    with pytest.raises(BuilderError, match="this controller's are Custom: use watches"):
+    with pytest.raises(BuilderError, match="this controller takes Custom: use watches"):
         builder.build(nothing)
 
 

@@ -126,9 +126,7 @@ def test_a_function_that_fails_for_long_is_not_ready(bench):
         bench.advance(delay)
     health = source.health()
     assert not health.is_ready
-    assert health.text == (
-        "source bus: has failed for 15 s, and is tried again; newest: OSError: gone"
-    )
+    assert health.text == ("source bus: has failed for 15 s, and is retried; newest: OSError: gone")
 
 
 def test_an_async_function_is_cancelled_at_the_stop(bench):

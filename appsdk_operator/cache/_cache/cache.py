@@ -93,9 +93,9 @@ _SELECTED_REMEDIES = Remedies(to_follow="add it to namespaces=, or read it with 
 class Cache:
     """Local copies of kinds, each with one informer per namespace, shared by all users.
 
-    Reading a kind without an informer is an error that says so, unless the cache was made with
-    ``lazy=True``: what a program holds in memory should show in its code. Typed and untyped kinds
-    are views of one copy. Thread-safe.
+    A read of a kind without an informer is an error, unless the cache was made with ``lazy=True``:
+    the code of a program should show which kinds it holds in memory. Typed and untyped kinds are
+    views of one copy. Thread-safe.
 
     >>> from appsdk_operator.resource import kinds
     >>> cache = Cache(client=None)  # doctest: +SKIP
@@ -126,21 +126,21 @@ class Cache:
         Args:
             client: lists and watches.
             namespaces: the namespaces to follow, as names or as :class:`NamespaceOptions` by name;
-                default: all. In a mapping the name ``""`` among others stands for all the others.
-                Names with patterns, such as ``["team-*", "!team-x"]``, or a selector of the labels
-                of Namespaces: those that match, as they come and go, see
+                default: all. In a mapping, the name ``""`` stands for all namespaces without their
+                own name. Or patterns, such as ``["team-*", "!team-x"]``, or a selector of Namespace
+                labels: the cache then follows the matching namespaces as they come and go, see
                 ``appsdk_operator.resource.NamespaceSelector``. That needs list and watch of
                 Namespaces, and one watch for each kind and namespace.
             label_selector: selects objects of any kind by label; default: all.
-            field_selector: the same for fields.
+            field_selector: selects objects of any kind by field; default: all.
             transform: changes each object before it is stored; default: none.
             resync: seconds after which handlers get every object again; default 0: never.
-            by_kind: options for kinds that are added later without any.
+            by_kind: options for kinds that are added later without options.
             lazy: whether a read of an unknown kind adds it, and waits for its first sync.
             sync_timeout: seconds that a lazy read waits; default 120.
-            on_error: called with every informer's problems; default: they are logged.
+            on_error: called with every informer's problems; default: logs them.
             clock: the clock of all waits; default: the environment's.
-            metrics: where to publish; default: in those of its Manager, else in
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
@@ -195,14 +195,14 @@ class Cache:
     def add(self, kind: Kind, options: CacheOptions | None = None) -> None:
         """Add ``kind``; while the cache runs its informers start at once.
 
-        Without ``options`` a new kind gets those of ``by_kind``, and a present one keeps its own. A
-        kind of which the cache holds only metadata, because controllers need no more, is upgraded
-        to full objects.
+        Without ``options`` a new kind gets the options of ``by_kind``, and an existing kind keeps
+        its own. If the cache holds only metadata of the kind, because controllers need no more, it
+        gets the full objects.
 
         Raises:
             TypeError: ``kind`` is not a Kind.
-            ValueError: it was added already, with other options, or namespaces were given for a
-                cluster-scoped kind.
+            ValueError: the kind was added already, with other options, or ``options`` have
+                namespaces for a cluster-scoped kind.
         """
         check_kind(kind)
         if options is not None:
@@ -223,10 +223,10 @@ class Cache:
         _report_failures(informers)
 
     def add_metadata(self, kind: Kind) -> None:
-        """For sources: add ``kind`` with metadata only, or with full objects if those are expected.
+        """Add ``kind`` with metadata only, or full objects if somebody expects them; for sources.
 
-        Unlike a kind with ``metadata_only`` in its :class:`CacheOptions`, it can be upgraded to
-        full objects later; it is listed again then.
+        Unlike a kind with ``metadata_only`` in its :class:`CacheOptions`, it can get full objects
+        later; the cache then lists it again.
         """
         with self._lock:
             if kind in self._kind_caches:
@@ -238,7 +238,7 @@ class Cache:
             self._add(kind, options, may_upgrade=may_upgrade)
 
     def expect_whole(self, kind: Kind) -> None:
-        """For sources: announce that full objects of ``kind`` will be needed once it is added.
+        """Announce that full objects of ``kind`` will be needed once it is added; for sources.
 
         Raises:
             ValueError: the options of the cache or the kind say ``metadata_only``.
@@ -248,9 +248,8 @@ class Cache:
             options = self._options_of(kind) if present is None else present.options
             if options.metadata_only and not (present and present.may_upgrade):
                 raise ValueError(
-                    f"of {kind.qualified_name} the cache keeps the metadata only, as its options "
-                    "say, and there "
-                    "is one copy for all: say metadata_only=True here too, or nowhere"
+                    f"the cache holds only the metadata of {kind.qualified_name}, as its options say, and all "
+                    "users share one copy: give metadata_only=True here too, or nowhere"
                 )
             self._expected_full.add(kind)
 
@@ -277,7 +276,7 @@ class Cache:
         return [each.informer for each in kind_cache.current]
 
     def options_for(self, kind: Kind) -> CacheOptions:
-        """The options of ``kind``, or those that it would get if it was added without any."""
+        """The options of ``kind``, or the options that it would get if added without any."""
         with self._lock:
             present = self._kind_caches.get(kind)
             return self._options_of(kind) if present is None else present.options
@@ -311,18 +310,19 @@ class Cache:
     def set_namespaces(self, namespaces: Namespaces | None, *, kind: Kind | None = None) -> None:
         """Follow these namespaces from now on; empty: all.
 
-        Informers of namespaces that stay are not affected. A new namespace is listed, and handlers
-        get its objects as initial additions. Until then (see :meth:`wait_for_sync`), reads of it
-        and of all namespaces raise :class:`NotCachedError`, or wait in a lazy cache. Reads of a
-        namespace that is no longer followed raise :class:`NotFollowedError` at once; handlers get
-        deletions with an unknown final state, and events have :attr:`Event.is_unfollowed` set.
+        Informers of namespaces that stay go on. The cache lists a new namespace, and handlers get
+        its objects as initial additions. Until it has synced (see :meth:`wait_for_sync`), reads of
+        it and of all namespaces raise :class:`NotCachedError`, or wait in a lazy cache. If the
+        cache no longer follows a namespace, reads of it raise :class:`NotFollowedError` at once;
+        handlers get deletions with an unknown final state and :attr:`Event.is_unfollowed` set.
 
-        Between all namespaces and some of them, the old informers serve until the new ones have
-        synced. Handlers then get what changed in between as events, and nothing twice.
+        When the cache changes from all namespaces to some of them, or back, the old informers serve
+        until the new ones have synced. Handlers then get the changes in between as events, and
+        nothing twice.
 
         Args:
-            namespaces: names, or options by name; None, for a ``kind``: those of the cache.
-            kind: the kind to which this applies; default: all that have no namespaces of their own.
+            namespaces: names, or options by name; None, for a ``kind``: the cache's namespaces.
+            kind: the kind to which this applies; default: all kinds without their own namespaces.
 
         Raises:
             NotCachedError: ``kind`` was not added.
@@ -333,8 +333,9 @@ class Cache:
             raise ValueError("namespaces=None: give names, or an empty list for all namespaces")
         if kind is None and self._follower is not None:
             raise ValueError(
-                f"the namespaces of this cache are chosen by {self._follower.selected.selector}, "
-                "as they come and go: make it with names, or set those of a kind"
+                f"the selector {self._follower.selected.selector} chooses the namespaces of this "
+                "cache, as they come and go: make the cache with names, or set the namespaces of a "
+                "kind"
             )
         if kind is not None:
             check_kind(kind)
@@ -358,7 +359,7 @@ class Cache:
     def add_index(
         self, kind: Kind[SpecT, StatusT], name: str, function: IndexFunction[SpecT, StatusT]
     ) -> None:
-        """Add an index over present and future objects of ``kind``; does not wait for a sync.
+        """Add an index of existing and future objects of ``kind``; does not wait for a sync.
 
         Raises:
             NotCachedError: ``kind`` was not added.
@@ -389,8 +390,8 @@ class Cache:
 
         Args:
             kind: a kind that was added.
-            path: such as ``spec.nodeName``; any name will do if ``function`` is given.
-            function: the values of an object; default: what is found at ``path``.
+            path: such as ``spec.nodeName``; with ``function`` any name.
+            function: returns the values of an object; default: the value at ``path``.
 
         Raises:
             NotCachedError: ``kind`` was not added.
@@ -426,12 +427,12 @@ class Cache:
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
     ) -> CacheRegistration:
-        """Send ``handler`` the events of ``kind``, also of namespaces that are added later.
+        """Send ``handler`` the events of ``kind``, including namespaces that are added later.
 
-        An EventHandler gets objects with the types of ``kind`` here, whatever types the kind was
-        added with, in one thread of its own, however many namespaces there are. A BatchHandler gets
-        them with the types that the kind was added with. See :meth:`Informer.add_event_handler` for
-        the arguments.
+        An EventHandler gets objects with the types of this ``kind``, whatever types the kind was
+        added with. It has one thread, however many namespaces there are. A BatchHandler gets
+        objects with the types that the kind was added with. For the arguments see
+        :meth:`Informer.add_event_handler`.
 
         Raises:
             NotCachedError: ``kind`` was not added.
@@ -478,7 +479,7 @@ class Cache:
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT] | None:
-        """The object of that name, None when there is none.
+        """The object of this name; None if there is none.
 
         Raises:
             NotCachedError: ``kind`` was not added, ``namespace`` is not followed, or they have not
@@ -508,10 +509,10 @@ class Cache:
         """The objects in ``namespace`` that the selectors match, sorted by namespace and name.
 
         Args:
-            kind: what to list.
-            namespace: the namespace; default and ``""``: all that are followed.
+            kind: the kind to list.
+            namespace: the namespace; default and ``""``: all namespaces that the cache follows.
             label_selector: as text, as a mapping or parsed.
-            field_selector: the same for fields, for equality with ``metadata.name``,
+            field_selector: in the same forms; for equality with ``metadata.name``,
                 ``metadata.namespace`` and the paths given to :meth:`index_field`.
             limit: the most objects to return, the first ones; default 0: all.
 
@@ -566,8 +567,11 @@ class Cache:
             )
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until it runs and :attr:`has_synced`; False when stopped or after ``timeout``
-        seconds."""
+        """Wait until the cache runs and :attr:`has_synced`.
+
+        Returns:
+            False when stopped or after ``timeout`` seconds.
+        """
         check_wait(stop, timeout)
 
         def is_done() -> bool:
@@ -579,7 +583,7 @@ class Cache:
         return self._has_run and self.has_synced
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its informers, as JSON values; at most 500."""
+        """The informers, as JSON values; at most 500."""
         found = []
         for kind in self.kinds:
             with contextlib.suppress(LookupError):
@@ -591,7 +595,7 @@ class Cache:
     def health(self) -> Health:
         """Whether every informer has synced and follows the server, and if not, why.
 
-        What is wrong in a namespace that a selector chose later, and that was not listed yet, is a
+        A problem of a namespace that a selector chose later, and that was not listed yet, is a
         note.
         """
         with self._lock:
@@ -618,8 +622,8 @@ class Cache:
 
         Raises:
             TypeError: ``stop`` is not a StopSignal.
-            RuntimeError: it was run before, or an informer failed, which is a defect.
-            TimeoutError: some still run; the text names their threads.
+            RuntimeError: the cache was run before, or an informer failed, which is a defect.
+            TimeoutError: informers or handlers still run; the text names their threads.
         """
         check_stop(stop)
         checked_seconds("stop_timeout", stop_timeout)
@@ -671,7 +675,7 @@ class Cache:
             raise ValueError(
                 f"namespace={namespace!r}: {kind.qualified_name} is "
                 + (
-                    "namespaced, say where"
+                    "namespaced, give a namespace"
                     if kind.is_namespaced
                     else "cluster-scoped, leave it out"
                 )
@@ -735,13 +739,13 @@ class Cache:
             return None if kind_cache is None else kind_cache.informer_of(namespace)
 
     def next_informer_of(self, kind: Kind, namespace: str) -> Informer | None:
-        """The informer that will follow ``namespace`` after a switchover; else the present one."""
+        """The informer that will follow ``namespace`` after a switchover; else the current one."""
         with self._lock:
             kind_cache = self._kind_caches.get(kind)
             return None if kind_cache is None else kind_cache.next_informer_of(namespace)
 
     def note_written(self, obj: Object) -> None:
-        """Note that ``obj`` was written: its namespace exists, whatever ended before."""
+        """Note that ``obj`` was written: its namespace exists, even if it was gone before."""
         if self._follower is not None:
             with self._lock:
                 self._follower.selected.note_written(obj.namespace, obj.resource_version)
@@ -795,9 +799,8 @@ class Cache:
                     assert self._follower is not None
                     selector = self._follower.selected.selector
                     raise _SELECTED_REMEDIES.not_followed(
-                        f"{kind.qualified_name} is cached in the namespaces {selector}, and "
-                        f"{namespace!r} is none "
-                        "of them, or not yet",
+                        f"{kind.qualified_name} is cached in the namespaces {selector}, and {namespace!r} does "
+                        "not match, or not yet",
                         kind,
                         namespace,
                     )
@@ -843,7 +846,7 @@ class Cache:
         self._start("namespaces", lambda: follower.run(stop, self.follow_namespaces), stop)
 
     def follow_namespaces(self) -> None:
-        """For the follower: follow the namespaces that the selector chooses now."""
+        """Follow the namespaces that the selector chooses now; for the follower."""
         assert self._follower is not None
         with self._lock:
             change = self._follower.update(self._informers_in)
@@ -876,9 +879,7 @@ class Cache:
         kind_cache = self._kind_caches.get(kind)
         if kind_cache is None:
             known = ", ".join(sorted(k.qualified_name for k in self._kind_caches)) or "none"
-            raise _REMEDIES.not_cached(
-                f"{kind.qualified_name} has no informer in this cache (it keeps: {known})"
-            )
+            raise _REMEDIES.not_cached(f"{kind.qualified_name} has no informer in this cache (it holds: {known})")
         return kind_cache
 
     # Informers.
@@ -971,12 +972,10 @@ def _check_same(kind: Kind, present: CacheOptions, wanted: CacheOptions) -> None
         return
     if present.metadata_only and not wanted.metadata_only:
         raise ValueError(
-            f"of {kind.qualified_name} only the metadata is kept, and there is one copy for all: "
-            "add it without "
-            "metadata_only in the first place, which serves both, or remove it first"
+            f"the cache holds only the metadata of {kind.qualified_name}, and all users share one copy: leave "
+            "metadata_only out in the first call, which serves both, or remove the kind first"
         )
     raise ValueError(
-        f"{kind.qualified_name} is kept already, with other options: remove it first, or add what "
-        "you need to the "
-        "first call"
+        f"{kind.qualified_name} is in the cache already, with other options: remove it first, or give all options "
+        "in the first call"
     )

@@ -8,14 +8,14 @@ from appsdk_operator.resource import Kind
 
 
 class NotCachedError(LookupError):
-    """The cache does not hold the kind, or the namespace of it, that was read, or not yet."""
+    """A read of a kind, or of a namespace of it, that the cache does not hold, or not yet."""
 
     fact: str = ""
-    """The text without the remedy; empty if the text has none."""
+    """The text without the remedy; empty if there is no remedy."""
 
 
 class NotSyncedError(NotCachedError):
-    """The local copy of the kind, or of the namespace, that was read is not complete yet.
+    """A read of a kind, or of a namespace of it, whose local copy is not complete yet.
 
     A controller whose reconciler raises this tries again soon, and counts no failure.
     """
@@ -24,8 +24,8 @@ class NotSyncedError(NotCachedError):
 class NotFollowedError(NotCachedError):
     """The cache does not follow the namespace that was read, or no longer does.
 
-    There is nothing left to reconcile there: when a read of the controller's own kind, in the
-    namespace of the request, raises this, the controller treats the request as done.
+    There is nothing left to reconcile in the namespace. If a read of the controller's own kind, in
+    the namespace of the request, raises this, the controller treats the request as done.
     """
 
     def __init__(self, message: str, *, kind: Kind | None = None, namespace: str = "") -> None:

@@ -44,7 +44,7 @@ def _seconds(_: object, field: attrs.Attribute[float | None], value: float | Non
 
 @attrs.frozen(kw_only=True)
 class NamespaceOptions:
-    """Options for one namespace; those that are None come from the next level.
+    """Options for one namespace; if an option is None, the next level's applies.
 
     The levels are controller-runtime's: the namespace of the kind, the kind, the namespace of the
     cache, the cache.
@@ -78,7 +78,8 @@ def checked_selection(
         selector = namespace_selector_of(namespaces)
         if selector is None:
             raise ValueError(
-                f"namespaces={namespaces!r}: of filters only labels(…), joined by &, select them"
+                f"namespaces={namespaces!r}: the only filters that select namespaces are "
+                "labels(…), joined by &"
             )
         return selector
     if isinstance(namespaces, (str, Mapping)):
@@ -134,13 +135,15 @@ def _indexes(_: object, __: object, value: Mapping[str, IndexFunction] | None) -
 
 @attrs.frozen(kw_only=True)
 class CacheOptions:
-    """Options for one kind; those that are None come from the cache."""
+    """Options for one kind; if an option is None, the cache's applies."""
 
     namespaces: Mapping[str, NamespaceOptions] | None = attrs.field(
         default=None, converter=_namespaces_or_none
     )
-    """The namespaces to follow, as names or as :class:`NamespaceOptions` by name; default: those of
-    the cache; empty: all. In a mapping the name ``""`` among others stands for all the others."""
+    """The namespaces to follow, as names or as :class:`NamespaceOptions` by name.
+
+    Default: the cache's; empty: all. In a mapping, the name ``""`` stands for all namespaces
+    without their own name."""
     label_selector: LabelSelector | None = attrs.field(default=None, converter=label_selector_of)
     """Selects objects by label, as text, as a mapping of labels or as a LabelSelector; default: the
     cache's; ``""``: all."""
@@ -149,15 +152,17 @@ class CacheOptions:
     transform: Transform | None = attrs.field(default=None, validator=_function)
     """Changes each object before it is stored; default: the cache's own."""
     indexes: Mapping[str, IndexFunction] = attrs.field(factory=dict, validator=_indexes)
-    """Index functions by name. One named ``field:spec.nodeName`` answers field selectors on
-    ``spec.nodeName``; see :meth:`Cache.index_field`."""
+    """Index functions by name.
+
+    A function named ``field:spec.nodeName`` answers field selectors on ``spec.nodeName``; see
+    :meth:`Cache.index_field`."""
     resync: float | None = attrs.field(default=None, validator=_seconds)
-    """Seconds after which handlers get every object again; default: the cache's, which is 0 unless
-    set: never."""
+    """Seconds after which handlers get every object again; default: the cache's; 0: never."""
     metadata_only: bool = attrs.field(default=False, validator=_flag)
-    """Request and store only the metadata of the objects, which takes a fraction of the memory;
-    reading their spec is an error. If the cache already holds full objects of the kind, that copy
-    is used; a copy with these options never becomes one of full objects."""
+    """Request and store only the metadata of the objects.
+
+    This takes a fraction of the memory; reading a spec is an error. If the cache already holds full
+    objects of the kind, it uses that copy. A copy with this option never gets full objects."""
 
 
 def checked_by_kind(by_kind: Mapping[Kind, CacheOptions]) -> dict[Kind, CacheOptions]:

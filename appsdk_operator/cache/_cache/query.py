@@ -90,8 +90,8 @@ def query_of(
     for term in fields.terms if fields else ():
         if term.negated:
             raise ValueError(
-                f"field_selector={str(fields)!r}: a cache answers path=value only; list through "
-                "the live client, or leave out yourself what you do not want"
+                f"field_selector={str(fields)!r}: a cache answers path=value only; list with the "
+                "live client, or filter the result yourself"
             )
         if term.path == "metadata.name":
             if not term.value or name not in ("", term.value):
@@ -107,7 +107,7 @@ def query_of(
             raise ValueError(
                 f"field_selector={str(fields)!r}: the cache of {kind.qualified_name} has no index "
                 f"{FIELD_INDEX + term.path!r}: declare it with "
-                f"cache.index_field(kind, {term.path!r}), or list through the live client"
+                f"cache.index_field(kind, {term.path!r}), or list with the live client"
             )
     labels = label_selector_of(label_selector)
     return Query(namespace=where, name=name, labels=labels, indexes=wanted)

@@ -78,18 +78,19 @@ class CachedClient(ClientWrapper):
         * A read never blocks, except in a lazy cache for the first sync.
         * Once a write through this client has returned, no read through it returns an older state
           of the object, or an object that the write deleted. An overlay over the local copy holds
-          what was written, exactly until the informer has reached that resource version. Later
+          the written object, exactly until the informer has reached its resource version. Later
           changes by others show as soon as the informer has them.
         * Objects that the cache does not follow (another namespace, other labels) do not show.
 
     Caveats:
         * Events, and reads of the cache itself, do not use the overlay.
-        * A deletion without ``uid`` is taken to be of the object that a read would have returned
-          before. An object that the cache has not seen yet may still show until the watch delivers
-          its deletion.
+        * For a deletion without ``uid``, the client assumes the object that a read would have
+          returned before. An object that the cache has not seen yet may still show until the watch
+          delivers its deletion.
         * A write whose answer was lost is not in the overlay.
-        * Resource versions are compared as numbers (KEP-5504). Where they are none, and beyond
-          ``overlay_limit`` writes that the watch has not delivered, reads may be older than writes.
+        * The client compares resource versions as numbers (KEP-5504). If they are not numbers, or
+          if the watch has not delivered more than ``overlay_limit`` writes, reads may be older than
+          writes.
 
     Wrap it (:class:`~appsdk_operator.client.NamespacedClient`,
     :class:`~appsdk_operator.client.DryRunClient`, …) rather than the client inside. Thread-safe.
@@ -109,13 +110,13 @@ class CachedClient(ClientWrapper):
 
         Args:
             client: writes, and reads kinds that are ``uncached``.
-            cache: the cache to read from; it runs elsewhere.
+            cache: the cache to read from; this client does not run it.
             uncached: kinds to read from the server, whether or not the cache holds them.
             overlay_limit: the most written objects to remember; default 10,000.
-            metrics: where to publish, until :meth:`close`; default: nowhere.
+            metrics: the metrics that it writes to, until :meth:`close`; default: none.
 
         Raises:
-            TypeError: ``uncached`` is a single kind, or contains something else.
+            TypeError: ``uncached`` is not a list of kinds.
             ValueError: ``overlay_limit`` is less than 1.
         """
         super().__init__(client)
@@ -137,7 +138,7 @@ class CachedClient(ClientWrapper):
         return self.inner
 
     def close(self) -> None:
-        """Publish no more metrics; closes neither the client nor the cache."""
+        """Write no more metrics; closes neither the client nor the cache."""
         self._retire()
 
     # Reading.
@@ -148,7 +149,7 @@ class CachedClient(ClientWrapper):
         """The object from the cache, or as last written.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such object.
             NotCachedError: the cache does not hold ``kind``, or ``namespace`` of it, or not yet.
             ValueError: a namespace is missing, or given for a cluster-scoped kind.
         """
@@ -211,7 +212,7 @@ class CachedClient(ClientWrapper):
         return self._found(kind, Query(indexes=[(index, value)]), "")
 
     def wait_until_seen(self, obj: Object, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the informer has reached the resource version of ``obj``, for users of events.
+        """Wait until the informer has reached the resource version of ``obj``; for users of events.
 
         Args:
             obj: the object that a write returned.

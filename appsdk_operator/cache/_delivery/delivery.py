@@ -73,14 +73,18 @@ _ACTIONS = tuple(action for action in ResourceAction if action is not ResourceAc
 
 
 class Overflow(enum.Enum):
-    """What happens to new events when too many wait for a slow handler."""
+    """The treatment of new events when too many wait for a slow handler."""
 
     COALESCE = "coalesce"
-    """Merge them, object by object, into the newest state. Nothing waits; the handler misses
-    intermediate states of an object, and objects that came and went meanwhile."""
+    """Merge them, object by object, into the newest state. The informer does not wait.
+
+    The handler misses intermediate states of an object, and objects that came and went
+    meanwhile."""
     BLOCK = "block"
-    """Make the informer wait. The handler sees every event; the local copy falls behind the server,
-    and the server may end a watch that is read too slowly."""
+    """Make the informer wait. The handler sees every event.
+
+    The local copy falls behind the server, and the server may end a watch that is read too
+    slowly."""
 
 
 def check_overflow(overflow: object) -> None:
@@ -178,7 +182,7 @@ class EventSource:
         self._delivery.put(self, events)
 
     def on_initial_list_end(self) -> None:
-        """Record that the last initial event has been put."""
+        """Record that the last initial event is in the queue."""
         self._delivery.end_initial_list(self)
 
     def wait_for_space(self, stop: StopSignal | None = None) -> None:
@@ -189,7 +193,7 @@ class EventSource:
         self._delivery.wait_for_space(self, stop)
 
     def resync_every(self, seconds: float, replay: Callable[[], None]) -> Callable[[], None]:
-        """Call ``replay`` in a worker every ``seconds``, give or take a tenth.
+        """Call ``replay`` in a worker every ``seconds``, plus or minus a tenth.
 
         Returns:
             A function that ends the calls.
@@ -228,11 +232,11 @@ class EventSource:
 
 @final
 class Delivery:
-    """Queues and worker threads that bring events to one handler function.
+    """Queues and worker threads that deliver events to one handler function.
 
     Guarantees:
-        * The events of one object are handled in order, never two at once, not even those that
-          several sources of its kind deliver.
+        * The events of one object are handled in order, never two at once, even if several sources
+          of its kind deliver them.
         * With one worker all events are handled in order of arrival.
         * The number of pending events is bounded, as :class:`Overflow` says.
 
@@ -259,24 +263,24 @@ class Delivery:
         """A delivery whose workers do not run yet.
 
         Args:
-            name: names the threads and labels the metrics.
+            name: the name in threads and metrics.
             handle: called with each event.
-            workers: number of threads; default 1.
-            max_pending: how many events may be pending before ``overflow`` applies; default 10,000.
-            overflow: what happens then; default: coalesce.
+            workers: the number of threads; default 1.
+            max_pending: the pending events above which ``overflow`` applies; default 10,000.
+            overflow: how it treats further events; default: coalesce.
             worker_context: a context that each worker enters for its whole life.
             handle_event: a faster form of ``handle`` that computes the key only when it needs it;
                 called for events that come from the batch queue.
-            is_known: whether a waiting event is merged with no later one: a creation whose object
-                the handler knows already, or an update that it must see before the deletion.
-                Called with a lock held.
-            merges_resyncs: whether a resync is left out while another event of its object is
-                pending, which is as new where informers put them; default: it is.
-            on_failure: called with what ``handle`` raises in spite of its contract, and with
-                whatever else ends a worker, which then ends; default: log it, and let the worker
-                continue with the next event.
+            is_known: whether a waiting event must not be merged with a later one: a creation whose
+                object the handler knows already, or an update that the handler must see before the
+                deletion. Called with a lock held.
+            merges_resyncs: whether a resync is dropped while another event of its object is
+                pending; default True, because an informer's pending event is as new.
+            on_failure: called with an error that ``handle`` raises against its contract, and with
+                any other error that ends a worker. The worker then ends. Default: log the error,
+                and let the worker continue with the next event.
             clock: the clock of all waits; default: the environment's.
-            metrics: where to publish; default: nowhere.
+            metrics: the metrics that it writes to; default: none.
             rng: the source of jitter, for repeatable tests.
         """
         check_text("name", name, empty=False)
@@ -288,7 +292,7 @@ class Delivery:
         check_flag("merges_resyncs", merges_resyncs)
         check_count("workers", workers)
         if workers < 1:
-            raise ValueError(f"workers={workers}: at least 1 is needed to handle anything")
+            raise ValueError(f"workers={workers}: use at least 1")
         check_count("max_pending", max_pending, 1)
         check_overflow(overflow)
         check_environment(clock=clock, metrics=metrics, rng=rng)
@@ -349,7 +353,7 @@ class Delivery:
             self.publish(metrics)
 
     def publish(self, metrics: Metrics) -> None:
-        """Publish in ``metrics`` from now on."""
+        """Write to ``metrics`` from now on."""
         self._queue.publish(metrics)
         self._retire = metrics.add_source(self._samples)
 
@@ -450,9 +454,9 @@ class Delivery:
     ) -> None:
         """With :attr:`Overflow.BLOCK`, wait until fewer than ``max_pending`` events are pending.
 
-        An informer waits here before it puts the events of one read, without a lock, so that one
-        read may exceed the bound. The wait ends early when this delivery is stopped, the
-        ``source`` is removed, or ``stop`` is set.
+        An informer waits here, without a lock, before it puts the events of one read; so one read
+        may exceed the bound. The wait ends early when this delivery is stopped, the ``source`` is
+        removed, or ``stop`` is set.
         """
         if self._overflow is Overflow.BLOCK:
             self._room.wait(
@@ -462,7 +466,7 @@ class Delivery:
     def resync_every(
         self, source: EventSource, seconds: float, replay: Callable[[], None]
     ) -> Callable[[], None]:
-        """Call ``replay`` in a worker every ``seconds``, give or take a tenth.
+        """Call ``replay`` in a worker every ``seconds``, plus or minus a tenth.
 
         Returns:
             A function that ends the calls; removing the source ends them too.
@@ -494,7 +498,7 @@ class Delivery:
         self._threads.start(f"worker-{number}", self._work)
 
     def allow_replacement(self) -> None:
-        """From the next batch on :meth:`replace` has an effect, at the cost of a lock an event.
+        """Enable :meth:`replace` from the next batch on, at the cost of a lock for each event.
 
         For handlers with time limits.
         """
@@ -532,12 +536,13 @@ class Delivery:
         return self._spares.is_lent(thread)
 
     def replace(self, thread: int) -> bool:
-        """Start a worker in the place of ``thread``, which ends after its present call.
+        """Start a worker in place of ``thread``, which ends after its current call.
 
-        The object of that call stays closed until then, and the batch queue stays empty.
+        Until then no event of the call's object is handled, and the batch queue stays empty.
 
         Returns:
-            Whether it has; False also for a thread that was replaced before, and after the stop.
+            Whether a worker was started; False for a thread that was replaced before, and after
+            the stop.
         """
         is_away = self._go_away(thread)
         if self._spares.replace(thread):
@@ -613,7 +618,7 @@ class Delivery:
         self._queue.let_go()
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for the workers to end; returns the names of those that still run."""
+        """Wait for the workers to end; returns the names of workers that still run."""
         return self._threads.join(timeout)
 
     def step(self) -> bool:
@@ -653,21 +658,21 @@ class Delivery:
 
     @property
     def pending(self) -> int:
-        """How many events are pending."""
+        """The number of pending events."""
         return self._pending.count + self._line.count
 
     @property
     def oldest_wait(self) -> float | None:
-        """Seconds since the oldest pending event came; None when none is pending."""
+        """Seconds since the oldest pending event came; None if no event is pending."""
         return self._queue.oldest_wait
 
     @property
     def merged(self) -> int:
-        """How many events were merged into others, because too many were pending."""
+        """The number of events that were merged into others, because too many were pending."""
         return self._pending.merged_count
 
     def next_due(self) -> float | None:
-        """The monotonic time of the next call with None, for tests that move a clock."""
+        """The monotonic time of the next call with None, for tests that advance a clock."""
         return self._queue.next_due
 
     def _work(self) -> None:

@@ -22,7 +22,7 @@ class ForeignStream:
             converted as by :func:`~appsdk_operator.resource.as_object`.
 
     Raises:
-        TypeError: while it is read, if the form of an event or its object is unknown.
+        TypeError: during a read, if the form of an event or its object is unknown.
 
     >>> from appsdk_operator.resource import kinds
     >>> stream = ForeignStream(kinds.core.v1.Pod, [("ADDED", {"metadata": {"name": "web"}})])

@@ -132,8 +132,8 @@ def check_handler(
         checked_seconds("resync", resync)
     if resync and isinstance(handler, BatchHandler) and not isinstance(handler, EventSource):
         raise ValueError(
-            f"resync={resync}: {type(handler).__name__} is called in the informer's thread and "
-            "has no time of its own; call replay() of the registration instead"
+            f"resync={resync}: {type(handler).__name__} is called in the informer's thread, which "
+            "has no timer for it; call replay() of the registration instead"
         )
 
 

@@ -15,12 +15,12 @@ GRACE = 10.0
 
 @attrs.frozen
 class Health:
-    """Whether something is ready, and if not, why."""
+    """Whether a part is ready, and if not, why."""
 
     is_ready: bool
     text: str
     note: str = ""
-    """What is wrong although it is ready, such as calls that were given up; empty: nothing."""
+    """A problem that does not affect readiness, such as given up calls; empty: none."""
 
 
 @final
@@ -94,8 +94,8 @@ def health_of(
     if (blocked := contact.blocked_for(now)) is not None:
         return Health(
             False,
-            f"{what}: has waited for room for a slow handler for {blocked:.0f} s, and falls "
-            "behind the server: make the handler faster, or use Overflow.COALESCE",
+            f"{what}: has waited for a slow handler for {blocked:.0f} s, and falls behind the "
+            "server: make the handler faster, or use Overflow.COALESCE",
         )
     cause = "" if last_error is None else f": {safe_text(last_error)}"
     if not has_synced:

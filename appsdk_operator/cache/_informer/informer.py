@@ -109,7 +109,7 @@ class Registration:
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has handled every object that was there when it was added."""
+        """Whether the handler has handled every object that existed when it was added."""
         # Both: an EventSource shared by several informers only knows when the first list ended.
         has_synced = self.informer.has_synced and self.has_list_end
         return has_synced and bool(getattr(self.sink, "has_synced", True))
@@ -117,7 +117,7 @@ class Registration:
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the local copy is complete and the handler has handled its objects.
 
-        A :class:`BatchHandler` has handled what was handed to it.
+        A :class:`BatchHandler` counts as done when it has got the events.
 
         Args:
             stop: ends the wait.
@@ -144,13 +144,13 @@ class Registration:
     def remove(self, *, timeout: float = 30.0) -> None:
         """Stop delivering events, and wait for a call in progress; twice is harmless.
 
-        A handler that removes itself is not waited for.
+        If a handler removes itself, this does not wait.
 
         Args:
             timeout: seconds of real time that the call has to end; default 30.
 
         Raises:
-            TimeoutError: it still runs; the text names its thread.
+            TimeoutError: the call still runs; the text names its thread.
         """
         own = self.own_delivery
         if own is not None:
@@ -163,7 +163,7 @@ class Registration:
 
     @property
     def pending_events(self) -> tuple[int, int]:
-        """How many events are pending for an EventHandler, and how many were merged so far."""
+        """The number of pending events of an EventHandler, and of events merged so far."""
         own = self.own_delivery
         return (0, 0) if own is None else (own.pending, own.merged)
 
@@ -183,14 +183,15 @@ class Informer(Generic[SpecT, StatusT]):
 
     Guarantees:
         * The store is updated before handlers run: it is never older than the event they handle.
-        * Handlers get the events of one object in order; a handler added late gets the present
+        * Handlers get the events of one object in order. A handler added late gets the existing
           objects first, with none missing or repeated.
-        * Objects deleted during a gap between watches come as deletions flagged "final state
-          unknown"; an object deleted and recreated comes as a deletion and an addition.
-        * An object that cannot be decoded affects no other: it is reported once, its last readable
-          state stays in the local copy, and all others are followed.
-        * Errors never stop it: they go to ``on_error``, are counted by cause, stay available in
-          :attr:`last_error`, and :meth:`health` says what to do.
+        * If objects were deleted during a gap between watches, handlers get deletions flagged
+          "final state unknown". If an object was deleted and recreated, they get a deletion and an
+          addition.
+        * An object that cannot be decoded affects no other object: the informer reports it once,
+          keeps its last readable state in the local copy, and follows all others.
+        * Errors never stop it: it passes them to ``on_error``, counts them by cause, and keeps the
+          latest in :attr:`last_error`; :meth:`health` says what to do.
 
     Thread-safe. :meth:`run` blocks; an InformerController or a Manager runs it in a thread.
     """
@@ -222,7 +223,7 @@ class Informer(Generic[SpecT, StatusT]):
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """An informer that does nothing until it is run.
+        """An informer that does nothing until :meth:`run`.
 
         Args:
             kind: the kind to follow.
@@ -230,7 +231,7 @@ class Informer(Generic[SpecT, StatusT]):
             namespace: the namespace to follow; default: all.
             label_selector: selects objects by label, as text, as a mapping of labels or as a
                 :class:`~appsdk_operator.resource.LabelSelector`; default: all.
-            field_selector: the same for fields; default: all.
+            field_selector: selects objects by field, in the same forms; default: all.
             transform: changes each object before it is stored, for example
                 :func:`~appsdk_operator.cache.drop_managed_fields`.
             metadata_only: request and store only the metadata of the objects; default: no.
@@ -238,16 +239,16 @@ class Informer(Generic[SpecT, StatusT]):
             resync: seconds after which handlers get every object again, unless they were added with
                 another resync; 0: never; default: :attr:`default_resync`.
             page_size: objects per page when listing; default 500, as in client-go; 0: all at once.
-            stream_first_sync: ask for the present objects as a stream where the server can
+            stream_first_sync: request the existing objects as a stream if the server can do this
                 (KEP-3157); default: yes.
-            watch_timeout: bounds in seconds between which the length of each watch is drawn;
-                default 5 to 10 minutes, as in client-go.
-            silence_limit: seconds without a byte after which a watch counts as dead and is
-                replaced; default: the client's own, 90. Bookmarks come about once a minute.
+            watch_timeout: the shortest and the longest watch, in seconds; the length of each watch
+                is random between them. Default: 5 to 10 minutes, as in client-go.
+            silence_limit: seconds without a byte after which the informer treats a watch as dead
+                and replaces it; default: the client's own, 90. Bookmarks come about once a minute.
             on_error: called with every problem, in the informer's thread; default: log a warning,
                 and repeat an unchanged one every minute.
             clock: the clock of all waits; default: the environment's.
-            metrics: where to publish; default: in those of its Manager, else in
+            metrics: the metrics that it writes to; default: its Manager's, else
                 :func:`~appsdk_operator.runtime.default_metrics`.
             rng: the source of jitter, for repeatable tests.
 
@@ -348,11 +349,11 @@ class Informer(Generic[SpecT, StatusT]):
         return self._store
 
     def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
-        """Add an index over present and future objects.
+        """Add an index of existing and future objects.
 
         Raises:
-            ValueError: there is an index of that name.
-            TypeError: ``name`` is not text, or ``function`` no function of an object.
+            ValueError: there is an index of this name.
+            TypeError: ``name`` is not text, or ``function`` is not a function of an object.
         """
         self._store.add_index(name, function)
 
@@ -363,7 +364,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def last_error(self) -> Exception | None:
-        """The latest problem; None if there was none so far."""
+        """The latest problem; None if there was no problem so far."""
         return self._last_error
 
     @property
@@ -374,13 +375,13 @@ class Informer(Generic[SpecT, StatusT]):
     def health(self) -> Health:
         """Whether the local copy is complete and follows the server.
 
-        A problem counts once it has lasted 10 seconds: watches end and are resumed all the time. It
-        is over when a watch has delivered something or has been open for as long. With
-        :attr:`Overflow.BLOCK`, waiting that long for a slow handler is a problem too.
+        A problem counts once it has lasted 10 seconds, because watches end and are resumed all the
+        time. It is over when a watch has delivered an event, or has been open for 10 seconds. With
+        :attr:`Overflow.BLOCK`, a wait of 10 seconds for a slow handler is a problem, too.
         """
         name = f"informer of {self.kind.qualified_name}{self._selection()}"
         if self._process.inherited:
-            return Health(False, f"{name}: it belongs to the process that this one was forked from")
+            return Health(False, f"{name}: it belongs to the parent of this forked process")
         return health_of(
             name,
             self._contact,
@@ -401,15 +402,15 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def undecodable_objects(self) -> int:
-        """How many objects on the server cannot be decoded; :meth:`health` names some.
+        """The number of objects on the server that cannot be decoded; :meth:`health` names some.
 
-        The last readable state of such an object stays in the local copy, and is what a deletion
-        event carries. Once the object can be decoded again, it is followed as before.
+        The last readable state of such an object stays in the local copy; a deletion event has this
+        state. Once the object can be decoded again, the informer follows it as before.
         """
         return len(self._undecodable)
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """What it follows, how far it is, and what is wrong, as JSON values."""
+        """The followed kind, the progress and the problems, as JSON values."""
         now, state, error = self.clock.monotonic(), self._state, self._last_error
         health, last = self.health(), self._last_event
         lists = self._informer_metrics.lists
@@ -435,7 +436,7 @@ class Informer(Generic[SpecT, StatusT]):
         }
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until the local copy is complete, and its objects are sent to the handlers.
+        """Wait until the local copy is complete, and its objects are queued for the handlers.
 
         Returns:
             False when stopped, after ``timeout`` seconds, or when the informer has stopped.
@@ -448,8 +449,8 @@ class Informer(Generic[SpecT, StatusT]):
     ) -> bool:
         """Wait until the local copy has synced and reached ``version``.
 
-        If the server's history goes back meanwhile, as after an etcd restore, the wait ends too,
-        because ``version`` may never be reached.
+        If the server's history goes back meanwhile, as after an etcd restore, the wait ends, too,
+        because the informer may never reach ``version``.
 
         Returns:
             False when stopped, after ``timeout`` seconds, or when the informer has stopped.
@@ -479,22 +480,22 @@ class Informer(Generic[SpecT, StatusT]):
         max_pending: int = 10_000,
         overflow: Overflow = Overflow.COALESCE,
     ) -> Registration:
-        """Send ``handler`` every present object and all events from now on.
+        """Send ``handler`` every existing object and all events from now on.
 
         Args:
-            handler: an :class:`EventHandler`, called in a thread of its own, or a
+            handler: an :class:`EventHandler`, called in a separate thread, or a
                 :class:`BatchHandler`, called in the informer's thread, which must not block.
-            resync: seconds, give or take a tenth, after which the handler gets every object again,
-                from the local copy; 0: never; default: the informer's own, which does not apply to
-                BatchHandlers other than an :class:`EventSource`.
-            max_pending: how many events may be pending for an EventHandler before ``overflow``
-                applies; default 10,000.
-            overflow: what happens then; default: coalesce, object by object.
+            resync: seconds, plus or minus a tenth, after which the handler gets every object again,
+                from the local copy; 0: never. Default: the informer's own resync, except for a
+                BatchHandler that is not an :class:`EventSource`.
+            max_pending: the pending events of an EventHandler above which ``overflow`` applies;
+                default 10,000.
+            overflow: how the informer treats further events; default: coalesce, object by object.
 
         Raises:
             TypeError: ``handler`` has neither form, or ``overflow`` is not an :class:`Overflow`.
-            ValueError: ``resync`` is negative, or given for a BatchHandler, which has no thread to
-                be called in: call :meth:`Registration.replay` instead.
+            ValueError: ``resync`` is negative, or given for a BatchHandler, which has no thread
+                for it: call :meth:`Registration.replay` instead.
             RuntimeError: the informer has stopped.
         """
         registration = self._access.attach(
@@ -505,7 +506,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def pending_events(self) -> tuple[int, int]:
-        """How many events are pending for its EventHandlers, and how many were merged so far."""
+        """The number of pending events of its EventHandlers, and of events merged so far."""
         return self._access.pending_events
 
     # Running.
@@ -520,7 +521,7 @@ class Informer(Generic[SpecT, StatusT]):
 
         Raises:
             TypeError: ``stop`` is not a StopSignal.
-            RuntimeError: it was run before; make a new informer.
+            RuntimeError: the informer was run before; make a new one.
             TimeoutError: handlers still run; the text names their threads.
         """
         check_stop(stop)
@@ -572,7 +573,7 @@ class Informer(Generic[SpecT, StatusT]):
 
     @property
     def is_backing_off(self) -> bool:
-        """Whether the next :meth:`step` makes no request and only returns how long to wait."""
+        """Whether the next :meth:`step` makes no request and only returns the time to wait."""
         return self._state.must_wait
 
     # Applying the steps of the watch state machine, in the informer's thread.
@@ -763,8 +764,7 @@ class InformerAccess:
         with self.lock:
             if self.has_stopped and sends_present and not self.is_frozen:
                 raise InformerStopped(
-                    f"the informer of {informer.kind.qualified_name} has stopped: add handlers "
-                    "before, or make a "
+                    f"the informer of {informer.kind.qualified_name} has stopped: add handlers earlier, or make a "
                     "new informer"
                 )
             self.registrations = (*self.registrations, registration)

@@ -61,7 +61,7 @@ class ListWatchClient(Protocol):
         send_initial_events: bool = ...,
         stop: StopSignal | None = ...,
     ) -> EventStream:
-        """Open a watch with bookmarks; a set ``stop`` ends it promptly."""
+        """Open a watch with bookmarks; when ``stop`` is set, it ends promptly."""
         ...
 
 

@@ -54,7 +54,7 @@ def check_indexes(indexes: Mapping[Any, Any] | None) -> None:
         if not isinstance(name, str) or not callable(function):
             raise TypeError(
                 f"indexes={{{name!r}: {function!r}}}: give functions by name, each from an object "
-                "to the values under which it is found"
+                "to its index values"
             )
 
 
@@ -70,7 +70,7 @@ class Lister(Protocol[SpecT, StatusT]):
         ...
 
     def get(self, name: str, namespace: str = "") -> Object[SpecT, StatusT] | None:
-        """The object of that name, None when there is none."""
+        """The object of this name; None if there is none."""
         ...
 
     def list(
@@ -174,11 +174,11 @@ class _Index:
 
 @final
 class Store(Generic[SpecT, StatusT]):
-    """The objects of one kind; applying the server's events returns what changed.
+    """The objects of one kind; methods that apply the server's events return the resulting events.
 
-    Reading is thread-safe and never waits for user code. Writing is up to the informer, in one
-    thread at a time. Index functions run without any lock, so they may read this and other stores,
-    and take locks of their own.
+    Reads are thread-safe and never wait for user code. Only the informer writes, in one thread at a
+    time. Index functions run without any lock, so they may read this and other stores, and take
+    their own locks.
     """
 
     if not TYPE_CHECKING:
@@ -196,8 +196,8 @@ class Store(Generic[SpecT, StatusT]):
         Args:
             kind: the kind of its objects.
             indexes: functions by index name.
-            write_lock: held during writes, for a writer that does more under it; default: a lock of
-                its own.
+            write_lock: held during writes, for a writer that does more under the same lock;
+                default: a new lock.
         """
         check_indexes(indexes)
         self.kind: Kind = check_kind(kind)
@@ -218,7 +218,7 @@ class Store(Generic[SpecT, StatusT]):
     # Reading.
 
     def get(self, name: str, namespace: str = "") -> Object[SpecT, StatusT] | None:
-        """The object of that name, None when there is none."""
+        """The object of this name; None if there is none."""
         objects = self._namespaces.get(namespace)
         return None if objects is None else objects.get(name)
 
@@ -273,11 +273,11 @@ class Store(Generic[SpecT, StatusT]):
         return self._bytes
 
     def add_index(self, name: str, function: IndexFunction[SpecT, StatusT]) -> None:
-        """Add an index over present and future objects.
+        """Add an index of existing and future objects.
 
         Raises:
             ValueError: there is an index of that name.
-            TypeError: ``name`` is not text, or ``function`` no function of an object.
+            TypeError: ``name`` is not text, or ``function`` is not a function of an object.
         """
         check_index(name, function)
         index = _Index(name, function)
@@ -304,8 +304,8 @@ class Store(Generic[SpecT, StatusT]):
     def writing(self, objects: Iterable[Object[SpecT, StatusT]]) -> Iterator[None]:
         """Compute the index values of ``objects``, then hold the write lock.
 
-        Only these objects may be written in the block. Each writing method opens this block itself;
-        a block around several of them computes the values once for all.
+        In the block, write only these objects. Each writing method opens this block itself; a block
+        around several of them computes the values once for all.
 
         Args:
             objects: the objects to write; not read if there is no index.
@@ -363,12 +363,12 @@ class Store(Generic[SpecT, StatusT]):
     def unread(self, items: Iterable[Undecodable], *, are_deleted: bool) -> Events[SpecT, StatusT]:
         """Apply undecodable objects of a list or a watch; returns the resulting deletions.
 
-        The stored state of such an object stays until it is decodable again, is deleted, or another
-        object has its name. An object whose name cannot be read may be any stored one: then the
-        running list deletes nothing, because a false deletion is worse than a late one.
+        The stored state of such an object stays until the object is decodable again, is deleted, or
+        another object has its name. An object whose name cannot be read may be any stored object.
+        Then the running list deletes nothing, because a false deletion is worse than a late one.
 
         Args:
-            items: what could be read of them.
+            items: the readable parts of the objects.
             are_deleted: whether the server deleted them.
         """
         events: Events[SpecT, StatusT] = []
@@ -390,7 +390,7 @@ class Store(Generic[SpecT, StatusT]):
         return events
 
     def finish_list(self) -> Events[SpecT, StatusT]:
-        """Note that the list is complete; returns deletions of the objects that it did not name."""
+        """Note that the list is complete; returns deletions of the objects that are not in it."""
         seen, self._seen = self._seen, None
         if seen is None:
             return []

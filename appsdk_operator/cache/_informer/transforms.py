@@ -30,8 +30,8 @@ _QUOTED = b'"managedFields"'
 def drop_managed_fields(obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT]:
     """The object without ``metadata.managedFields``, which are two fifths of many objects.
 
-    Everything else keeps its bytes and its order, and is not decoded. An update with such an object
-    leaves the managedFields on the server alone.
+    All other fields keep their bytes and their order, and are not decoded. An update with such an
+    object leaves the managedFields on the server unchanged.
     """
     if _QUOTED not in obj.raw:
         return obj

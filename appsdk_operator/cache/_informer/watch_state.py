@@ -509,8 +509,8 @@ class WatchState:
     def _short_watch(self, now: float) -> Exception:
         self._short_watches += 1
         problem = ShortWatchError(
-            f"the server ended {self._short_watches} watches in a row within {_SHORT_WATCH} s "
-            "and without an event: is a proxy in between, or is the server overloaded?"
+            f"the server ended {self._short_watches} watches in a row, each within {_SHORT_WATCH} "
+            "s and without an event: is a proxy in between, or is the server overloaded?"
         )
         if self._short_watches >= _MAX_SHORT_WATCHES or not self.resource_version:
             self._short_watches = 0
