@@ -248,8 +248,9 @@ class Cache:
             options = self._options_of(kind) if present is None else present.options
             if options.metadata_only and not (present and present.may_upgrade):
                 raise ValueError(
-                    f"the cache holds only the metadata of {kind.qualified_name}, as its options say, and all "
-                    "users share one copy: give metadata_only=True here too, or nowhere"
+                    f"the cache holds only the metadata of {kind.qualified_name}, as its options "
+                    "say, and all users share one copy: give metadata_only=True here too, or "
+                    "nowhere"
                 )
             self._expected_full.add(kind)
 
@@ -799,7 +800,8 @@ class Cache:
                     assert self._follower is not None
                     selector = self._follower.selected.selector
                     raise _SELECTED_REMEDIES.not_followed(
-                        f"{kind.qualified_name} is cached in the namespaces {selector}, and {namespace!r} does "
+                        f"{kind.qualified_name} is cached in the namespaces {selector}, and "
+                        f"{namespace!r} does "
                         "not match, or not yet",
                         kind,
                         namespace,
@@ -879,7 +881,9 @@ class Cache:
         kind_cache = self._kind_caches.get(kind)
         if kind_cache is None:
             known = ", ".join(sorted(k.qualified_name for k in self._kind_caches)) or "none"
-            raise _REMEDIES.not_cached(f"{kind.qualified_name} has no informer in this cache (it holds: {known})")
+            raise _REMEDIES.not_cached(
+                f"{kind.qualified_name} has no informer in this cache (it holds: {known})"
+            )
         return kind_cache
 
     # Informers.
@@ -972,10 +976,11 @@ def _check_same(kind: Kind, present: CacheOptions, wanted: CacheOptions) -> None
         return
     if present.metadata_only and not wanted.metadata_only:
         raise ValueError(
-            f"the cache holds only the metadata of {kind.qualified_name}, and all users share one copy: leave "
-            "metadata_only out in the first call, which serves both, or remove the kind first"
+            f"the cache holds only the metadata of {kind.qualified_name}, and all users share one "
+            "copy: leave metadata_only out in the first call, which serves both, or remove the "
+            "kind first"
         )
     raise ValueError(
-        f"{kind.qualified_name} is in the cache already, with other options: remove it first, or give all options "
-        "in the first call"
+        f"{kind.qualified_name} is in the cache already, with other options: remove it first, or "
+        "give all options in the first call"
     )

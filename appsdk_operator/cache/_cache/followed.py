@@ -123,8 +123,8 @@ class Followed:
         """The health of each informer; not ready when the cache has dropped the kind."""
         if self.is_dropped:
             text = (
-                f"{self.kind.qualified_name}: it was removed from the cache, so no more events come: call "
-                "remove_cache and add_cache of the controller, to add it again"
+                f"{self.kind.qualified_name}: it was removed from the cache, so no more events "
+                "come: call remove_cache and add_cache of the controller, to add it again"
             )
             return (Health(False, text),)
         return [informer.health() for informer in self.informers]

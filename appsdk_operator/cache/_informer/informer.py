@@ -764,8 +764,8 @@ class InformerAccess:
         with self.lock:
             if self.has_stopped and sends_present and not self.is_frozen:
                 raise InformerStopped(
-                    f"the informer of {informer.kind.qualified_name} has stopped: add handlers earlier, or make a "
-                    "new informer"
+                    f"the informer of {informer.kind.qualified_name} has stopped: add handlers "
+                    "earlier, or make a new informer"
                 )
             self.registrations = (*self.registrations, registration)
             if self.has_run:

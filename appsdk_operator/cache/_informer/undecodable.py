@@ -79,7 +79,8 @@ class UndecodableObjects:
         version = f" (resourceVersion {item.resource_version})" if item.resource_version else ""
         is_wrong_kind = isinstance(item.error, WrongKindError)
         problem = (WrongKindError if is_wrong_kind else DecodeError)(
-            f"{self._kind.qualified_name}: {item}{version} cannot be read, so its last known state stays: "
+            f"{self._kind.qualified_name}: {item}{version} cannot be read, so its last known state "
+            "stays: "
             f"{item.error}; all others are followed; fix or delete it on the server"
         )
         problem.__cause__ = item.error
