@@ -107,7 +107,7 @@ def test_a_function_of_other_arguments_is_refused_when_it_is_declared() -> None:
 
 @pytest.mark.parametrize("declare", ["on_add", "on_sync", "on_update", "on_delete", "own"])
 def test_what_is_no_kind_is_refused(declare: str) -> None:
-    with pytest.raises(TypeError, match="no Kind"):
+    with pytest.raises(TypeError, match="not a Kind"):
         getattr(App("bucket-operator"), declare)("Bucket")
 
 

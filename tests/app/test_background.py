@@ -230,7 +230,7 @@ def test_it_ends_for_an_object_that_is_no_longer_followed(
 def test_declarations_are_checked() -> None:
     app = App("bucket-operator")
     background: Any = app.background
-    with pytest.raises(TypeError, match="no Kind"):
+    with pytest.raises(TypeError, match="not a Kind"):
         background("Bucket")
     with pytest.raises(TypeError, match=r"not a function of \(live, stop\)"):
         background(BUCKET)(nothing)

@@ -84,7 +84,7 @@ def test_an_informer_of_the_parent_says_so(make):
         assert "make and run one in the child" in told
     assert informer.store.get("a", "x") is not None
     assert informer.health().is_ready
-    assert "the process that this one was forked from" in in_a_child(informer.health)
+    assert "the parent of this forked process" in in_a_child(informer.health)
     assert "False" in in_a_child(lambda: informer.health().is_ready)
 
 

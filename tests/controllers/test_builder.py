@@ -530,7 +530,7 @@ def test_a_controller_that_needs_a_kind_whole_is_refused_where_options_say_metad
     host = Host(by_kind=None if is_kept else {CONFIG_MAP: options})
     if is_kept:
         host.cache.add(CONFIG_MAP, options)
-    with pytest.raises(ValueError, match="say metadata_only=True here too, or nowhere"):
+    with pytest.raises(ValueError, match="give metadata_only=True here too, or nowhere"):
         controller_for(host).for_(CONFIG_MAP).complete(nothing)
     assert host.added == []
     controller_for(host).for_(CONFIG_MAP, metadata_only=True).build(nothing).close()

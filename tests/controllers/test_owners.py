@@ -153,7 +153,7 @@ def test_a_changeable_copy_may_be_the_owner():
 def test_a_read_only_object_is_refused_with_the_way_out(change):
     with pytest.raises(ReadOnlyError, match=r"mutable_copy\(\)"):
         change(owner(), pod().freeze())
-    with pytest.raises(TypeError, match="no MutableObject"):
+    with pytest.raises(TypeError, match="not a MutableObject"):
         change(owner(), {"metadata": {}})
 
 

@@ -256,7 +256,7 @@ def test_requests_that_are_no_keys_say_whose_they_are(replica: Callable[..., Rep
     with pytest.raises(TypeError, match="make it one"):
         first.shards.reconciler(lambda key: future).reconcile(ObjectKey("default", "x"))
     future.get_loop().close()
-    with pytest.raises(TypeError, match="no reconciler"):
+    with pytest.raises(TypeError, match="not a reconciler"):
         first.shards.reconciler(object())  # type: ignore[arg-type]
 
 

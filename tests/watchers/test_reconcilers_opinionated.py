@@ -359,7 +359,7 @@ def test_what_is_no_result_is_a_failure_that_names_the_reconciler(make_world):
             (SimpleReconciler(print), WIDGET, no_client()),
             {"finalizer": "x"},
             TypeError,
-            "no function",
+            "not a function",
         ),
         (
             (SimpleReconciler(print), WIDGET, no_client()),
