@@ -283,7 +283,9 @@ def check_operator(
             case.counts.check()
             return
         specs = specs_of(kind, crds=case.crds) if specs is None else specs
-        values = dict.fromkeys(("create", "spec", "recreate"), specs)
+        values: dict[str, SearchStrategy[Any]] = dict.fromkeys(
+            ("create", "spec", "recreate"), specs
+        )
         failure = search(
             case.run,
             histories(

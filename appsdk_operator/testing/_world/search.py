@@ -179,7 +179,7 @@ class _Trials:
             deadline=None,
             database=None,
             report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=list[Any](HealthCheck),
             print_blob=False,
             phases=[Phase.generate, Phase.shrink],
         )
