@@ -208,8 +208,9 @@ class App:
             it. Default: all replicas work.
         workers: the number of objects of a kind that are handled in parallel, unless
             ``controller_options`` or the options of a reconciler say otherwise; default 8. The
-            calls for one object keep their order; with 1 worker, so do the calls for all objects of
-            a kind.
+            calls for one object keep their order; with 1 worker, so do the calls of plain functions
+            for all objects of a kind. Calls that await something hold no worker, see
+            ``max_awaiting``.
         retry_policy: when a failed call of a function or watcher is repeated. Default: after about
             5, 10, 20, … seconds, and then every 600 seconds, without an end. A call that the policy
             gives up is made again when the object changes or the operator restarts; timers go on at

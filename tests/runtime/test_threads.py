@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.runtime import LoopPart, LoopThread, ThreadGroup, settle, system_clock
+from appsdk_operator.runtime._threading.threads import AwaitedCoroutine
 
 
 def test_threads_are_named_after_their_group_and_are_no_daemons() -> None:
@@ -644,3 +645,24 @@ def test_what_a_coroutine_raises_to_end_the_program_ends_no_loop(
     with pytest.raises((RuntimeError, GeneratorExit)):
         loop.run(fail())
     assert loop.run(double(3)) == 6
+
+
+def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs(loop: LoopThread) -> None:
+    async def running_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    ran: list[int] = []
+
+    async def note() -> None:
+        ran.append(1)
+
+    coroutine = note()
+    awaited = AwaitedCoroutine(coroutine, loop.run(running_loop()), tells_when_waiting=False)
+    awaited.cancel()
+    awaited.schedule()
+    assert awaited.changed.wait(10.0)
+    assert awaited.has_ended()
+    with pytest.raises(concurrent.futures.CancelledError):
+        awaited.outcome()
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert ran == []
