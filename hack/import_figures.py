@@ -55,7 +55,9 @@ def measured() -> dict[str, dict[str, int]]:
     found = {}
     for name, program in PROGRAMS.items():
         command = [sys.executable, "-c", program + _COUNT]
-        done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, check=True, cwd=ROOT, env=environment, capture_output=True, text=True
+        )
         figures = json.loads(done.stdout)
         files = figures.pop("files")
         size = sum(map(_bytecode_size, files))
