@@ -143,7 +143,7 @@ def test_conditions_of_built_in_kinds_need_no_reason_to_be_read():
         (("Ready", True, "Up"), "as text"),
         (("Ready", "true", "Up"), "'True', 'False' or 'Unknown'"),
         (("Ready", "True", ""), "one word for machines"),
-        (("Ready", "True", "two words"), "belongs into the message"),
+        (("Ready", "True", "two words"), "into the message"),
         (("Ready", "True", "U" * 1025), "1 to 1024"),
         (("Ready", "True", "Up", "m" * 32769), "the most is 32768"),
     ],

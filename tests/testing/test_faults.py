@@ -164,5 +164,5 @@ def test_a_rule_that_makes_no_sense_is_refused(make: Any, text: str) -> None:
 def test_what_is_no_rule_is_refused() -> None:
     with pytest.raises(TypeError, match=r"give a list of rules, \[FaultRule"):
         FaultSchedule(FaultRule.drop())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no FaultRule"):
+    with pytest.raises(TypeError, match="not a FaultRule"):
         FaultSchedule(["drop"])  # type: ignore[list-item]

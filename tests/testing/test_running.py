@@ -208,7 +208,7 @@ def test_one_that_does_not_end_is_named_instead_of_waited_for() -> None:
     with pytest.raises(AssertionError) as caught, running(stubborn_until(release), timeout=0.0):
         raise AssertionError("wrong")
     release.set()
-    assert "runs still" in caught.value.__notes__[0]
+    assert "still runs" in caught.value.__notes__[0]
 
 
 def stubborn_until(release: threading.Event) -> Callable[[StopSignal], None]:

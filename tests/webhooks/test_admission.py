@@ -83,7 +83,7 @@ def test_a_body_that_is_no_review_is_refused_without_uid_and_version(body: bytes
     assert set(found) == {"response"}
     assert found["response"]["uid"] == ""
     assert found["response"]["status"]["code"] == 400
-    assert "no AdmissionReview" in found["response"]["status"]["message"]
+    assert "not an AdmissionReview" in found["response"]["status"]["message"]
 
 
 def test_a_body_below_the_limit_is_read() -> None:

@@ -219,7 +219,7 @@ def test_deeper_objects_are_refused_by_name(target: Target, levels: int) -> None
 def test_deep_and_malformed_bodies_are_refused(target: Target, body: bytes) -> None:
     code, text, uid = target.post(body).refusal
     assert (code, uid) == (400, "")
-    assert "no AdmissionReview" in text
+    assert "not an AdmissionReview" in text
     assert len(text) < 300
 
 
