@@ -64,8 +64,8 @@ class ApiError(ClientError):
     Subclasses are named for ``Status.reason``; without a known reason, the HTTP status selects the
     class.
 
-    Webhooks and tests make some, too. ``status`` and ``reason`` are then those of the class, so
-    that ``Forbidden("only on Sundays")`` is all that a denial needs; see also :meth:`Invalid.of`.
+    Webhooks and tests make these errors, too. ``status`` and ``reason`` are then the class's own,
+    so ``Forbidden("only on Sundays")`` is enough for a denial; see also :meth:`Invalid.of`.
 
     >>> Forbidden("only on Sundays").to_status()["reason"]
     'Forbidden'
@@ -111,7 +111,7 @@ class ApiError(ClientError):
     def to_status(self) -> dict[str, Any]:
         """The ``Status`` as an API server sends it, in plain JSON values.
 
-        The inverse of :func:`error_from_status`, which makes the same error of it: apart from
+        :func:`error_from_status` is the inverse: it makes the same error from it, but without
         :attr:`request`, and with :attr:`retry_after` in whole seconds.
         """
         metadata = {"continue": self.continue_token} if self.continue_token else {}
@@ -161,7 +161,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the server rejects the credentials, also after they were reloaded."""
+    """401: the server rejects the credentials, even after a reload."""
 
     _of_class = (401, "Unauthorized")
 
@@ -232,7 +232,7 @@ class NotAcceptable(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """409 for a create: the name is taken. Not a :class:`Conflict`: trying again does not help."""
+    """409 for a create: the name is taken. Not a :class:`Conflict`: a retry does not help."""
 
     _of_class = (409, "AlreadyExists")
 
@@ -242,7 +242,7 @@ class Conflict(ApiError):
 
     _of_class = (409, "Conflict")
 
-    remedy = "read the object anew and apply the change to that"
+    remedy = "read the object again and apply the change to the new state"
 
 
 class Gone(ApiError):
@@ -278,19 +278,19 @@ class Invalid(ApiError):
 
     @classmethod
     def of(cls, kind: Kind, name: str, errors: FieldError | Iterable[FieldError]) -> Invalid:
-        """The error with which an API server refuses an object for errors of its fields.
+        """The error with which an API server refuses an object because of its fields.
 
-        Message, details and causes are those that kube-apiserver gives for the same errors
+        Message, details and causes are as kube-apiserver writes them for the same errors
         (apimachinery's ``NewInvalid``): the message has each error once, the causes have all.
 
         Args:
             kind: the kind of the object.
-            name: its name; empty for an object whose name the server is to generate.
-            errors: what is wrong, as :func:`appsdk_operator.resource.field` makes it. Fields of
-                the kind's classes may have Python's names; the error has those on the wire.
+            name: its name; empty if the server generates the name.
+            errors: errors of fields, made with :func:`appsdk_operator.resource.field`. Paths may
+                have the Python names of the kind's classes; the error has the names in JSON.
 
         Raises:
-            TypeError: ``kind`` is not a Kind, or one of ``errors`` no FieldError.
+            TypeError: ``kind`` is not a Kind, or an item of ``errors`` is not a FieldError.
 
         >>> from appsdk_operator.resource import Kind, field
         >>> job = Kind(group="example.com", version="v1", kind="Job")
@@ -356,7 +356,7 @@ class Timeout(ServerError):
 
 
 class ConfigError(ClientError, ValueError):
-    """The configuration or the credentials cannot be used; the text says what to change."""
+    """The configuration or the credentials are unusable; the text says what to change."""
 
 
 class TransportError(ClientError):
@@ -412,10 +412,10 @@ class BadResponse(TransportError):
 
 
 class WrongAnswer(BadResponse):
-    """The answer is about another object than the request was.
+    """The answer is about another object than the request.
 
-    The server or a proxy mixed up answers. The connection is closed, because its next answer would
-    be wrong as well. The server may have carried out a write.
+    The server or a proxy mixed up answers. The client closed the connection, because its next
+    answer would be wrong, too. The server may have carried out a write.
     """
 
 

@@ -22,7 +22,7 @@ _MICRO_TIMES = frozenset({"acquireTime", "renewTime", "eventTime", "lastObserved
 def from_model(kind: Kind[SpecT, StatusT], model: Any) -> MutableObject[SpecT, StatusT]:
     """A mutable object from a model, for example a ``V1Pod``.
 
-    Fields that are None in the model are left out; ``apiVersion`` and ``kind`` are added.
+    It leaves out fields that are None in the model, and adds ``apiVersion`` and ``kind``.
 
     Raises:
         TypeError: ``model`` is not a model of the package.

@@ -43,8 +43,7 @@ class Request:
     repeatable: bool = False
     """Whether a retry does no harm when the server may have carried out the first attempt."""
     secret: bool = False
-    """Whether it writes what may be secret: then errors show no more than names and paths of what
-    the server says of it."""
+    """Whether it may write secrets. Errors then show only names and paths of the server's text."""
     retry: bool = True
     """Whether to retry transient failures; False: the caller has its own backoff."""
 

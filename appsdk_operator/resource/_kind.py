@@ -182,14 +182,14 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         repr=False,
         default=attrs.Factory(lambda self: renamed_view(self.spec, self.rename), takes_self=True),
     )
-    """What specs are decoded with: ``spec``, and its names on the wire if they differ."""
+    """The type that decodes specs: ``spec``, with its names in JSON if they differ."""
     status_view: Any = attrs.field(
         init=False,
         eq=False,
         repr=False,
         default=attrs.Factory(lambda self: renamed_view(self.status, self.rename), takes_self=True),
     )
-    """What statuses are decoded with, as :attr:`spec_view`."""
+    """The type that decodes statuses, as :attr:`spec_view`."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript

@@ -188,7 +188,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
     name: str
     """``metadata.name``."""
     uid: str
-    """``metadata.uid``, which differs from that of a later object with the same name."""
+    """``metadata.uid``; a later object with the same name has another uid."""
     resource_version: str
     """``metadata.resourceVersion``."""
     generation: int
@@ -401,7 +401,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     @property
     def is_transformed(self) -> bool:
-        """Whether a cache's ``transform`` made it, so that it may lack what the server's has.
+        """Whether a cache's ``transform`` made it, so it may lack fields of the server's object.
 
         :func:`~appsdk_operator.cache.drop_managed_fields` does not count.
         """
@@ -728,7 +728,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         return str((self.data.get("metadata") or {}).get(field) or "")
 
     def freeze(self) -> Object[SpecT, StatusT]:
-        """An immutable copy of the present content.
+        """An immutable copy of the current content.
 
         Raises:
             EncodeError: the content is not JSON.

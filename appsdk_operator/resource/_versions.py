@@ -67,7 +67,7 @@ class Spoke:
     served: bool = True
     """Whether the API server serves the version."""
     annotation: str = ""
-    """The annotation for what a conversion would lose; ``""``: it is lost."""
+    """The annotation for fields that a conversion would lose; ``""``: they are lost."""
 
 
 def _check_hub(_: object, __: object, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The base of all other rooms: clock, stop signal, threads, work queue, metrics.
+"""The base of all other packages: clock, stop signal, threads, work queue, metrics.
 
 Nothing here knows Kubernetes. Everything that waits takes a :class:`Clock` and obeys a
 :class:`StopSignal` or a shut-down, so that tests control the time and a stop is prompt.

@@ -138,7 +138,7 @@ class Metrics:
         return lambda: self._retire(key)
 
     def samples(self) -> list[Sample]:
-        """What parts of the kit have counted, as a source for other metrics."""
+        """The metrics of parts of the kit, as a source for other metrics."""
         return [Sample(*key, value) for key, value in self._all_totals().items()]
 
     def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
@@ -202,7 +202,7 @@ class Metrics:
         return generate_latest(self.registry).decode()
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """The present value of one series; None when there is none. For tests and debugging."""
+        """The current value of one series; None if there is none. For tests and debugging."""
         value: float | None = self.registry.get_sample_value(name, labels)
         return value
 

@@ -45,7 +45,7 @@ def check_callable(
     is_awaited: bool = False,
     explain: Callable[[TypeError | None], str] | None = None,
 ) -> None:
-    """Refuse what cannot be called with ``arguments``; None passes unless it is ``required``.
+    """Refuse a value that cannot be called with ``arguments``; None passes unless ``required``.
 
     Callables without a signature pass; some of those written in C have none.
 
@@ -104,7 +104,7 @@ def _takes(function: Any, count: int) -> bool:
 def check_function(
     name: str, function: object, *, required: bool = False, is_awaited: bool = False
 ) -> None:
-    """Refuse what cannot be called; None passes unless it is ``required``.
+    """Refuse a value that cannot be called; None passes unless it is ``required``.
 
     Raises:
         TypeError: the text says what to give; also for ``async def``, unless it ``is_awaited``.
@@ -144,7 +144,7 @@ def _is_async(function: Any) -> bool:
 
 
 def no_awaitable(what: str, value: _T) -> _T:
-    """The result; refuses an awaitable one, as of a lambda that calls an async function.
+    """The result; refuses an awaitable, for example of a lambda that calls an async function.
 
     Raises:
         TypeError: it is awaitable.

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for what an operator does.
+"""OpenTelemetry spans for the calls and requests of an operator.
 
 :class:`Tracing` is an observer of a Manager: it makes a span for each reconcile, each call of a
 watcher, each review of a webhook, and each attempt of a request to an API server, which gets the

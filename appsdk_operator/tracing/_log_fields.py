@@ -10,7 +10,7 @@ from appsdk_operator.tracing._packages import opentelemetry
 
 @final
 class TraceFields(logging.Filter):
-    """A filter that adds ``trace_id`` and ``span_id`` of the present span to each log record.
+    """A filter that adds ``trace_id`` and ``span_id`` of the current span to each log record.
 
     It lets all records pass. Add it to handlers, not to loggers: those of a logger do not see the
     records of its children. ``appsdk-operator run --tracing`` does so itself.

@@ -26,7 +26,7 @@ _trace: Final = opentelemetry.trace
 
 @final
 class Tracing:
-    """Makes spans of what a Manager does; give it to ``Manager(observers=[…])``. Thread-safe.
+    """Makes spans of a Manager's calls; give it to ``Manager(observers=[…])``. Thread-safe.
 
     * A reconcile, and a call of a watcher, is a trace of its own: a span named by the called
       function, linked to the operator's write whose event led to it, and to the call that asked
@@ -99,7 +99,7 @@ class Tracing:
         self._calls[call] = span, token
 
     def call_ended(self, call: CallRecord) -> None:
-        """End the span of a call, with what came of it."""
+        """End the span of a call, with the call's outcome."""
         found = self._calls.pop(call, None)
         if found is None:  # began before this observer was added
             return

@@ -36,7 +36,7 @@ class UserInfo:
     username: str = attrs.field(default="", validator=_check_text)
     """The name that RBAC and audit logs use."""
     uid: str = attrs.field(default="", validator=_check_text)
-    """What tells this user from others who had the same name."""
+    """The identifier that distinguishes this user from earlier users of the same name."""
     groups: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The groups of the user."""
     extra: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_extra, hash=False)
@@ -44,7 +44,7 @@ class UserInfo:
 
     @classmethod
     def of(cls, user: Mapping[str, Any] | None) -> Self:
-        """The user in a review; what is missing is empty.
+        """The user in a review; missing fields are empty.
 
         Raises:
             TypeError: a field has another type.

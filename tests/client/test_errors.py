@@ -141,7 +141,7 @@ def test_so_does_that_of_a_custom_resource_where_servers_name_the_object(resourc
 
 
 def test_conflicts_and_expiry_name_the_next_step():
-    assert "read the object anew" in str(error_from_status({"reason": "Conflict", "code": 409}))
+    assert "read the object again" in str(error_from_status({"reason": "Conflict", "code": 409}))
     assert "list anew" in str(error_from_status({"reason": "Expired", "code": 410}))
     assert "token" in str(error_from_status({"reason": "Unauthorized", "code": 401}))
 

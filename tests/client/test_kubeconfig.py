@@ -653,7 +653,7 @@ def test_a_plugin_without_the_key_of_its_certificate_is_an_error(tmp_path):
 
 def test_a_plugin_that_is_not_installed_is_an_error_with_a_remedy(tmp_path):
     section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./nowhere"}
-    with pytest.raises(ConfigError, match="run it by hand to see what it wants"):
+    with pytest.raises(ConfigError, match="run it by hand to see its message"):
         ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
 
 

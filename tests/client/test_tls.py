@@ -410,7 +410,7 @@ def test_plain_requests_name_the_server_to_the_proxy(serve, connect):
         (b"HTTP/1.1 407 Auth\r\n\r\n", "give user and password in proxy_url"),
         (b"HTTP/1.1 403 No\r\n\r\n", "put the server into no_proxy"),
         (b"junk\r\n\r\n", "no proper answer"),
-        (b"HTTP/1.1 200 OK\r\n\r\nmore", "more came than an answer"),
+        (b"HTTP/1.1 200 OK\r\n\r\nmore", "the server sent more than one answer"),
         (b"x" * 70_000, "no proper answer"),
     ],
 )

@@ -290,19 +290,17 @@ class AsyncClient:
         async for event in client.aio.watch(BUCKET):
             ...
 
-    :attr:`Client.aio` is one. It sends nothing by itself: each call is one of the wrapped client in
-    a thread, with the caller's context variables, so that results, errors, hooks, caches and fences
-    are the same. Semantics as :class:`Client`. It keeps nothing and needs no closing; any number of
-    event loops may use one.
+    :attr:`Client.aio` is one. It calls the wrapped client in a thread, with the caller's context
+    variables, so results, errors, hooks, caches and fences are the same. Semantics as
+    :class:`Client`. It has no state and needs no closing; any number of event loops may use one.
 
-    * An event loop has up to 32 calls under way; more wait for their turn. Watches have threads of
-      their own.
-    * A task that is cancelled while it waits ends when its request has: a read is cut off at once;
-      a write that was sent is waited for, and not tried again.
+    * An event loop has up to 32 calls under way; more calls wait. Watches have their own threads.
+    * If a task is cancelled during a call, it ends when the request has ended. A read is cut off at
+      once. A write that was sent is awaited, and not retried.
 
     Args:
-        client: the client, or anything with its verbs.
-        live: what reads from the server, for :meth:`modify`; default: ``client``.
+        client: the client, or any object with its verbs.
+        live: the reader that :meth:`modify` uses to read from the server; default: ``client``.
 
     Raises:
         TypeError: ``client`` is not a client.
@@ -492,9 +490,9 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
     """A watch as an async iterator of its events. One task iterates; it opens with the first event.
 
     The iteration ends when the server ends the watch, with :meth:`aclose`, and when the iterating
-    task is cancelled: then the connection is cut at once. Events are read as they are asked for: a
-    slow consumer makes the server wait, and holds no thread. An event loop can wait for 256 watches
-    at once; informers share one watch for each kind.
+    task is cancelled, which cuts the connection at once. The watch reads events on demand: a slow
+    consumer makes the server wait, and holds no thread. An event loop can wait for 256 watches at
+    once; informers share one watch for each kind.
 
     Raises, while iterating:
         ApiError, DecodeError, TransportError: as :meth:`WatchStream.events`.

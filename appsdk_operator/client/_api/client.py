@@ -77,8 +77,8 @@ class Client:
 
     Args:
         config: the server's address and the credentials, see :class:`ClientConfig`.
-        clock: times the waits between retries; default: the machine's.
-        metrics: where requests are counted; default: the kit's own registry.
+        clock: the clock of the waits between retries; default: the machine's.
+        metrics: the metrics that count requests; default: the kit's own registry.
 
     Raises:
         TypeError: ``config`` is not a :class:`ClientConfig`.
@@ -114,9 +114,9 @@ class Client:
         return self._transport.contact
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each request; returns the function that ends that.
+        """Call ``observer`` for each request; returns a function that ends this.
 
-        ``Manager.observe_activity`` does so for the clients of a manager.
+        ``Manager.observe_activity`` observes the clients of a manager.
         """
         return self._transport.observers.add(observer)
 
@@ -198,10 +198,10 @@ class Client:
     ) -> Iterator[Object[SpecT, StatusT]]:
         """The objects of a kind, fetched page by page during the iteration.
 
-        All pages show the state of the first one. Servers keep that state for some minutes only:
-        a longer iteration raises :class:`Expired`, and the caller has to list again. With
-        ``allow_inconsistent`` it goes on with the present state of the rest instead; objects that
-        changed meanwhile may be missed or be newer than the others.
+        All pages show the state of the first page. Servers keep that state for some minutes only: a
+        longer iteration raises :class:`Expired`, and the caller has to list again. With
+        ``allow_inconsistent`` it goes on with the current state of the rest instead; objects that
+        changed meanwhile may be missing or be newer than the others.
 
         Args:
             kind: the kind.
@@ -263,10 +263,9 @@ class Client:
         if undecodable:
             shown = "; ".join(f"{item}: {item.error}" for item in undecodable[:3])
             raise DecodeError(
-                f"{len(undecodable)} of the {kind.qualified_name} cannot be read, all others "
-                f"came: {shown}; fix "
-                "or delete them on the server, or use list_page, which returns them next to the "
-                "others"
+                f"{len(undecodable)} of the {kind.qualified_name} cannot be read, all others were "
+                f"returned: {shown}; fix or delete them on the server, or use list_page, which "
+                "returns them next to the others"
             ) from undecodable[0].error
 
     def list_page(
@@ -294,12 +293,11 @@ class Client:
             limit: the maximum number of objects, 0 for all; default 500. Servers ignore it for
                 ``resource_version="0"`` when they answer from memory.
             continue_token: the token of the page before; empty for the first page.
-            resource_version: ``"0"`` for any state in the server's memory, another for a state that
-                is not older; default: the present state.
+            resource_version: ``"0"``: any state in the server's memory; another version: a state
+                that is not older; default: the current state.
             resource_version_match: ``"Exact"`` or ``"NotOlderThan"``; default: the server's.
             retry: retry transient failures; False for callers with their own backoff.
-            metadata_only: ask for the objects' metadata alone; servers without that ability send
-                whole objects.
+            metadata_only: request only the objects' metadata; other servers send whole objects.
             stop: raises :class:`RequestStopped` when set.
 
         Returns:
@@ -355,23 +353,23 @@ class Client:
         metadata_only: bool = False,
         stop: StopSignal | None = None,
     ) -> WatchStream[SpecT, StatusT]:
-        """Open a watch. A failure is not retried, because every watch has to resume anyway.
+        """Open a watch. The client does not retry a failure: every watch has to resume anyway.
 
         Args:
             kind: the kind.
             namespace: the namespace; default: all namespaces.
             label_selector: as text, as a mapping of labels to values, or as a LabelSelector.
             field_selector: the same for fields.
-            resource_version: the state after which events are sent, usually that of a list;
-                default: the present objects as ADDED events, then all later events.
+            resource_version: the version of the state before the first event, usually of a list;
+                default: the existing objects as ADDED events, then all later events.
             timeout: the seconds after which the server ends the watch; default: 300 to 600 at
-                random, as in client-go, so that watches do not all end at once.
-            bookmarks: ask the server for its resource version about once a minute.
-            send_initial_events: ask for the present objects first, in one consistent state that
+                random, as in client-go, so watches do not all end at once.
+            bookmarks: request the server's resource version about once a minute.
+            send_initial_events: request the existing objects first, in one consistent state that
                 ends with a bookmark (from Kubernetes 1.32 on; others answer 422).
             silence_limit: the seconds without a byte after which the connection counts as dead;
                 default: 90 with bookmarks, but never more than 5 s after ``timeout``.
-            metadata_only: ask for the objects' metadata alone, as :meth:`list_page`.
+            metadata_only: request only the objects' metadata, as :meth:`list_page`.
             stop: closes the stream when set, and raises :class:`RequestStopped` while it opens.
 
         Raises:
@@ -430,8 +428,8 @@ class Client:
     ) -> Object[SpecT, StatusT]:
         """Create an object, and return it as the server stored it.
 
-        Where the status is a subresource, the server drops a status; the log warns once for each
-        kind. ``client.status.update`` writes the status afterwards.
+        If the status is a subresource, the server drops a status, and the log warns once for each
+        kind. Write the status afterwards with ``client.status.update``.
 
         Args:
             obj: the object; without a name it needs ``metadata.generateName``.
@@ -464,9 +462,10 @@ class Client:
     ) -> Object[SpecT, StatusT]:
         """Replace an object, and return it as the server stored it.
 
-        With a resource version, the server refuses if the object has changed since. Without one, it
-        refuses custom resources and overwrites most other kinds. Where the status is a subresource,
-        the server drops a changed status, and the log warns: use ``client.status.update``.
+        With a resource version, the server refuses if the object has changed since then. Without
+        one, it refuses custom resources and overwrites most other kinds. If the status is a
+        subresource, the server drops a changed status, and the log warns: use
+        ``client.status.update``.
 
         Args: as :meth:`create`.
 
@@ -536,7 +535,7 @@ class Client:
     ) -> Object[SpecT, StatusT]:
         """Server-side apply: set the fields in ``obj``, and create the object if it is missing.
 
-        Fields that this manager applied before and that ``obj`` no longer has are removed.
+        The server removes fields that this manager applied before and that ``obj`` no longer has.
 
         Args:
             obj: the fields that the manager wants to own, and no others; without ``managedFields``.
@@ -621,7 +620,7 @@ class Client:
         grace_period: float | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete all objects of a kind in one namespace, or those that the selectors match.
+        """Delete the objects of a kind in one namespace, all or the ones that the selectors match.
 
         Args:
             kind: the kind.
@@ -648,28 +647,28 @@ class Client:
         *,
         namespace: str = "",
     ) -> Object[SpecT, StatusT]:
-        """Read an object, change a copy, and write what differs.
+        """Read an object, change a copy, and write the changed fields.
 
             client.modify(BUCKET, "photos", lambda draft: draft.labels.update(team="web"))
 
-        The object gets one merge patch of the changed fields, and one of its status if that
-        changed, each for the version that was read; without a difference there is no request. After
-        a concurrent write the object is read again, and ``change`` called again, up to 10 times
-        with growing pauses; what was written by then is not written again. A field that is set to
-        None is removed. A condition without ``lastTransitionTime`` gets the time of the one before
-        it if its status is the same, else the present time. Where ``kind`` has no class for its
-        status, a missing one is an empty dict in the draft.
+        The client sends one merge patch of the changed fields, and another one if the status
+        changed, each for the version that it read. If no field changed, it sends nothing. After a
+        concurrent write it reads the object and calls ``change`` again, up to 10 times with growing
+        pauses; it does not repeat a patch that has succeeded. Set a field to None to remove it. A
+        condition without ``lastTransitionTime`` keeps the time of its previous state if the status
+        is the same; otherwise it gets the current time. If ``kind`` has no class for its status, a
+        missing status is an empty dict in the draft.
 
         Args:
             kind: its kind.
             name: its name.
             change: changes the :class:`~appsdk_operator.resource.MutableObject` that it gets; may
-                be ``async def``. It may be called several times, also, after a lost answer, for an
-                object that has its effect: it should set values and not count.
+                be ``async def``. It may be called several times, and after a lost answer even for
+                an object that has the change already: set values, do not count.
             namespace: its namespace; leave empty for cluster-scoped kinds.
 
         Returns:
-            The object after it.
+            The object after the change.
 
         Raises:
             NotFound: it does not exist, or ``change`` changed the status of a kind without the

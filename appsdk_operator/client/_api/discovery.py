@@ -58,11 +58,11 @@ class NoSuchKind(LookupError):  # noqa: N818 - named as the API errors are
 class Discovery:
     """The groups, versions and kinds that the server serves, fetched on use and cached.
 
-    Thread-safe. A kind that is not found is looked for once more with fresh answers, because its
-    CRD may be new. Until then, removed kinds stay cached.
+    Thread-safe. If a kind is not found, discovery searches once more with fresh answers, because
+    its CRD may be new. Until then, removed kinds stay cached.
 
-    A group that does not answer, such as that of an aggregated server that is down, does not
-    prevent the search in the others.
+    If a group does not answer, for example because its aggregated server is down, discovery
+    searches the others.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Discovery:
 
         Args:
             get: returns the answer at a path, and raises :class:`NotFound` for a 404.
-            get_once: the same without retries, for groups that the search may not need; default:
-                ``get``.
+            get_once: as ``get``, but without retries, for groups that the search may not need;
+                default: ``get``.
         """
         check_callable("get", get, "path")
         check_callable("get_once", get_once, "path")
@@ -93,7 +93,7 @@ class Discovery:
         self._failed: set[str] = set()
 
     def server_version(self) -> ServerVersion:
-        """The server's version; a request each time."""
+        """The server's version; each call sends a request."""
         version = decode_json(self._get("/version"))
         text = str(version.get("gitVersion", ""))
         # "v1.29.3+k3s1"; servers built without their build system leave major and minor empty.
@@ -113,10 +113,10 @@ class Discovery:
         ]
 
     def resources(self, api_version: str) -> tuple[APIResource, ...]:
-        """The resources of one ``group/version``, without those whose names no :class:`Kind` has.
+        """The resources of one ``group/version``, except ones with invalid names.
 
         Raises:
-            NotFound: it is not served.
+            NotFound: the server does not serve it.
             DecodeError: the answer is not a list of resources.
         """
         check_text("api_version", api_version, empty=False)
@@ -152,7 +152,7 @@ class Discovery:
             api_version: search this ``group/version`` only; default: all, preferred versions first.
 
         Raises:
-            NoSuchKind: no group that answered has this name, also with fresh answers; the text
+            NoSuchKind: no group that answered has this name, even with fresh answers; the text
                 names the groups that did not answer.
             ApiError, TransportError: no group answered.
 

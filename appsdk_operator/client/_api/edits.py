@@ -183,7 +183,7 @@ def modify_steps(
 
 @final
 class Edit(Generic[SpecT, StatusT]):
-    """A change of one object in a ``with`` or ``async with`` block: what ``App.edit`` returns."""
+    """A change of one object in a ``with`` or ``async with`` block; ``App.edit`` returns it."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
@@ -200,7 +200,7 @@ class Edit(Generic[SpecT, StatusT]):
 
         Raises:
             TypeError: ``obj`` is not an object.
-            ValueError: it was not read from a server.
+            ValueError: ``obj`` was not read from a server.
         """
         check_instance("obj", obj, Object, "the object that the function got")
         if not obj.resource_version:
@@ -456,8 +456,8 @@ def _change(draft: MutableObject, change: Change) -> Steps[None]:
 def _check_key(draft: MutableObject, key: ObjectKey) -> None:
     if draft.key != key:
         raise ValueError(
-            f"a change made {draft} of {key}: it must not change name and "
-            "namespace, for it would be another object; delete this one and create that"
+            f"a change made {draft} of {key}: it must not change name and namespace, because it "
+            "would be another object; delete this one and create the other"
         )
 
 
@@ -469,7 +469,7 @@ def _check_returned(draft: MutableObject, returned: object) -> None:
     if returned is None or returned is draft or returned is draft.data:
         return
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise TypeError("the change has a yield, so that nothing of it was run: leave it out")
+        raise TypeError("the change has a yield, so none of its code ran: leave the yield out")
     is_object = isinstance(returned, (Object, MutableObject, BaseException)) or (
         isinstance(returned, Mapping) and bool(_OBJECT_FIELDS & returned.keys())
     )

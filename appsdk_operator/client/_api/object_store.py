@@ -63,10 +63,10 @@ class ObjectStore(Generic[SpecT, StatusT]):
         __class_getitem__ = subscript
 
     def __init__(self, client: StoreClient, kind: Kind[SpecT, StatusT]) -> None:
-        """A store of ``kind``; typed where the kind's spec and status are.
+        """A store of ``kind``; typed if the kind's spec and status are typed.
 
         Raises:
-            TypeError: ``client`` is not a client, or ``kind`` no Kind.
+            TypeError: ``client`` is not a client, or ``kind`` is not a Kind.
         """
         check_client(client, "get", "list", "create", "update", "delete")
         check_kind(kind)
@@ -99,7 +99,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         return self._client.update(obj)
 
     def upsert(self, obj: AnyObject[SpecT, StatusT]) -> Object[SpecT, StatusT]:
-        """Create it, or replace the present object of any version.
+        """Create it, or replace the existing object of any version.
 
         Raises:
             Conflict, NotFound, AlreadyExists: other writers were faster in five attempts.
@@ -142,8 +142,8 @@ class ObjectStore(Generic[SpecT, StatusT]):
 class SpecStore(Generic[_ValueT]):
     """The spec, or the status, of the objects of one kind by key.
 
-    For programs that work with values and not with objects: writes leave the rest of an object as
-    it is.
+    For programs that work with values and not with objects. Writes do not change the rest of an
+    object.
     """
 
     if not TYPE_CHECKING:
@@ -195,7 +195,7 @@ class SpecStore(Generic[_ValueT]):
 
         Raises:
             AlreadyExists: the key is taken.
-            ValueError: it is a store of statuses, which cannot exist without a spec.
+            ValueError: this is a store of statuses, which cannot exist without a spec.
         """
         if self._part != "spec":
             raise ValueError("a status cannot be added: create the object, then update its status")
@@ -204,7 +204,7 @@ class SpecStore(Generic[_ValueT]):
         return made
 
     def update(self, key: ObjectKey, value: _ValueT) -> _ValueT:
-        """Replace the part; other changes to the object are kept.
+        """Replace the part; other changes to the object stay.
 
         Raises:
             NotFound: there is no such object.
@@ -228,7 +228,7 @@ class SpecStore(Generic[_ValueT]):
 
         Raises:
             Conflict, AlreadyExists: other writers were faster in five attempts.
-            ValueError: it is a store of statuses, and there is no such object.
+            ValueError: this is a store of statuses, and there is no such object.
         """
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):

@@ -198,7 +198,7 @@ class SubresourceLike(Protocol):
 
 
 class ClientLike(Reader, Writer, Protocol):
-    """All that a controller does with a client: :class:`Client`, its wrappers, and your fakes."""
+    """The methods of a client that controllers use: :class:`Client`, its wrappers, your fakes."""
 
     def list_page(
         self,

@@ -286,8 +286,8 @@ def _apply_query(
     check_text("field_manager", field_manager)
     if not field_manager:
         raise ValueError(
-            "apply needs field_manager=…, the server keeps fields by their owner: give it, or use "
-            "a FieldOwnerClient"
+            "apply needs field_manager=…, the owner of the fields: give it, or use a "
+            "FieldOwnerClient"
         )
     return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
 

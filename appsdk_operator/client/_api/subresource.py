@@ -37,7 +37,7 @@ class SubresourceClient:
     def get(
         self, kind: Kind[SpecT, StatusT], name: str, *, namespace: str = ""
     ) -> Object[SpecT, StatusT]:
-        """Read it; ``kind`` is the parent's, the answer may have another."""
+        """Read it; ``kind`` is the parent's kind, the answer may have another kind."""
         request = request_builders.build_request(
             kind,
             "GET",
@@ -60,10 +60,10 @@ class SubresourceClient:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Post to it: evict or bind a pod, ask for a token.
+        """Post to it: evict or bind a pod, request a token.
 
         Args:
-            obj: what to post, for example an ``Eviction`` or a ``TokenRequest``.
+            obj: the object to post, for example an ``Eviction`` or a ``TokenRequest``.
             parent: the kind whose subresource it is; default: the kind of ``obj``.
             name: the parent's name; default: the name in ``obj``.
             namespace: the parent's namespace; default: the one in ``obj``.
@@ -98,7 +98,7 @@ class SubresourceClient:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Object[SpecT, StatusT]:
-        """Replace it. ``status`` takes an object and stores its status alone.
+        """Replace it. ``status`` takes an object and stores only its status.
 
         Args:
             obj: the object, or for ``scale`` a ``Scale`` of the same name.

@@ -58,11 +58,10 @@ def _check_load_options(path: object, context: object, exec_timeout: float | Non
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """How to reach an API server, usually made by :meth:`ClientConfig.load`.
+    """The address, credentials and limits for an API server; usually :meth:`load` makes it.
 
-    Change one with ``attrs.evolve``.
-
-    Every option is checked on creation. No repr shows a secret.
+    To change an option use ``attrs.evolve``. Every option is checked on creation. No repr shows a
+    secret.
 
     >>> ClientConfig(server="https://10.0.0.1:6443", token="abc").read_timeout
     30.0
@@ -76,17 +75,18 @@ class ClientConfig:
     """The address of the API server, ``https://host:port`` with an optional path before the API."""
 
     ca_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
-    """A file of CA certificates in PEM that the server's is checked against; read again when it
-    changes. Default: the system's."""
+    """A file of CA certificates in PEM, to verify the server's certificate; default: the system's.
+
+    The client reads it again when it changes."""
     ca_data: bytes | None = attrs.field(
         default=None, converter=pem_bytes, repr=False, validator=check_pem
     )
-    """The same as PEM text."""
+    """CA certificates as PEM text."""
     unsafe_skip_tls_verify: bool = attrs.field(default=False, validator=check_flag_option)
-    """Trust any server. A man in the middle can read the token and use it; for throw-away clusters
-    only."""
+    """Trust any server. Only for throw-away clusters: a man in the middle can read and use the
+    token."""
     tls_server_name: str | None = attrs.field(default=None, validator=check_server_name)
-    """The name to ask for and to find in the server's certificate; default: the server's host."""
+    """The name to send, and to expect in the server's certificate; default: the server's host."""
 
     cert_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
     """A client certificate in PEM; read again when it changes."""
@@ -104,8 +104,9 @@ class ClientConfig:
     token: str | None = attrs.field(default=None, repr=False, validator=check_secret)
     """A bearer token that never changes."""
     token_file: str | None = attrs.field(default=None, converter=path_text, validator=check_path)
-    """A file with a bearer token; read again when it changes. Checked at most once in 60 s, and at
-    once after a 401."""
+    """A file with a bearer token; the client reads it again when it changes.
+
+    It checks the file at most once in 60 s, and at once after a 401."""
     token_provider: Callable[[], str] | None = attrs.field(
         default=None, repr=False, validator=check_function_option
     )
@@ -113,9 +114,9 @@ class ClientConfig:
     username: str | None = attrs.field(default=None, validator=check_secret)
     """The user for HTTP basic authentication."""
     password: str | None = attrs.field(default=None, repr=False, validator=check_secret)
-    """The password that goes with it."""
+    """The password for HTTP basic authentication."""
     credentials: Credentials | None = attrs.field(default=None, repr=False)
-    """Any other credentials, such as those of a kubeconfig. Instead of the above."""
+    """Other credentials, such as those of a kubeconfig, in place of the above."""
     impersonate: Impersonation | None = None
     """Act as another user; default: no impersonation."""
 
@@ -123,22 +124,26 @@ class ClientConfig:
     """``http://`` or ``https://`` address of a proxy, with an optional ``user:password@``.
     Default: none; the loaders take it from the kubeconfig or from the environment."""
     no_proxy: Sequence[str] = attrs.field(default=(), converter=host_names)
-    """Hosts that are reached without the proxy: names (with their subdomains), addresses, networks
-    like ``10.0.0.0/8``, or ``*``. The loaders use no proxy of the environment for loopback."""
+    """Hosts to connect to without the proxy.
+
+    Names (with their subdomains), addresses, networks such as ``10.0.0.0/8``, or ``*``. The loaders
+    use no proxy of the environment for loopback."""
 
     connector: Callable[[], Any] | None = attrs.field(
         default=None, repr=False, eq=False, validator=check_function_option
     )
-    """Makes connections without sockets; ``server`` is a mere name then. For tests, see
-    :attr:`~appsdk_operator.testing.MemoryServer.config`."""
+    """Makes connections without sockets; ``server`` is then only a name.
+
+    For tests, see :attr:`~appsdk_operator.testing.MemoryServer.config`."""
 
     user_agent: str = attrs.field(factory=_default_user_agent, validator=check_header_text)
-    """What the server's audit log shows as the program; default: the kit and its version."""
+    """The program's name in the server's audit log; default: the kit and its version."""
     connect_timeout: float = attrs.field(default=10.0, converter=as_float, validator=check_positive)
     """Seconds for a connection, its proxy and its TLS handshake, each; default 10."""
     read_timeout: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
-    """Seconds for the head of an answer, and then without a byte of its body, before a request
-    fails; default 30. Watches have limits of their own."""
+    """Seconds to wait for the head of an answer, and then for each byte of its body; default 30.
+
+    After that the request fails. Watches have their own limits."""
     request_timeout: float = attrs.field(
         default=300.0, converter=as_float, validator=check_positive
     )
@@ -146,10 +151,11 @@ class ClientConfig:
     default 300. The API server itself gives up after 60. Not for the body of a watch."""
 
     qps: float | None = attrs.field(default=None, validator=check_positive)
-    """Requests per second in the long run; default: no limit here, the server's priority and
-    fairness does that (as in controller-runtime)."""
+    """Requests per second in the long run; default: no limit.
+
+    The server's priority and fairness limits requests, as in controller-runtime."""
     burst: int = attrs.field(default=100, validator=check_positive)
-    """Requests at once before ``qps`` holds; default 100."""
+    """Requests at once before ``qps`` applies; default 100."""
     max_retries: int = attrs.field(default=4, validator=check_not_negative)
     """The maximum number of retries after a transient failure; default 4, 0 never."""
     retry_backoff: float = attrs.field(
@@ -158,16 +164,18 @@ class ClientConfig:
     """Seconds before the first retry; doubles with each, with up to 100 % of jitter; default
     0.25."""
     retry_max_wait: float = attrs.field(default=30.0, converter=as_float, validator=check_positive)
-    """The longest wait before a retry in seconds; default 30. Longer waits are spread at random
-    over its upper half, so that replicas do not retry together. If a server asks for a longer one
-    (``Retry-After``), the request is not retried, and the error carries that time; a shorter or
-    equal one gets up to a second of jitter."""
+    """The longest wait before a retry in seconds; default 30.
+
+    Longer waits are spread at random over the upper half of it, so replicas do not retry together.
+    If the server requests a longer wait (``Retry-After``), the client does not retry, and the error
+    has that time. A shorter or equal wait gets up to a second of jitter."""
 
     max_response_bytes: int = attrs.field(default=1 << 30, validator=check_positive)
     """The maximum size of an answer; default 1 GiB, for an unpaged list of a very large cluster."""
     compression: bool = attrs.field(default=False, validator=check_flag_option)
-    """Ask for gzip, but for watches, whose events it would hold back. Default off: it costs the
-    server more time than it saves on a fast network; turn it on for a remote cluster."""
+    """Request gzip, except for watches, whose events it would hold back; default False.
+
+    On a fast network it costs the server more time than it saves. Use it for a remote cluster."""
     detailed_metrics: bool = attrs.field(default=False, validator=check_flag_option)
     """Also record durations, sizes, retries and rate limit waits of requests."""
 
@@ -192,7 +200,7 @@ class ClientConfig:
         if (self.username is None) != (self.password is None):
             raise ConfigError("basic authentication needs username and password")
         if ":" in (self.username or ""):
-            raise ConfigError("username has a ':', which is where the password begins")
+            raise ConfigError("username has a ':', which separates it from the password")
         if self.token is not None:
             bearer(self.token, "token")
         if self.credentials is not None:
@@ -210,19 +218,19 @@ class ClientConfig:
         context: str | None = None,
         exec_timeout: float | None = None,
     ) -> ClientConfig:
-        """The configuration that this process is meant to use.
+        """Find the configuration of this process.
 
-        In this order, as in controller-runtime: ``path`` when given, ``$KUBECONFIG``, the service
-        account when running in a pod, ``~/.kube/config``.
+        In this order, as in controller-runtime: ``path`` if given, ``$KUBECONFIG``, the service
+        account in a pod, ``~/.kube/config``.
 
         Args:
             path: a kubeconfig file.
-            context: its context; default: the file's current one. Without ``path``, a context is
-                looked for in kubeconfig files only.
+            context: its context; default: the file's current one. With a context and without
+                ``path``, only kubeconfig files are searched.
             exec_timeout: as :meth:`from_kubeconfig`.
 
         Raises:
-            ConfigError: nothing was found, or what was found cannot be used.
+            ConfigError: there is no configuration, or it is unusable.
         """
         from appsdk_operator.client._auth.kubeconfig import load
 
@@ -243,8 +251,8 @@ class ClientConfig:
             path: the file, or several joined by the system's path separator; default:
                 ``$KUBECONFIG``, else ``~/.kube/config``.
             context: default: the file's current context.
-            exec_timeout: the time limit of an exec plugin in seconds; default: 60, or 600 where it
-                may ask at a terminal.
+            exec_timeout: the time limit of an exec plugin in seconds; default: 60, or 600 if it may
+                ask at a terminal.
 
         Raises:
             ConfigError: no such file or context, or a part of it cannot be used.
@@ -256,10 +264,10 @@ class ClientConfig:
 
     @classmethod
     def in_cluster(cls) -> ClientConfig:
-        """The configuration of a pod's service account; its token is read again as it rotates.
+        """The configuration of a pod's service account; the client reads a rotated token again.
 
         Raises:
-            ConfigError: the process runs in no pod, or without a mounted service account.
+            ConfigError: the process does not run in a pod, or has no mounted service account.
         """
         from appsdk_operator.client._auth.kubeconfig import in_cluster
 

@@ -18,24 +18,24 @@ _CHECK_SECONDS = 60.0  # seconds; kubelet rotates tokens long before they expire
 
 
 class Credentials:
-    """A source of credentials; subclass it for one of your own.
+    """A source of credentials; subclass it to write your own.
 
     Implementations are thread-safe.
     """
 
     def prepare(self, stop: StopSignal) -> None:
-        """Called before each request, to fetch slow credentials; return early when stopped."""
+        """Fetch slow credentials; called before each request; return early when stopped."""
 
     def authorization(self) -> str | None:
         """The ``Authorization`` header for the next request; None: no header.
 
         Raises:
-            ConfigError: it cannot be obtained; the text says what to change.
+            ConfigError: the credentials cannot be obtained; the text says what to change.
         """
         return None
 
     def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Certificate and key in PEM for a new connection; None: those of the configuration."""
+        """Certificate and key in PEM for a new connection; None: from the configuration."""
         return None
 
     def reload(self) -> None:

@@ -283,7 +283,7 @@ class _Plugin:
 
     @property
     def _remedy(self) -> str:
-        return self._hint or "run it by hand to see what it wants"
+        return self._hint or "run it by hand to see its message"
 
 
 def _time_or_none(stamp: str) -> dt.datetime | None:

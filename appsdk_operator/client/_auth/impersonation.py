@@ -23,9 +23,9 @@ class Impersonation:
     user: str = attrs.field(validator=check_header_text)
     """The user name, for example ``system:serviceaccount:default:robot``."""
     groups: Sequence[str] = attrs.field(default=(), converter=_groups)
-    """The groups, instead of those that the server would add."""
+    """The groups, in place of the groups that the server would add."""
     uid: str = attrs.field(default="", validator=check_header_text)
-    """The user's uid; the server knows the header from Kubernetes 1.22 on."""
+    """The user's uid; servers support it from Kubernetes 1.22 on."""
     extra: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """Extra fields, each with its values."""
 

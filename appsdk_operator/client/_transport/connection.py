@@ -87,7 +87,7 @@ class _TimedSocket:
         poll.register(self.socket, events)
         found = poll.poll(1000.0 * self._apply_deadline())
         if not found:
-            raise TimeoutError("the server takes nothing")
+            raise TimeoutError("the server accepts no data")
         return found[0][1]
 
     def _recv_in_time(self, limit: int) -> bytes:
@@ -202,7 +202,7 @@ class Connection:
         self._stream.sendall(head)
         answer = self._read_head()
         if self._unread:
-            raise StreamFormatError("more came than an answer")
+            raise StreamFormatError("the server sent more than one answer")
         return answer
 
     def receive(self, limit: int) -> bytes:

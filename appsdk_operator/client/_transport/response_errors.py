@@ -62,8 +62,8 @@ def wrong_answer(request: Request, found: str) -> WrongAnswer:
     asked += f" with uid {request.answer_uid}" if request.answer_uid else ""
     write = "; it may have been carried out: read the object" if request.method != "GET" else ""
     return WrongAnswer(
-        f"{request}{asked}: the answer is about {display_text(found, limit=300)}, so the server "
-        f"or a proxy mixes up answers: the connection was dropped, check what is on the way{write}"
+        f"{request}{asked}: the answer is about {display_text(found, limit=300)}, so the server or "
+        f"a proxy mixes up answers: the connection was dropped, check the proxies in between{write}"
     )
 
 

@@ -52,7 +52,7 @@ def _nothing() -> None:
 
 @final
 class WatchStream(Generic[SpecT_co, StatusT_co]):
-    """An open watch. Iterating it yields batches of lines: all that one read completed.
+    """An open watch. Iteration yields batches of lines: the lines that one read completed.
 
     Each line is the JSON of one event, without its newline, for
     :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
@@ -62,7 +62,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     Raises, while iterating:
         WatchSilent: no byte came for :attr:`silence_limit` seconds.
         ConnectionLost: the connection broke.
-        BadResponse: what came is not HTTP, or a line is longer than 64 MiB.
+        BadResponse: the answer is not HTTP, or a line is longer than 64 MiB.
     """
 
     if not TYPE_CHECKING:
@@ -158,8 +158,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
             ApiError: the server ended the watch with an ERROR event, for example
                 :class:`~appsdk_operator.client.Expired`.
             DecodeError: a line is not an event of this kind, or its object cannot be read. The
-                watch is still open: call it again for the events that follow.
-            TransportError: as when iterating the stream itself.
+                watch is still open: call this again for the next events.
+            TransportError: as for iterating the stream.
         """
         while True:
             for line in self._undecoded:

@@ -19,7 +19,8 @@ class FieldOwnerClient(ClientWrapper):
         """A client that writes through ``inner`` as ``field_manager``.
 
         Raises:
-            ValueError: the name is empty, or longer than the 128 characters that servers take.
+            ValueError: the name is empty, or longer than 128 characters, the most that servers
+                accept.
         """
         super().__init__(inner)
         check_text("field_manager", field_manager)

@@ -12,7 +12,7 @@ from appsdk_operator.resource import MutableObject, check_kind, check_path_segme
 
 
 class NamespacedClient(ClientWrapper):
-    """Adds its namespace where none is given, and refuses every other one.
+    """Adds its namespace if a call has none, and refuses every other namespace.
 
     Cluster-scoped kinds pass unchanged. An object that gets the namespace is copied.
 

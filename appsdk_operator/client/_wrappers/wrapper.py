@@ -75,7 +75,7 @@ class ClientWrapper(_Wrapper):
         """The wrapped client."""
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """See :meth:`Client.observe_activity`; no effect where ``inner`` has no such method."""
+        """See :meth:`Client.observe_activity`; no effect if ``inner`` has no such method."""
         observe: Callable[[ActivityObserver], Callable[[], None]] | None = getattr(
             self.inner, "observe_activity", None
         )

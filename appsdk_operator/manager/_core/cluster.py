@@ -115,13 +115,13 @@ class CacheSetup:
 
     @property
     def namespace_names(self) -> tuple[str, ...]:
-        """The namespaces by name; empty: all, or those of :attr:`namespace_selector`."""
+        """The names of the namespaces; empty: all, or as :attr:`namespace_selector` says."""
         selection = checked_selection(self.namespaces)
         return () if isinstance(selection, NamespaceSelector) else tuple(selection)
 
     @property
     def namespace_selector(self) -> NamespaceSelector | None:
-        """What selects the namespaces as they come and go; None: they are given by name, or all."""
+        """The selector of namespaces that come and go; None: namespaces by name, or all."""
         selection = checked_selection(self.namespaces)
         return selection if isinstance(selection, NamespaceSelector) else None
 

@@ -305,7 +305,7 @@ class Manager:
                 runnable.close()
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` what the manager does, as it happens.
+        """Call ``observer`` for each call and request of the manager, as it happens.
 
         It sees each call of its controllers, each request of its clients, and each request within a
         call by any :class:`~appsdk_operator.client.Client`; also of what is added later.
@@ -406,7 +406,7 @@ class Manager:
 
     @property
     def term(self) -> int:
-        """The fencing token of the present lead, see :attr:`Elector.term`; 0 without an election.
+        """The fencing token of the current lead, see :attr:`Elector.term`; 0 without an election.
 
         Send it with writes to other systems, and have them refuse a smaller number than they have
         seen.
@@ -469,14 +469,14 @@ class Manager:
         }
 
     def debug_state(self) -> dict[str, Any]:
-        """What it does, as JSON values: what the debug server shows, bounded and with a version.
+        """The state that the debug server shows, as JSON values, bounded and with a version.
 
         ``docs/observability.md`` has the fields. Names of objects are in it, their content is not.
         """
         return self._debug.state()
 
     def debug_timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
-        """What is known of one object, as JSON values: its last calls, and those to come.
+        """The last and the planned calls for one object, as JSON values.
 
         Args:
             namespace: its namespace; ``""`` without one.

@@ -193,7 +193,7 @@ class Operator:
             return list(self._controllers)
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each call of its controllers, also of those that are added later.
+        """Call ``observer`` for each call of its controllers, including controllers added later.
 
         Returns:
             The function that ends that.

@@ -194,7 +194,7 @@ class ManagerOptions:
     rng: random.Random | None = attrs.field(
         default=None, validator=_check_type(random.Random, hint="a random.Random")
     )
-    """The source of jitter for the election; default: one of its own."""
+    """The source of jitter for the election; default: a new one."""
 
     name: str = attrs.field(default="", validator=_check_name)
     """The operator's name: at most 40 lower-case letters, digits and '-'. It is a part of the

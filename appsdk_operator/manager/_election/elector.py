@@ -280,14 +280,14 @@ class Elector:
             raise LeadershipLost(f"leader election lost: {self._state.reason}")
 
     def keep_lease(self) -> None:
-        """Let the Lease expire after the stop, also with ``release_on_cancel``.
+        """Let the Lease expire after the stop, even with ``release_on_cancel``.
 
         For a stop while work that needs the lead still runs.
         """
         self._keeps_lease = True
 
     def give_back_lease(self) -> None:
-        """Release the Lease at the stop, also without ``release_on_cancel``.
+        """Release the Lease at the stop, even without ``release_on_cancel``.
 
         For a stop before work that needs the lead has begun.
         """

@@ -65,7 +65,7 @@ class LeaderElection:
     id: str = attrs.field(validator=_check_id)
     """The name of the Lease, the same in all replicas of one operator."""
     namespace: str | None = None
-    """The namespace of the Lease; default: that of this pod, and outside of a pod an error."""
+    """The namespace of the Lease; default: the pod's namespace, and outside of a pod an error."""
     identity: str | None = None
     """The name of this process in the Lease, which no other process may have. Default: the host's
     name and a random number, new in each process."""

@@ -122,7 +122,7 @@ class HealthChecks:
             self._is_frozen = True
 
     def failures(self, *names: str) -> dict[str, str]:
-        """Run the checks; the reasons of those that fail, by name.
+        """Run the checks; returns the reasons of the failing checks, by name.
 
         Args:
             names: the checks to run; default: all.

@@ -139,7 +139,7 @@ class MetricsServer(EndpointServer):
             self.add_handler(path, handler)
 
     def add_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Add a handler at an exact path, behind the same filter; also while it runs.
+        """Add a handler at an exact path, behind the same filter; the server may run already.
 
         Raises:
             ValueError: the path is ``/metrics``, or taken.

@@ -41,7 +41,7 @@ class PrinterColumn:
     format: str = attrs.field(default="", kw_only=True)
     """The format, for clients."""
     description: str = attrs.field(default="", kw_only=True)
-    """The description; default: that of the schema at the path."""
+    """The description; default: the description in the schema at the path."""
     priority: int = attrs.field(default=0, kw_only=True)
     """0 (default) is always shown, a larger number with ``-o wide``."""
 
@@ -104,9 +104,9 @@ class Scale:
     """The scale subresource, for ``kubectl scale`` and the HorizontalPodAutoscaler."""
 
     replicas: str = attrs.field(default=".spec.replicas", validator=_under_spec)
-    """The path of the wanted number; default ``.spec.replicas``."""
+    """The path of the desired number; default ``.spec.replicas``."""
     status_replicas: str = attrs.field(default=".status.replicas", validator=_under_status)
-    """The path of the present number; default ``.status.replicas``."""
+    """The path of the current number; default ``.status.replicas``."""
     selector: str = attrs.field(default="", validator=_selector)
     """The path of the label selector as text, such as ``.status.selector``; the
     HorizontalPodAutoscaler needs it. Default: none."""

@@ -90,7 +90,7 @@ class _Pattern(Marker):
 
 
 class Schema(Marker):
-    """Parts of a schema by their names in OpenAPI, for what no other annotation says.
+    """Parts of a schema by their names in OpenAPI, if there is no other annotation for them.
 
     API servers check them; reading an object does not. ``Annotated[str, Schema(maxLength=63)]``,
     or above a class ``@Schema(minProperties=1)``. A part that Python keeps for itself ends with an
@@ -224,7 +224,7 @@ class Rule(Marker):
             )
 
     def expressions(self) -> list[str]:
-        """What it says of ``self``: the rule, the expression of its message, and its field."""
+        """Its expressions on ``self``: the rule, the expression of its message, and its field."""
         field = f"self{self.field_path}" if self.field_path else ""
         return [text for text in (self.rule, self.message_expression, field) if text]
 

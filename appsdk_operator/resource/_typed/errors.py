@@ -16,7 +16,7 @@ OMITTED: Final = Verbatim("")
 @final
 @attrs.frozen
 class FieldError:
-    """What is wrong with one field, as :class:`~appsdk_operator.resource.FieldPath` makes it.
+    """An error of one field, made with :class:`~appsdk_operator.resource.FieldPath`.
 
     A value, no exception: :meth:`Invalid.of <appsdk_operator.client.Invalid.of>` makes an exception
     of one or several.

@@ -24,7 +24,7 @@ class RateLimiter(Protocol):
         ...
 
     def forget(self, item: Hashable) -> None:
-        """Reset the failures of ``item``: its next :meth:`when` is that of a first failure."""
+        """Reset the failures of ``item``: the next :meth:`when` counts as its first failure."""
         ...
 
     def failures(self, item: Hashable) -> int:

@@ -151,7 +151,7 @@ class WorkQueue(Generic[K]):
             return self._state.tickets(count, self._clock.monotonic())
 
     def next_ticket(self) -> int | None:
-        """The ticket of the key that comes next; None when no key is ready."""
+        """The ticket of the next key; None if no key is ready."""
         with self._lock:
             return self._state.next_ticket(self._clock.monotonic())
 

@@ -32,7 +32,7 @@ class StillRunning(TimeoutError):  # noqa: N818 - it says what is so, as Leaders
     def __init__(
         self, message: str = "", *, running: Callable[[], list[str]] | None = None
     ) -> None:
-        """An error with the function that names what runs now; default: for ever."""
+        """An error with the function that names the running threads; default: for ever."""
         super().__init__(message)
         self._running = running
 

@@ -112,7 +112,7 @@ class Admission:
         return (Sample(_PANICS, (), self._panics),)
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """The verdict on a request, also if the handler fails.
+        """The verdict on a request, even if the handler fails.
 
         Raises:
             Exception: an error of the handler, with ``recover_panic=False``.

@@ -36,7 +36,7 @@ current: contextvars.ContextVar[AdmissionRequest | None] = contextvars.ContextVa
 
 
 class Operation(enum.StrEnum):
-    """What a request does to an object."""
+    """The operation of a request on an object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -278,7 +278,7 @@ class AdmissionRequest:
 
     @property
     def uid(self) -> str:
-        """What identifies this request."""
+        """The identifier of this request."""
         return self._wire.uid or ""
 
     @property

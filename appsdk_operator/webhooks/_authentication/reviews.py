@@ -74,7 +74,7 @@ class TokenReviewResponse:
 
     @classmethod
     def unauthenticated(cls, reason: str = "") -> Self:
-        """The token is not valid, or of somebody else's making."""
+        """The token is not valid, or not from this issuer."""
         return cls(error=reason)
 
     @classmethod

@@ -30,7 +30,7 @@ TokenReviewHandler: TypeAlias = Callable[[TokenReviewRequest], "_Verdict | Await
 
 @final
 class TokenReviewWebhook:
-    """Tells the API server whose bearer token it got, by a function.
+    """Answers with a function to which user a bearer token belongs, for the API server.
 
     The API server asks it for each token that no other authenticator knows, if it was started with
     ``--authentication-token-webhook-config-file``. It remembers answers for two minutes.
@@ -84,7 +84,7 @@ class TokenReviewWebhook:
         return HTTPResponse(body=body, content_type="application/json")
 
     def review(self, request: TokenReviewRequest) -> TokenReviewResponse:
-        """Ask the handler; an error of it is logged and becomes an answer with an error text."""
+        """Call the handler; logs its error and makes an answer with an error text from it."""
         try:
             verdict = settle(self._handler(request))
         except BaseException as error:  # SystemExit and the like would end the thread silently

@@ -354,7 +354,7 @@ class ManagedCertificates:
         return self._waiters.wait(lambda: self.health().is_ready, stop, timeout)
 
     def health(self) -> Health:
-        """Whether it is ready, and what is missing.
+        """Whether the certificates are ready, and if not, why.
 
         Once ready it stays so as long as it serves a valid certificate, also while a configuration
         is not as it should be: else all replicas would take themselves out of service at once.
@@ -400,7 +400,7 @@ class ManagedCertificates:
         return self._service[0]
 
     def role_rules(self) -> list[dict[str, Any]]:
-        """The rules that the account needs in the namespace, as those of a Role."""
+        """The rules that the account needs in the namespace, as in a Role."""
         rules: list[dict[str, Any]] = [
             {
                 "apiGroups": [""],
@@ -415,7 +415,7 @@ class ManagedCertificates:
         return rules
 
     def cluster_role_rules(self) -> list[dict[str, Any]]:
-        """The rules that the account needs in the whole cluster, as those of a ClusterRole."""
+        """The rules that the account needs in the whole cluster, as in a ClusterRole."""
         names: dict[Kind, list[str]] = {}
         for target in self._targets:
             names.setdefault(target.kind, []).append(target.name)

@@ -174,7 +174,7 @@ class DevelopmentServer:
 
     @property
     def pem(self) -> bytes:
-        """Its certificate in PEM, the ``caBundle`` of what it installs."""
+        """Its certificate in PEM, the ``caBundle`` of the configurations that it installs."""
         return self._certificates.pem
 
     # -- status ----------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class DevelopmentServer:
     # -- start and stop --------------------------------------------------------------------------
 
     def run(self, stop: StopSignal, /) -> None:
-        """Serve and install until ``stop`` is set, then remove what was installed, and end.
+        """Install and serve until ``stop`` is set, then remove the installed configurations.
 
         Raises:
             RuntimeError: it ran before, or another process has webhooks of this name there.

@@ -64,7 +64,7 @@ def install_configurations(
 
 
 def remove_configurations(client: ClientLike, configurations: Iterable[MutableObject]) -> None:
-    """Delete webhook configurations; those that are not there are skipped.
+    """Delete webhook configurations; missing ones are skipped.
 
     Raises:
         TypeError: one is not a configuration, or it is not a list.

@@ -311,7 +311,7 @@ class WebhookServer:
     # -- for managers ----------------------------------------------------------------------------
 
     def attach(self, *, client: ClientLike) -> None:
-        """For managers: give certificates that are kept in the cluster a client.
+        """Give certificates that are stored in the cluster a client; managers call this.
 
         Args:
             client: one that may write on every replica, whether it leads or not.

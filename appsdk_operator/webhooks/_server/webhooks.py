@@ -52,7 +52,7 @@ _BUCKETS: Final = tuple(10e-9 * 10**power for power in range(12))
 
 
 class WebhookHost(Protocol):
-    """What has webhooks: a :class:`Manager`, a :class:`WebhookServer`, or :class:`Webhooks`."""
+    """A host of webhooks: a :class:`Manager`, a :class:`WebhookServer`, or :class:`Webhooks`."""
 
     @property
     def webhooks(self) -> Webhooks:
@@ -88,7 +88,7 @@ class _Entry:
 
 @final
 class Webhooks:
-    """Webhooks by path, and their answers to requests; it has no port of its own.
+    """Webhooks by path, and their answers to requests; without a port.
 
     A :class:`WebhookServer` serves them over HTTPS, ``asgi`` and ``wsgi`` in an application of
     another framework. Webhooks can be added at any time. Thread-safe.
