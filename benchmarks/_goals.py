@@ -140,7 +140,7 @@ def _latency(results: Results) -> Outcome | None:
     if ours is None or floor is None:
         return None
     bound = 2 * floor.median + 0.001
-    text = f"{shown(ours.median, column.unit)}, may be {shown(bound, column.unit)}"
+    text = f"{shown(ours.median, column.unit)}; the bound is {shown(bound, column.unit)}"
     is_sure = ours.most < 2 * floor.least + 0.001
     return Outcome(measured=text, is_reached=ours.median < bound, is_sure=is_sure)
 
@@ -172,7 +172,7 @@ _CONVERTED = _Place("webhooks", "objects converted, 1 connection")
 def goals() -> tuple[Goal, ...]:
     """All of them, in the design's order."""
     watch = "watch events to a callback, store updated"
-    half = "half of urllib3 + partial decode"
+    half = "half of a loop of urllib3 that only decodes names"
     memory = _Place("list", "*,000 widgets of 2 KB", 1)
     of_json = _Place("list", "*,000 widgets of 2 KB", 2)
     largest = _Place("list", "100,000 widgets of 2 KB")

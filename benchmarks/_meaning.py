@@ -99,8 +99,8 @@ def _sizes(results: Results) -> Iterator[str]:
     base = max(need[0] for _, need in needs)
     yield (
         f"A process with an informer and a watcher takes {shown(base, Unit.BYTES)} before its "
-        "first object. So many objects fit into a container's memory limit, with a tenth of it to "
-        "spare, the peak of the first list included:"
+        "first object. The table shows how many objects fit into a memory limit. A tenth of the "
+        "memory is left free, and the peak during the first list is included."
     )
     yield ""
     yield f"| limit | {' | '.join(title for title, _ in needs)} |"
@@ -111,9 +111,9 @@ def _sizes(results: Results) -> Iterator[str]:
         yield f"| {name} | {' | '.join(_round(count) for count in counts)} |"
     yield ""
     yield (
-        "Objects are kept as the bytes that came; what your callbacks decode and keep comes on "
-        "top. Selectors, `drop_managed_fields` and metadata-only informers make it less: see "
-        "[informers and caches](informers-and-caches.md)."
+        "What your functions decode and keep comes on top. Selectors, `drop_managed_fields` and "
+        "metadata-only informers make it less: see [informers and "
+        "caches](informers-and-caches.md)."
     )
 
 

@@ -26,9 +26,16 @@ the same machine. The absolute figures belong to that machine; the ratios are wh
 """
 
 _UNDER_THE_PICTURE = """\
-A server sends changes of objects of 2 KB as fast as a client takes them; the client keeps its local
-copy up to date, where it has one, and calls a function for each. [Measurements](measurements.md)
-has everybody, all figures, and the way to repeat them.
+A server sends changes of objects of 2 KB as fast as the client reads them. For each change the
+client updates its local copy, if it has one, and calls a function. [Measurements](measurements.md)
+has all clients, all figures, the machine and the versions, and the way to repeat them.
+
+## Why it is fast
+
+The kit keeps each object as the bytes that the API server sent, and decodes on arrival only what
+identifies it; Go and other Python clients build the whole object first. It reads, stores and hands
+over many events at a time when many wait. The bytes hold no references, so the garbage collector
+never walks the local copy.
 """
 
 _MEASUREMENTS = """\
@@ -55,21 +62,15 @@ them. A real API server is far slower.
 _PRICE = """\
 ## What the speed costs
 
-* **Latency for throughput, when there is a flood.** A watch takes up to 1 MiB from the socket at
-  once while at least half of that waits there, and stores and hands over what it read together.
-  Then the first event of a read comes up to 3 ms later than it could. While little waits a read is
-  short and nothing is held back.
-* **Objects keep their JSON.** What is decoded on arrival is what identifies an object; `spec`,
-  `labels` and the rest are decoded each time they are asked for, so keep them in a variable where
-  you use them often. Who reads everything of every object pays for it, as with any other client.
-* **Merging begins a little later.** Where one worker hands over the events of a source in their
-  order, half of `max_pending` waits as it came, without being merged by object, and the other half
-  is merged. Below 1,000 the bound is exact.
-* **No cyclic garbage collection over the store.** Objects, events and queued keys are of types that
-  the collector does not walk; they hold no cycles of their own. A *reason* for a queued key that
-  refers back to its queue keeps both alive until the key is handed out or the queue shut down.
-* **Threads.** An informer has one, and its handlers have another; who watches a thousand kinds in
-  one process will want fewer.
+* **Your function is the limit.** A callback that decodes more, or writes to the API server, takes
+  fewer events. An operator that writes for each object is as fast as the API server's answers.
+* **Reading a field decodes it.** The kit decodes `spec`, `labels` and the rest each time that you
+  read them. Keep them in a variable if you use them often.
+* **A flood costs latency.** If at least 512 KiB wait in the socket, the informer reads up to 1 MiB
+  at once, stores all of these objects, and only then calls functions. The first of them waits up
+  to 3 ms.
+* **Threads.** Each informer has a thread, and its handlers have another one: a thousand kinds in
+  one process are two thousand threads.
 """
 
 _REPRODUCE = """\
@@ -159,8 +160,8 @@ def _goal_table(results: Results) -> Iterator[str]:
     outcomes = [(goal, goal.outcome(results)) for goal in goals()]
     reached = sum(outcome is not None and outcome.is_reached for _, outcome in outcomes)
     yield (
-        f"Of {len(outcomes)} goals {reached} are reached, by the medians of the rounds. A peer's "
-        "figure is that of its fastest variant."
+        f"Of {len(outcomes)} goals {reached} are reached. Each figure is the median of several "
+        "runs. For another client it is that of its fastest variant."
     )
     yield ""
     yield "| what | at least | measured | |"
