@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from appsdk_operator import Kind, kinds
 from appsdk_operator.client import Client, MergePatch
 from appsdk_operator.controllers import until, wait_for
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, World
 from tests.foreign.conftest import PATIENCE, Start, definition
 
 pytestmark = pytest.mark.programs
@@ -121,3 +122,24 @@ def test_both_operators_of_the_page_leave_the_same_behind(
             "stays": ({"size": "3"}, [("Bucket", "stays")]),
         },
     }
+
+
+def test_the_app_of_the_page_survives_lost_answers_and_helpful_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "buckets.py").write_text(code_of("buckets.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "buckets", raising=False)
+    app = importlib.import_module("buckets").app
+    monkeypatch.delitem(sys.modules, "buckets")
+    with World(app) as world:
+        world.write_faults = ["", "lost", "lost"]  # after the finalizer: the child, twice
+        world.create("a", {"size": 3}, labels={"storage": "fast"})
+        world.run(30.0)  # its timer never rests
+        assert status_of(world.get("a")) == {"phase": "Ready", "measured": True}
+        assert world.client.get(CONFIG_MAP, "a", namespace="default")["data"] == {"size": "3"}
+
+        world.client.delete(CONFIG_MAP, "a", namespace="default")
+        world.delete("a")
+        world.run(30.0)
+        assert world.find("a") is None
