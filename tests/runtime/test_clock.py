@@ -263,6 +263,37 @@ def test_an_alarm_is_asked_at_each_step_and_stops_the_clock_at_the_time_it_names
     assert times == [2.0, 5.0]
 
 
+def test_a_jump_goes_to_the_earliest_deadline_and_asks_each_alarm_once() -> None:
+    clock, asked = ManualClock(), []
+
+    def alarm() -> float:
+        asked.append(clock.monotonic())
+        return 9.0
+
+    assert not clock.advance_to_next()
+    remove = clock.add_alarm(alarm)
+    condition, woken = threading.Condition(), []
+
+    def wait() -> None:
+        with condition:
+            clock.wait(condition, 4.0)
+            woken.append(clock.monotonic())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    clock.block_until_waiting(1)
+    assert not clock.advance_to_next(until=3.9)
+    asked.clear()
+    assert clock.advance_to_next(until=4.0)
+    assert asked == [0.0]
+    thread.join()
+    assert woken == [4.0]
+    assert clock.advance_to_next()
+    assert clock.monotonic() == 9.0
+    assert asked == [0.0, 4.0, 9.0]
+    remove()
+
+
 def test_an_alarm_that_names_no_later_time_does_not_hold_the_clock() -> None:
     clock = ManualClock()
     clock.add_alarm(lambda: 0.0)

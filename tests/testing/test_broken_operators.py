@@ -341,6 +341,22 @@ def test_a_timeline_of_the_users_own_check_has_no_needless_step(seed: int) -> No
         assert fewer.partition("\n")[0] != text.partition("\n")[0], f"{steps[index]} is needless"
 
 
+def test_what_is_left_has_the_shortest_waits_and_the_simplest_specs() -> None:
+    def is_small(world: Any) -> None:
+        for widget in world.objects():
+            assert widget.spec["size"] < 3, "it is large"
+
+    with pytest.raises(BrokenPromise, match="it is large") as raised:
+        check_operator(
+            operators.size_in_status,
+            WIDGET,
+            specs=st.fixed_dictionaries({"size": st.integers(0, 9)}),
+            at_rest=is_small,
+            seed=1,
+        )
+    assert str(raised.value).endswith("""replay=['create b {"size": 3}'])""")
+
+
 def test_what_is_kept_by_name_is_not_asked_for_while_another_object_has_the_name() -> None:
     check_operator(
         operators.bucket_by_name,

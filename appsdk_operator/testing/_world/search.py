@@ -113,8 +113,8 @@ class _Trials:
         self._run = run
         self._steps, self._error = failure
         self._promise = _promise_of(self._error)
-        # What breaks no promise, or another one: a history gives the same run each time.
-        self._others: set[tuple[str, ...]] = set()
+        # A history gives the same run each time.
+        self._played: dict[tuple[str, ...], BrokenPromise | None] = {}
 
     def smallest(self, values: Mapping[str, SearchStrategy[Any]]) -> Failure:
         """The smallest history that was found, and how it breaks the same promise."""
@@ -128,17 +128,23 @@ class _Trials:
 
     def _is_taken(self, steps: list[Step]) -> bool:
         """Whether these steps break the promise; then they are the smallest history so far."""
-        key = tuple(map(str, steps))
-        if key in self._others:
+        error = self._play(steps)
+        if error is None:
             return False
-        try:
-            self._run(steps)
-        except BrokenPromise as error:
-            if _promise_of(error) == self._promise:
-                self._steps, self._error = steps, error
-                return True
-        self._others.add(key)
-        return False
+        self._steps, self._error = steps, error
+        return True
+
+    def _play(self, steps: list[Step]) -> BrokenPromise | None:
+        """How these steps break the promise; None where they do not, or break another one."""
+        key = tuple(map(str, steps))
+        if key not in self._played:
+            self._played[key] = None
+            try:
+                self._run(steps)
+            except BrokenPromise as error:
+                if _promise_of(error) == self._promise:
+                    self._played[key] = error
+        return self._played[key]
 
     def _drop(self) -> None:
         """Leave out steps: half of them, a quarter, …, and at last each one for itself."""
@@ -194,7 +200,9 @@ class _Trials:
                 new[index] = attrs.evolve(steps[index], value=value)
             if new == steps and tries == 1:
                 raise _TriedError  # it has the simplest ones
-            if _length_of(new) < _length_of(self._steps) and self._is_taken(new):
+            if self._play(new) is not None:
+                if _length_of(new) < _length_of(self._steps):
+                    self._is_taken(new)
                 raise _FoundError
 
         try:
