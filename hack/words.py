@@ -39,16 +39,19 @@ NAMES = {
 }
 """Names as a whole, and what they end with."""
 PHRASES = {
-    "made up for": "catches up with, after an active subject",
     "present state": "current state",
     "rooms": "packages",
     "tells of": "describes, reports, shows",
-    "the wanted one": "the desired state",
     "wanted state": "desired state",
     "way of an event": "path of an event",
     "what differs": "the differences, the changed fields",
 }
-"""Phrases of pages, where the field has words of its own or a noun is missing."""
+"""Phrases of pages and docstrings: the field has words of its own, or a noun is missing."""
+PAGES_ALONE = {
+    "made up for": "catches up with, after an active subject",
+    "the wanted one": "the desired state",
+}
+"""Phrases that are right in code, where the one may be a type or a mark on the live page."""
 _BOTH_NUMBERS = re.compile(r"\w\(e?s\)")
 """A noun that leaves open whether there is one thing."""
 _UPSTREAM = "apiserver"
@@ -70,9 +73,9 @@ def found_in(line: str) -> Iterator[tuple[str, str]]:
                 yield name, instead
 
 
-def phrases_in(line: str) -> Iterator[tuple[str, str]]:
-    """Each phrase of a page's line that is to be replaced, with what to write instead."""
-    for phrase, instead in PHRASES.items():
+def phrases_in(line: str, *, of_page: bool) -> Iterator[tuple[str, str]]:
+    """Each phrase of a line that is to be replaced, with what to write instead."""
+    for phrase, instead in (PHRASES | (PAGES_ALONE if of_page else {})).items():
         if re.search(rf"\b{phrase}\b", line, re.IGNORECASE):
             yield phrase, instead
 
@@ -108,7 +111,7 @@ def main(root: Path) -> int:
             print(f"{path.relative_to(root)}:{number}: (s): write counted(number, noun)")
             status = 1
         for number, line in enumerate(text.splitlines(), 1):
-            found = [*found_in(line), *(phrases_in(line) if path.suffix == ".md" else ())]
+            found = [*found_in(line), *phrases_in(line, of_page=path.suffix == ".md")]
             for word, instead in found:
                 print(f"{path.relative_to(root)}:{number}: {word}: write {instead}")
                 status = 1

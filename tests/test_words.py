@@ -37,16 +37,19 @@ def test_each_place_is_named_with_what_to_write(
     )
 
 
-def test_phrases_are_found_in_pages_alone(
+def test_phrases_are_found_in_pages_and_docstrings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("The Rooms.\n\nIt reads the present state.\n")
-    (tmp_path / "docs" / "code.py").write_text('"""The rooms, and the present state."""\n')
+    (tmp_path / "docs" / "code.py").write_text('"""What differs; the wanted one."""\n')
+    (tmp_path / "docs" / "wanted.md").write_text("The wanted one.\n")
     assert main(tmp_path) == 1
     assert capsys.readouterr().out == (
+        "docs/code.py:1: what differs: write the differences, the changed fields\n"
         "docs/page.md:1: rooms: write packages\n"
         "docs/page.md:3: present state: write current state\n"
+        "docs/wanted.md:1: the wanted one: write the desired state\n"
     )
 
 

@@ -20,7 +20,7 @@ from appsdk_operator.app._run_options import (
     RunOptions as RunOptions,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.app._app import (
     functions_of as functions_of,

@@ -83,8 +83,8 @@ class Progress(msgspec.Struct, eq=False):
 class ObjectState:
     """What the functions of a kind have handled of one object, and which is due.
 
-    Inputs are the present state, the time, and the outcomes of calls; see the table at
-    :class:`App`. Events are none: whoever asks gives the present state.
+    Inputs are the current state, the time, and the outcomes of calls; see the table at
+    :class:`App`. Events are not inputs: the caller gives the current state.
     """
 
     __slots__ = (
@@ -398,7 +398,7 @@ class ObjectState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each ``add`` that the present state asks for has succeeded."""
+        """Whether each ``add`` that the current state asks for has succeeded."""
         return self._has_succeeded(_ADDS, self.present)
 
     @property

@@ -47,7 +47,7 @@ from appsdk_operator.cache._informer.transforms import (
     drop_managed_fields as drop_managed_fields,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.cache._cache.errors import (
     Remedies as Remedies,

@@ -108,7 +108,7 @@ from appsdk_operator.resource import (
     StrategicMergePatch as StrategicMergePatch,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.client._api.discovery import (
     APIResource as APIResource,

@@ -115,7 +115,7 @@ from appsdk_operator.controllers._sources.kind import (
     KindSource as KindSource,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.controllers._builder import (
     Draft as Draft,

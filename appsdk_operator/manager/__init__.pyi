@@ -92,7 +92,7 @@ from appsdk_operator.serving import (
     TLSOptions as TLSOptions,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.manager._core.options import (
     AppOptionsDict as AppOptionsDict,

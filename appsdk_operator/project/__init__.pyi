@@ -32,7 +32,7 @@ from appsdk_operator.project._uninstall import (
     uninstall as uninstall,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.project._compatibility import (
     Finding as Finding,

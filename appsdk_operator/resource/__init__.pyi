@@ -95,7 +95,7 @@ from appsdk_operator.resource._yaml import (
     load_yaml as load_yaml,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.resource import (
     kinds as kinds,

@@ -63,7 +63,7 @@ from appsdk_operator.runtime._queue.workqueue import (
     WorkQueue as WorkQueue,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.runtime._activity import (
     ACTION_WORDS as ACTION_WORDS,

@@ -285,7 +285,7 @@ def check_wait(stop: object, timeout: object) -> None:
         TypeError, ValueError: the text says what to give.
     """
     if stop is None:
-        raise TypeError("stop=None is no StopSignal: give StopSignal()")
+        raise TypeError("stop=None is not a StopSignal: give StopSignal()")
     check_environment(stop=stop)
     if timeout is not None:
         check_number("timeout", timeout)

@@ -1,4 +1,4 @@
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.serving._addresses import (
     check_address as check_address,

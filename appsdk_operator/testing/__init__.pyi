@@ -57,7 +57,7 @@ from appsdk_operator.testing._world.world import (
     World as World,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.apiserver import (
     Access as Access,

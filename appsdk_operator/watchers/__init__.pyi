@@ -58,7 +58,7 @@ from appsdk_operator.watchers._watcher import (
     SimpleWatcher as SimpleWatcher,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.watchers._retry import (
     RETRY_ANNOTATION as RETRY_ANNOTATION,

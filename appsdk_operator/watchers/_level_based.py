@@ -47,7 +47,7 @@ class Waiting(NamedTuple):
     """Of its last call, if that failed."""
     attempt: int
     due: float | None
-    """The monotonic time; None: it is given up for the object's present state."""
+    """The monotonic time; None: it is given up for the object's current state."""
     cause: str = ""
     """What it is called for, as ``CREATE`` or ``SYNC``; ``""``: it calls no function."""
 

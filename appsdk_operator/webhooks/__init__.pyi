@@ -79,7 +79,7 @@ from appsdk_operator.webhooks._users import (
     UserInfo as UserInfo,
 )
 
-"""For other rooms: not part of the public surface."""
+"""For other packages: not part of the public surface."""
 
 from appsdk_operator.serving import (
     KeyPair as KeyPair,

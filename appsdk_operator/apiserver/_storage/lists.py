@@ -125,7 +125,7 @@ async def list_page(
         check_not_ahead(storage, at)
     collection = served.resource.collection
     revision = storage.revision if at is None else at
-    # The present state needs no history.
+    # The current state needs no history.
     past = None if at is None or at == storage.revision else at
     wanted = selection.filter(served)
     try:

@@ -2,7 +2,7 @@
 
 One counter gives every write its revision. A collection holds its objects sorted by key and a
 bounded ring of events. An event has the object before it, so the state at any revision in the ring
-is the present state with the later events undone: pages and lists at an exact version need no
+is the current state with the later events undone: pages and lists at an exact version need no
 copies.
 
 Not thread-safe: everything runs on the server's event loop. No I/O.

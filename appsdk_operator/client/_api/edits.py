@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 
 
 Change: TypeAlias = Callable[[MutableObject[SpecT, StatusT]], Any]
-"""Changes a mutable copy to the wanted state; may be ``async def``."""
+"""Changes a mutable copy to the desired state; may be ``async def``."""
 
 
 class Performer(Protocol):
@@ -300,7 +300,7 @@ class _Writing:
     # Reading.
 
     def read(self, *, live: bool = False) -> Steps[Object | None]:
-        """The present state, unless ``live`` the first time from the cache; None without one.
+        """The current state, unless ``live`` the first time from the cache; None without one.
 
         Raises:
             NotFound: the very object was not found in the attempt before. So its namespace, its
@@ -389,7 +389,7 @@ class _Writing:
     def merged(
         self, before: dict[str, Any], ours: dict[str, Any], present: Object
     ) -> dict[str, Any]:
-        """The present state with the changes from ``before`` to ``ours`` that are to be written.
+        """The current state with the changes from ``before`` to ``ours`` that are to be written.
 
         Raises:
             Conflict: others have changed the same fields.

@@ -70,7 +70,7 @@ class FailureSeries:
 def object_state(
     request: Hashable, finders: Sequence[Callable[[str, str], Object | None]]
 ) -> object:
-    """What identifies the wanted state of the request's object: uid, generation, deletion.
+    """What identifies the desired state of the request's object: uid, generation, deletion.
 
     Returns:
         A value to compare; None if the object is gone.

@@ -1,4 +1,4 @@
-"""Failures that persist as Events on their object, so that ``kubectl describe`` tells of them."""
+"""Failures that persist as Events on their object, so that ``kubectl describe`` shows them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FailureEvents:
     after: int | None = attrs.field(default=3, validator=_check_after)
     """How often a callback has to fail in a row for one object; default 3. A failure that is not
     tried again counts at once. Failures that go on are one Event with a count for each cause. None:
-    only a failure that is not tried again is an Event, and nothing tells of a success after it."""
+    only a failure that is not tried again is an Event, and no Event shows a success after it."""
     lasting: float = attrs.field(default=5.0, converter=_checked_lasting)
     """For how many seconds it has to have failed by then; default 5, because the first retries of a
     reconciler come within milliseconds."""

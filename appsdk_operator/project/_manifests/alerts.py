@@ -23,7 +23,7 @@ _WEEK: Final = "7 * 86400"
 @final
 @attrs.frozen(kw_only=True)
 class Alert:
-    """An alert, without what differs between operators."""
+    """An alert, without the differences between operators."""
 
     name: str
     expression: str

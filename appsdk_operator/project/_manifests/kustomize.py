@@ -31,7 +31,7 @@ def base_objects(
 
     Args:
         deployed: the App and its options.
-        values: what differs between installations.
+        values: the differences between installations.
         budget: whether a disruption budget is among them.
     """
     granted = bindings.role_objects(deployed, values)

@@ -436,7 +436,7 @@ def _allow_null(schema: dict[str, Any]) -> None:
 
 
 def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[str, Any]:
-    """The schema of several classes: all their fields, and in ``oneOf`` what differs."""
+    """The schema of several classes: all their fields, and in ``oneOf`` the differences."""
     names = list(dict.fromkeys(name for schema in schemas for name in schema["properties"]))
     properties: dict[str, Any] = {}
     branches: list[dict[str, Any]] = [{} for _ in schemas]

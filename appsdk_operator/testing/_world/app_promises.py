@@ -258,7 +258,7 @@ def check_chain_at_rest(
 
 
 def is_due(handler: Handler, handled: Object, present: Object) -> bool:
-    """Whether a function of updates has to be called for the present state."""
+    """Whether a function of updates has to be called for the current state."""
     if handler.options.when is not None:
         return handler.options.when(handled, present)
     return not equal_numbers(state_of(handled), state_of(present))

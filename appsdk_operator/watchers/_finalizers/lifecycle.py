@@ -238,7 +238,7 @@ class FinalizerLifecycle:
         takes_over: bool = False,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
     ) -> Outcome:
-        """Handle the present state of an object, whatever has led to it.
+        """Handle the current state of an object, whatever has led to it.
 
         For a caller that keeps what it has handled itself: ``notify`` is called each time. Changes
         are to be given to :meth:`note_change` before.

@@ -714,7 +714,7 @@ class ManagedCertificates:
 
 @final
 class _Bell:
-    """Tells of each event of an informer."""
+    """Reports each event of an informer."""
 
     def __init__(self, ring: Callable[[Object | None], None]) -> None:
         self._ring = ring

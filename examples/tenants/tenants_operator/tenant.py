@@ -31,7 +31,7 @@ from tenants_operator.owned import (
 
 FINALIZER: Final = "tenants.example.com/account"
 CHECK_AFTER: Final = 600.0
-"""Seconds until all is compared again: nobody tells of changes at the account service."""
+"""Seconds until all is compared again: nobody reports changes at the account service."""
 NO_CAPACITY_AFTER: Final = 60.0
 """Seconds until an account is asked for again."""
 
