@@ -77,7 +77,7 @@ def entries_for(job: str, spec: Spec, **options: Any) -> list[Entry]:
                 objects = min(max(least, int(spec.objects * share)), variant.most_objects)
                 own = replace(spec, objects=objects)
             else:
-                given["events"] = max(1, int(spec.events * share))
+                given["events"] = max(1, min(int(spec.events * share), variant.most_events))
             entries.append(
                 Entry(
                     label=f"{contestant.name} {variant.name}".strip(),

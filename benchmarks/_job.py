@@ -84,6 +84,8 @@ class Variant:
     """The most workers that it can have."""
     most_objects: int = 1_000_000_000
     """The most objects with which it ends in reasonable time."""
+    most_events: int = 1_000_000_000
+    """The most events that it takes one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,3 +111,13 @@ def test_who_needs_too_long_with_many_objects_lists_fewer_and_watches_none(
     assert objects("list", 1000) == [100]
     assert objects("watch", 100) == [100]
     assert objects("watch", 1000) == []
+
+
+def test_who_takes_few_events_one_by_one_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = Variant(jobs=("watch",), share={"watch": 0.5}, most_events=80)
+    contestant = Contestant(name="bounded", group=Group.OURS, variants=(bounded,))
+    monkeypatch.setattr(_contestants, "all_contestants", lambda: (contestant,))
+    counts = [
+        entries_for("watch", Spec(events=events))[0].options["events"] for events in (100, 200)
+    ]
+    assert counts == [50, 80]
