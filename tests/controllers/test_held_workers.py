@@ -29,8 +29,9 @@ def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
     gate.open.set()
     assert rig.join() == []
     (record,) = caplog.records
-    assert f"the only worker of controller {rig.controller.name} for 31 s, for a" in record.message
-    assert ".py:" in record.message.partition(" holds ")[0]
+    whose = f"the only worker of controller {rig.controller.name}"
+    assert f"{whose} for 31 s, called for a" in record.message
+    assert ".py:" in record.message.partition(" has held ")[0]
 
 
 def test_a_controller_without_a_source_says_so_after_a_second(
@@ -42,7 +43,7 @@ def test_a_controller_without_a_source_says_so_after_a_second(
     threads.start("run", lambda: controller.run(stop))
     clock.block_until_waiting(1)
     clock.advance(1.0)
-    eventually(lambda: "controller idle has no source, so that it" in caplog.text)
+    eventually(lambda: "controller idle has no source and reconciles nothing" in caplog.text)
     stop.set()
     assert threads.join(PATIENCE) == []
 
