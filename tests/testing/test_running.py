@@ -175,7 +175,10 @@ def test_what_it_says_of_its_health_counts_only_if_it_is_a_health() -> None:
 
     for worker in (Odd(ready=False), Well(ready=False)):
         with (
-            pytest.raises(TimeoutError, match=r"worker was not ready after 0 s; if.*wait=False"),
+            pytest.raises(
+                TimeoutError,
+                match=r"worker was not ready after 0 s; for a replica on standby.*wait=False",
+            ),
             running(worker, timeout=0.0),
         ):
             raise AssertionError("the block was not to begin")
