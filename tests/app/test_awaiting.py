@@ -368,6 +368,14 @@ def test_awaited_calls_keep_every_promise_of_an_app(workers: int, pause: float) 
     )
 
 
+def test_the_interval_of_a_timer_begins_at_the_end_of_its_call() -> None:
+    made: dict[str, Any] = {}
+    check_operator(
+        sleepy(App("thing-operator", workers=4), lambda: made, 3.0),
+        replay=["write 503", 'create a {"a": 1}', "wait 0"],
+    )
+
+
 @given(
     seed=st.integers(1, 1000),
     workers=st.integers(1, 3),

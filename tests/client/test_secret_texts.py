@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import traceback
+import types
 
 import attrs
 import pytest
@@ -337,10 +338,11 @@ def test_no_error_of_an_exec_plugin_has_what_it_printed(tmp_path, printed):
 
 
 def test_no_error_of_the_package_for_auth_providers_has_a_value_of_the_file(tmp_path, monkeypatch):
-    def fail(name):
+    def fail(*_):
         raise RuntimeError(f"cannot refresh with {VALUE}")
 
-    monkeypatch.setattr(kubeconfig, "package", fail)
+    module = types.SimpleNamespace(KubeConfigMerger=fail)
+    monkeypatch.setattr(kubeconfig, "package", lambda *_: module)
     user = {"auth-provider": {"name": "oidc", "config": {"refresh-token": VALUE}}}
     content = {
         "current-context": "a",

@@ -148,7 +148,7 @@ def test_one_that_is_not_ready_because_its_kind_is_missing_says_so(make: str) ->
                 raise AssertionError("the block was not to begin")
     told = str(raised.value)
     assert "was not ready after 0.2 s: " in told
-    assert "widgets.v1.example.com: not synced yet" in told
+    assert "widgets.example.com: not synced yet" in told
     assert "wait=False" not in told
 
 

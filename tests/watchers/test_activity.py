@@ -79,7 +79,7 @@ def test_the_record_keeps_no_object(rig: Rig) -> None:
     assert rig.controller.activity.running() == []
     (call,) = rig.controller.activity.calls()
     assert {type(getattr(call, field)).__name__ for field in CallRecord.__slots__} <= {
-        *("str", "int", "float", "NoneType", "tuple", "list", "FailureCause")
+        *("str", "int", "bool", "float", "NoneType", "tuple", "list", "FailureCause")
     }
 
 

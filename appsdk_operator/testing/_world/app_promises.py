@@ -365,7 +365,7 @@ def check_timers_at_rest(
                 if one.uid == uid and one.declared is timer and one.at <= now
             ]
             last = calls[-1] if calls else None
-            since = began if last is None else last.at
+            since = began if last is None else last.over if last.ended else last.at
             # It may have begun to match with the last change, or wait for more of them.
             if where is not None or schedule.idle:
                 changes = world.journal.of("step", world.key(obj.name))

@@ -47,6 +47,8 @@ class Entry:
     """The number of its start in the sequence of all starts and ends."""
     ended: int = 0
     """The number of its end in the same sequence; 0 while it runs."""
+    over: float = 0.0
+    """For calls, functions and timers: the seconds on the simulation's clock at their end."""
     error: BaseException | None = None
     status: int = 0
     """For writes: the HTTP status of the answer; 0 when it was lost."""

@@ -82,7 +82,7 @@ class CallRecorder:
             raise
         finally:
             _current.set(before)
-            entry.ended = self.journal.step()
+            entry.over, entry.ended = self.clock.monotonic(), self.journal.step()
             if entry.what == "call":
                 self.on_end(entry)
 
