@@ -49,7 +49,7 @@ from appsdk_operator.manager import (
     RunnableGroup,
     as_runnable,
 )
-from appsdk_operator.resource import Filter, Kind
+from appsdk_operator.resource import Filter, Kind, Object
 from appsdk_operator.runtime import (
     Family,
     LoopThread,
@@ -96,6 +96,13 @@ class Observer:
         """The function of an ``every`` declaration."""
         function: Callable[..., Any] = timer.function
         return function
+
+    def result(
+        self, declared: Handler | Timer, write: Callable[[Object, Any], None]
+    ) -> Callable[[Object, Any], None]:
+        """What writes the returned value of a declaration with ``result=``."""
+        del declared
+        return write
 
 
 @attrs.frozen(kw_only=True)
@@ -427,6 +434,7 @@ def _functions(
         backgrounds=[each for each in declared if isinstance(each, Background)],
         runner_of=runner_of,
         function_of=function_of,
+        result_of=observer.result,
         clock=manager.clock,
         finalizer=assembly.finalizer,
         is_ready=None if main is None else main.is_handled,

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import attrs
 import msgspec
@@ -29,7 +29,7 @@ from appsdk_operator.controllers import (
     PatchAbandonedError,
     Result,
 )
-from appsdk_operator.resource import Kind, Object, ObjectKey, is_older_version
+from appsdk_operator.resource import FieldPath, Kind, Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
@@ -162,6 +162,14 @@ class _Known(msgspec.Struct, eq=False):
     counted_since: float = 0.0
 
 
+_WriteResult: TypeAlias = Callable[[Object, Any], None]
+"""Writes what a function has returned for an object."""
+
+
+def _writing(writer: ResultWriter, path: FieldPath) -> _WriteResult:
+    return lambda obj, value: writer.write(obj, path, value)
+
+
 @final
 class KindFunctions:
     """A reconciler that calls the functions of an App for the objects of one kind.
@@ -189,6 +197,7 @@ class KindFunctions:
         runner_of: Callable[[Background, Relents], BackgroundRunner] | None = None,
         records: Records | None = None,
         adopted: KopfStates | None = None,
+        result_of: Callable[[Handler | Timer, _WriteResult], _WriteResult] = lambda _, write: write,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -208,6 +217,7 @@ class KindFunctions:
             runner_of: makes the runner of one.
             records: where what was handled is recorded for the next process; None: nowhere.
             adopted: what an operator with kopf has left on the objects; None: there was none.
+            result_of: wraps what writes the results of a declaration.
         """
         self.kind = kind
         self._clock = clock
@@ -228,8 +238,11 @@ class KindFunctions:
             self._function(each, function_of(each), name)
             for each, name in zip(declared, names, strict=True)
         )
-        self._results = tuple(each.result for each in declared)
-        self._writer = ResultWriter(kind, client)
+        writer = ResultWriter(kind, client)
+        self._results = tuple(
+            None if each.result is None else result_of(each, _writing(writer, each.result))
+            for each in declared
+        )
         self._policies: tuple[RetryPolicy | None, ...] = tuple(e.options.retry for e in declared)
         self._limits = tuple(
             time_limit if each.options.time_limit is None else each.options.time_limit
@@ -902,9 +915,9 @@ class KindFunctions:
                 cause=_CAUSES[function.cause],
                 memory=parts,
             )
-            path = self._results[step.number]
-            if path is not None and returned is not None:
-                self._writer.write(obj, path, returned)
+            write = self._results[step.number]
+            if write is not None and returned is not None:
+                write(obj, returned)
         except BaseException:
             self._keep_parts(known, step.number, obj, parts)
             raise

@@ -440,7 +440,7 @@ class ObservedParts:
 
 
 NO_MEMORY: Final = object()
-"""The :attr:`CallSlot.memory` of calls that keep nothing."""
+"""What ``CallSlot.memory`` holds of calls that keep nothing."""
 
 
 @final

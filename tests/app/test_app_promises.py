@@ -119,6 +119,41 @@ def test_no_change_is_lost_and_timers_go_on_whatever_fails_when(
     )
 
 
+def writing_results() -> App:
+    app = App("thing-operator")
+
+    @app.on_add(THING, result="status.a")
+    @app.on_sync(THING, result="status.a")
+    def make(thing: Object[ThingSpec]) -> int:
+        return thing.spec.a
+
+    @app.on_update(THING, result="status.a")
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> int:
+        return new.spec.a
+
+    @app.every(40, THING, result="status.b")
+    def look(thing: Object[ThingSpec]) -> int:
+        return thing.spec.b
+
+    return app
+
+
+@pytest.mark.parametrize("second", ["write 500", "write lost", "write 409"])
+def test_a_call_whose_result_cannot_be_written_is_repeated(second: str) -> None:
+    check_operator(
+        writing_results(),
+        replay=["write ok", second, 'create a {"a": 1}', "wait 0", 'spec a {"a": 2}', "wait 0"],
+    )
+
+
+def test_results_follow_the_spec_whatever_fails_when() -> None:
+    def check(world: World) -> None:
+        for thing in world.objects():
+            assert thing.is_deleting or thing.status["a"] == thing.spec.a
+
+    check_operator(writing_results(), specs=SPECS, at_rest=check, max_examples=40)
+
+
 def test_no_change_of_a_kind_without_generations_is_lost() -> None:
     app = App("map-operator")
     app.on_add(CONFIG_MAP)(nothing)

@@ -58,7 +58,7 @@ def _check_load_options(path: object, context: object, exec_timeout: float | Non
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """The address, credentials and limits for an API server; usually :meth:`load` makes it.
+    """The address, credentials and limits for an API server; :meth:`ClientConfig.load` makes it.
 
     To change an option use ``attrs.evolve``. Every option is checked on creation. No repr shows a
     secret.

@@ -103,6 +103,25 @@ class _FunctionRecorder(Observer):
 
         return call
 
+    def result(
+        self, declared: Handler | Timer, write: Callable[[Object, Any], None]
+    ) -> Callable[[Object, Any], None]:
+        """What writes the results of a declaration: a call whose result is lost has failed."""
+
+        def call(obj: Object, value: Any) -> None:
+            try:
+                write(obj, value)
+            except BaseException as error:
+                made = self._process.recorder.current()
+                entries = made.writes if made is not None else ()
+                for entry in reversed(entries):
+                    if entry.declared is declared:
+                        entry.error = error
+                        break
+                raise
+
+        return call
+
     def _record(
         self,
         what: str,
