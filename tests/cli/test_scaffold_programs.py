@@ -132,7 +132,7 @@ def test_two_minutes_lead_to_a_passing_test_and_an_operator_that_works(
             while " has started" not in lines[-1]:
                 lines.append(operator.stdout.readline())
                 assert lines[-1], "".join(lines)
-            (url,) = re.findall(r"on (http://\S+);", "".join(lines))
+            (url,) = re.findall(r"a Kubernetes API is on (http://\S+)", "".join(lines))
             with Client(ClientConfig(server=url)) as client:
                 draft = MutableObject.new(BUCKET, "a", namespace="default", spec={"size": 3})
                 client.create(draft)
