@@ -308,6 +308,31 @@ def test_results_parts_and_the_call_itself_are_those_of_the_awaited_one() -> Non
     assert sorted(calls) == ["a", "b", "c"]
 
 
+def test_a_call_whose_limit_passes_while_it_waits_for_its_turn_gives_the_turn_back() -> None:
+    log, app = Log(), App("thing-operator", workers=1)
+
+    @app.on_add(THING, time_limit=10.0)
+    async def make(thing: Object[ThingSpec]) -> None:
+        if thing.name == "slow":
+            await asyncio.Event().wait()  # its limit cancels it
+        log.note(thing.name)
+
+    @app.on_update(THING)
+    def hold(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        current_stop().wait(60.0)
+
+    with log.running(app, "held") as world:
+        world.run(1.0)
+        world.create("slow", {"a": 1})
+        world.run(4.0)
+        world.replace("held", {"a": 2})  # takes the one turn until long after the limit
+        world.run(100.0)
+        for name in "xyz":
+            world.create(name, {"a": 1})
+        world.run(10.0)
+    assert [name for _, name in log.entries] == ["held", *"xyz"]
+
+
 # Promises.
 
 

@@ -200,7 +200,7 @@ class SpareWorkers:
         return True
 
     def is_lent(self, thread: int) -> bool:
-        """Whether a worker waits for a coroutine, and others do its work meanwhile."""
+        """Whether a worker waits for a coroutine or its turn, and others do its work meanwhile."""
         return thread in self._lent
 
     # For a worker.
@@ -236,12 +236,14 @@ class SpareWorkers:
         """The coroutine of the calling worker has ended: wait for a turn."""
         self._places.give_back()
         with self._lock:
-            self._lent.discard(threading.get_ident())
             if self.missing:
                 self.missing -= 1
             else:
                 self._surplus += 1
         self.begin()
+        # Not before: a worker that waits for its turn has no place for another one to take.
+        with self._lock:
+            self._lent.discard(threading.get_ident())
 
     def have_replaced_me(self) -> bool:
         """Whether the calling worker is to end, because another one has its place."""
@@ -250,7 +252,9 @@ class SpareWorkers:
         thread = threading.get_ident()
         with self._lock:
             is_replaced = thread in self._replaced
-            self._replaced.discard(thread)
+            if is_replaced:
+                self._replaced.discard(thread)
+                self._let_go(thread)
         return is_replaced
 
     def end(self) -> bool:
