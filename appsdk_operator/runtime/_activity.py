@@ -673,6 +673,19 @@ class ActivityLog:
                 made = slot.made = LimitedCall(slot.started, limit, self.stop, self.clock)
         return made
 
+    @contextlib.contextmanager
+    def not_counted(self) -> Iterator[None]:
+        """Within the block, the time does not count for the limits of the call of this thread."""
+        slot, began = _slot.get(), self.clock.monotonic()
+        calls = () if slot is None else {self.limited_call(slot), slot.made} - {None}
+        deadlines = [(call, call.suspend()) for call in calls if call is not None]
+        try:
+            yield
+        finally:
+            waited = self.clock.monotonic() - began
+            for call, deadline in deadlines:
+                call.resume(None if deadline is None else deadline + waited)
+
     def end_call(
         self,
         made: LimitedCall | None,

@@ -389,10 +389,12 @@ class HTTPServer:
                 self._accept_threads.start("deadlines", lambda: self._pool.watch(stop))
                 is_watched = True
             self._threads.start(str(self._accepted), lambda: self._serve(connection, stop))
-        except BaseException:
+        except BaseException as error:
             if not is_watched:
                 self._pool.is_watched = False
             self._pool.remove(connection)
+            if not isinstance(error, Exception):  # of a signal handler
+                raise
             _log.exception("the %s server cannot start a thread for a connection", self.name)
 
     def _serve(self, connection: ServerConnection, stop: StopSignal) -> None:

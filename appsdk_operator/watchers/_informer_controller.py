@@ -415,9 +415,21 @@ class InformerController:
         if places is None:
             self._loop = LoopPart(loop)
         else:
-            self._loop = LoopPart(loop, lend=self._delivery.lend)
+            self._loop = LoopPart(loop, lend=self._lend)
             self._delivery.allow_lending(places)
         self._callers = Workers(self._delivery, self._loop)
+
+    def _lend(self) -> Callable[[], None] | None:
+        """What :meth:`Delivery.lend` returns; the wait for a turn counts for no time limit."""
+        take_back = self._delivery.lend()
+        if take_back is None:
+            return None
+
+        def back() -> None:
+            with self._dispatcher.activity.not_counted():
+                take_back()
+
+        return back
 
     def _add(self, target: RegisteredTarget, kind: str | Kind) -> None:
         self._check_open("watchers and reconcilers")

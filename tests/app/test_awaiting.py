@@ -333,6 +333,27 @@ def test_a_call_whose_limit_passes_while_it_waits_for_its_turn_gives_the_turn_ba
     assert [name for _, name in log.entries] == ["held", *"xyz"]
 
 
+def test_the_wait_for_a_turn_does_not_count_for_a_time_limit() -> None:
+    log, app = Log(), App("thing-operator", workers=1)
+
+    @app.on_add(THING, time_limit=10.0)
+    async def make(thing: Object[ThingSpec]) -> None:
+        await asyncio.sleep(2.0 if thing.name == "slow" else 0.0)
+        log.note(thing.name)
+
+    @app.on_update(THING)
+    def hold(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        current_stop().wait(30.0)
+
+    with log.running(app, "held") as world:
+        world.run(1.0)
+        world.create("slow", {"a": 1})
+        world.run(1.0)
+        world.replace("held", {"a": 2})
+        world.run(100.0)
+    assert [name for _, name in log.entries] == ["held", "slow"]
+
+
 # Promises.
 
 

@@ -22,6 +22,7 @@ from appsdk_operator.runtime import (
     callback_name,
     current_stop,
 )
+from appsdk_operator.runtime._threading.limited_calls import LimitedCall
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import ConstantBackoff, ErrorHandler, InformerController
 from tests.app.test_functions import THING, ThingSpec, functions_of_thing, thing
@@ -444,3 +445,38 @@ def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
             Kind(group=THING.group, version=THING.version, kind=THING.kind), new.to_dict()
         )
     assert functions.steady(Event(ResourceAction.UPDATE, new, obj)) is None
+
+
+def test_who_looks_at_the_end_of_a_call_leaves_no_limit_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App("t")
+    began, ended = threading.Event(), threading.Event()
+
+    class Slow(LimitedCall):
+        __slots__ = ()
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            if threading.current_thread() is looker:
+                began.set()
+                ended.wait(0.2)
+
+    @app.on_update(THING, time_limit=5.0)
+    def change(old: Object, new: Object) -> None:
+        if new.spec.a == 3:
+            looker.start()
+            assert began.wait(10)
+
+    errors: list[Exception] = []
+    rig = Rig(app, error_handler=lambda error, _: errors.append(error))
+    dispatcher = rig.controller._dispatcher
+    looker = threading.Thread(target=dispatcher.activity.running_calls)
+    monkeypatch.setattr("appsdk_operator.runtime._activity.LimitedCall", Slow)
+    with rig.controller._worker_context():
+        dispatcher.handle_event(rig.source, rig.event(3))
+        ended.set()
+        looker.join()
+        rig.clock.advance(60.0)
+        dispatcher.handle_event(rig.source, rig.event(4))
+    assert not errors

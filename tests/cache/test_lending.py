@@ -290,3 +290,73 @@ def test_a_plain_call_is_another_reason_to_start_a_worker():
         assert delivery.wait_idle(10.0)
         delivery.stop()
         assert delivery.join(10.0) == []
+
+
+@pytest.mark.parametrize("lends", [True, False])
+def test_a_worker_that_is_replaced_after_its_call_leaves_what_comes_next_to_the_other(lends):
+    clock = ManualClock()
+    handled: list[str] = []
+    thread = at_once = most = 0
+
+    def handle(key, event):
+        nonlocal thread, at_once, most
+        thread, at_once = threading.get_ident(), at_once + 1
+        most = max(most, at_once)
+        StopSignal(clock=clock).wait(1.0)
+        at_once -= 1
+        handled.append(key.name)
+
+    with ThreadScheduler(clock, seed=1) as schedule:
+        delivery = Delivery("d", handle, clock=clock, max_pending=10)
+        if lends:
+            delivery.allow_lending(Places(10))
+        else:
+            delivery.allow_replacement()
+        source = delivery.source("k")
+        delivery.start()
+        delivery.put(source, [add("a", 1)])
+        schedule.run_ready()
+        schedule.jump()
+        schedule.run_ready()
+        assert handled == ["a"]
+        assert delivery.replace(thread)
+        delivery.put(source, [add(name, 2) for name in "bcd"])
+        assert delivery.wait_idle(100.0)
+        delivery.stop()
+        schedule.run_ready()
+        assert delivery.join(10.0) == []
+    assert (handled, most) == ([*"abcd"], 1)
+
+
+def test_a_worker_that_waits_for_its_turn_begins_nothing_in_a_hold():
+    clock = ManualClock()
+    log: list[tuple[float, str]] = []
+
+    def handle(key, event):
+        log.append((clock.monotonic(), key.name))
+        if key.name == "a":
+            take_back = delivery.lend()
+            StopSignal(clock=clock).wait(1.0)
+            take_back()
+            StopSignal(clock=clock).wait(5.0)
+
+    with ThreadScheduler(clock, seed=1) as schedule:
+        delivery = Delivery("d", handle, clock=clock, max_pending=10)
+        delivery.allow_lending(Places(10))
+        source = delivery.source("k")
+        delivery.start()
+        delivery.put(source, [add("a", 1)])
+        schedule.run_ready()
+        schedule.jump()  # the coroutine has ended
+        delivery.put(source, [add("b", 2)])
+        schedule.run_ready()  # the other worker waits for its turn
+        delivery.hold()
+        schedule.jump()
+        schedule.run_ready()
+        assert [name for _, name in log] == ["a"]
+        delivery.let_go()
+        assert delivery.wait_idle(100.0)
+        delivery.stop()
+        schedule.run_ready()
+        assert delivery.join(10.0) == []
+    assert [name for _, name in log] == ["a", "b"]

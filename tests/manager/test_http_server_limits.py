@@ -243,9 +243,9 @@ def test_a_listener_that_breaks_ends_the_run_with_its_error() -> None:
 class NoThreads:
     """A group of threads whose first one cannot be started."""
 
-    def __init__(self, group: ThreadGroup) -> None:
+    def __init__(self, group: ThreadGroup, failure: BaseException | None = None) -> None:
         self.group = group
-        self.failures = [RuntimeError("can't start new thread")]
+        self.failures = [failure or RuntimeError("can't start new thread")]
 
     def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
         if self.failures:
@@ -254,6 +254,25 @@ class NoThreads:
 
     def join(self, timeout: float | None = None) -> list[str]:
         return self.group.join(timeout)
+
+
+def test_a_signal_handler_that_ends_the_program_at_that_moment_ends_the_run() -> None:
+    server = make()
+    server._threads = NoThreads(server._threads, KeyboardInterrupt())  # type: ignore[assignment]
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            server.run(StopSignal())
+        except KeyboardInterrupt as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=10).close()
+    thread.join(10)
+    assert len(errors) == 1
 
 
 def test_a_thread_that_cannot_be_started_costs_its_connection_only(

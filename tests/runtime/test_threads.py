@@ -666,3 +666,19 @@ def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs(loop: LoopThr
         awaited.outcome()
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
     assert ran == []
+
+
+def test_the_error_of_a_task_factory_reaches_who_waits(loop: LoopThread) -> None:
+    def refuse(loop: asyncio.AbstractEventLoop, coroutine: Any, **_: Any) -> Any:
+        coroutine.close()
+        raise RuntimeError("no task for you")
+
+    async def choose(factory: Any) -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+
+    async def answer() -> int:
+        return 1
+
+    loop.run(choose(refuse))
+    with pytest.raises(RuntimeError, match="no task for you"):
+        loop.run(answer())

@@ -334,7 +334,7 @@ class Delivery:
         self._is_line_queued = False
         # For workers that may be replaced: each event is begun with the lock.
         self._is_replaceable = False
-        self._begins = threading.Lock()
+        self._begins = fork_safe(threading.Lock())
         self._in_hand: _InHand | None = None
         # The workers that were replaced or lent in their present piece of work.
         self._away: set[int] = set()
@@ -681,10 +681,20 @@ class Delivery:
             item = self._queue.get()
             while item is not None:
                 handled: DeliveryKey | None = None
+                if self._spares.have_replaced_me():  # after its last piece of work
+                    self._come_back(threading.get_ident())
+                    self._put_back(item.key, item.ticket)
+                    return
                 if self._spares.missing and not self._queue.has_sleepers:
                     self._spares.fill()
                 if lends:
                     self._spares.begin()
+                    if self._queue.is_held:  # since it has the key
+                        self._put_back(item.key, item.ticket)
+                        if self._spares.end() and not self._spares.rest():
+                            return
+                        item = self._queue.get()
+                        continue
                 try:
                     handled = self._process(item.key, item.ticket)
                 except BaseException:
@@ -705,6 +715,10 @@ class Delivery:
                         return
                 queue = self._queue
                 item = queue.get() if handled is None else queue.done_and_get(handled)
+
+    def _put_back(self, key: DeliveryKey, ticket: int) -> None:
+        self._queue.add(key, ticket=ticket)
+        self._queue.done(key, pieces=0)
 
     def _process(
         self, key: DeliveryKey, ticket: int, *, limit: int | None = None
@@ -760,8 +774,7 @@ class Delivery:
 
     def _let_go_of(self, waiting: Iterable[_Waiting]) -> None:
         for each in waiting:
-            self._queue.add(each.key, ticket=each.ticket)
-            self._queue.done(each.key, pieces=0)
+            self._put_back(each.key, each.ticket)
 
     def _process_batches(self, limit: int | None) -> None:
         """Handle events of the batch queue, up to the ticket of the next key in the work queue."""

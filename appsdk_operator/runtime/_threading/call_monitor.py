@@ -293,7 +293,7 @@ class CallMonitor:
         """Replace the worker of a call that hangs, as soon as a spare one is free; log it once."""
         with self._lock:
             late = self._late.get(call.thread)
-            if late is None or late.has_replacement:
+            if late is None or late.has_replacement or late.call.is_over:
                 return
             replaced = sum(each.has_replacement for each in self._late.values())
         is_used_up, is_lent = replaced >= self._workers, self.is_lent(call.thread)

@@ -99,6 +99,17 @@ class LimitedCall:
             stop.set()
         return True
 
+    def suspend(self) -> float | None:
+        """Its time stands still until :meth:`resume`; returns its deadline."""
+        with _stop_lock:
+            deadline, self.deadline = self.deadline, None
+        return deadline
+
+    def resume(self, deadline: float | None) -> None:
+        """Its time goes on, until ``deadline``."""
+        with _stop_lock:
+            self.deadline = deadline
+
     def end(self) -> None:
         """The call has ended: set its stop signal."""
         # Also without a signal: one that is made now has to see that the call is over.

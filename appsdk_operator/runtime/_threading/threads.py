@@ -498,7 +498,14 @@ class AwaitedCoroutine(Generic[T]):
             self.coroutine.close()
             self._end(None, _cancelled("it was cancelled before it began"))
             return
-        self._task = task = self.loop.create_task(self._run())
+        running = self._run()
+        try:
+            self._task = task = self.loop.create_task(running)
+        except BaseException as error:  # of a task factory
+            running.close()
+            self.coroutine.close()
+            self._end(None, error)
+            return
         task.add_done_callback(self._ended)
         if self._tells_when_waiting:
             self.loop.call_soon(self._look)  # after its first step

@@ -12,6 +12,7 @@ from typing import Final, Protocol, final
 from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.tracebacks import group_members
+from appsdk_operator.runtime._threading.fork import fork_safe
 from appsdk_operator.runtime._threading.threads import LoopPart, LoopThread
 from appsdk_operator.runtime._threading.waiters import Gate
 
@@ -98,7 +99,7 @@ class Places:
     def __init__(self, count: int) -> None:
         """``count`` free places."""
         self._free = count
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def take(self) -> bool:
         """Take a place; False if none is free."""
@@ -131,7 +132,8 @@ class SpareWorkers:
         """Whether workers may be lent; :meth:`begin` each piece of work then."""
         self._name = name
         self._start = start
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may close it in the very thread that starts a worker.
+        self._lock = fork_safe(threading.RLock())
         self._count = 0
         self._has_no_thread = False
         self._replaced: set[int] = set()

@@ -514,10 +514,13 @@ class Dispatcher:
         except BaseException as raised:
             failure = raised
         ended = monotonic()
-        seconds = ended - started
+        seconds, made = ended - started, None
+        if limit is not None:
+            with activity.call_lock:
+                slot.limit = None
+                made, slot.made = slot.made, None
         with self._metrics_lock:
-            slot.trigger = slot.limit = None
-            made, slot.made = slot.made, None
+            slot.trigger = None
             (numbers.sole_duration if is_sole else numbers.duration).observe(seconds)
         memory, slot.memory = slot.memory, NO_MEMORY
         if limit is not None and (made is not None or seconds >= limit):
