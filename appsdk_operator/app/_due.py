@@ -322,16 +322,16 @@ class ObjectState:
         times = [
             due
             for number, function in enumerate(self._functions)
-            if (due := self._due_at(number)) is not None
+            if (due := self.due_at(number)) is not None
             and self._step(number, function, obj) is not None
         ]
         return min(times, default=None)
 
     def earliest(self, due: float) -> int:
         """The number of the function that is due at this time."""
-        return next(n for n in range(len(self._functions)) if self._due_at(n) == due)
+        return next(n for n in range(len(self._functions)) if self.due_at(n) == due)
 
-    def _due_at(self, number: int) -> float | None:
+    def due_at(self, number: int) -> float | None:
         """When time alone allows the call of a function; None: it waits for no time."""
         due, idle = self.progress[number].next_time, self._functions[number].schedule.idle
         return due if due is None or not idle else max(due, self._unchanged_since[1] + idle)
@@ -528,7 +528,7 @@ class ObjectState:
         if failed_at is not None and is_asked_again(failed_at, obj):
             return False
         if function.cause == "every":
-            due = self._due_at(number)
+            due = self.due_at(number)
             return due is not None and now < due
         if failed_at is None:
             return False

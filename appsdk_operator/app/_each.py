@@ -120,9 +120,11 @@ def each(
     """
     if not callable(function):
         raise TypeError(f"each(…, {function!r}): give a function of one item")
-    todo = _todo(items, function, key)
+    # Once: a thread or task that outlives its call must not write to the memory of the next.
+    parts = call_memory(Parts)
+    todo = _todo(items, function, key, parts)
     if is_async(function):
-        return _call_async(todo, function)
+        return _call_async(todo, function, parts)
     errors: list[Exception] = []
     stop = current_stop()
     for name, part, item in todo:
@@ -136,12 +138,15 @@ def each(
                 raise  # the call has to end
             errors.append(_noted(error, name))
         else:
-            _succeeded(part)
+            if parts is not None:
+                parts.succeeded(part)
     _raise(errors, function)
     return None
 
 
-async def _call_async(todo: list[Any], function: Callable[[Any], Awaitable[object]]) -> None:
+async def _call_async(
+    todo: list[Any], function: Callable[[Any], Awaitable[object]], parts: Parts | None
+) -> None:
     errors: list[Exception] = []
     for name, part, item in todo:
         try:
@@ -149,15 +154,19 @@ async def _call_async(todo: list[Any], function: Callable[[Any], Awaitable[objec
         except Exception as error:
             errors.append(_noted(error, name))
         else:
-            _succeeded(part)
+            if parts is not None:
+                parts.succeeded(part)
     _raise(errors, function)
 
 
 def _todo(
-    items: Iterable[T], function: Callable[[T], Any], key: Callable[[T], Hashable] | None
+    items: Iterable[T],
+    function: Callable[[T], Any],
+    key: Callable[[T], Hashable] | None,
+    parts: Parts | None,
 ) -> list[tuple[Hashable, tuple[Hashable, Hashable], T]]:
     """The items that are to be called, with their keys."""
-    parts, code = call_memory(Parts), _code_of(function)
+    code = _code_of(function)
     found: dict[Hashable, T] = {}
     for item in items:
         name: Any = item if key is None else key(item)
@@ -186,12 +195,6 @@ def _raise_stopped(function: Callable[..., Any]) -> Never:
     from concurrent.futures import CancelledError
 
     raise CancelledError(f"{callback_name(function)}: the call has to end, and items are left")
-
-
-def _succeeded(part: tuple[Hashable, Hashable]) -> None:
-    parts = call_memory(Parts)
-    if parts is not None:
-        parts.succeeded(part)
 
 
 def _code_of(function: Any) -> Hashable:

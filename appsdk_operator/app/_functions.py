@@ -1111,7 +1111,7 @@ class KindFunctions:
                     self._name(number),
                     known.errors[number],
                     progress.attempt,
-                    progress.next_time,
+                    state.due_at(number),
                     self._cause(number),
                 )
             )

@@ -15,7 +15,7 @@ from appsdk_operator.app import App
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object, field
-from appsdk_operator.testing import Replica, World, check_operator
+from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
@@ -152,6 +152,33 @@ def test_results_follow_the_spec_whatever_fails_when() -> None:
             assert thing.is_deleting or thing.status["a"] == thing.spec.a
 
     check_operator(writing_results(), specs=SPECS, at_rest=check, max_examples=40)
+
+
+def test_a_check_that_a_smaller_history_does_not_suit_hides_no_failure() -> None:
+    app, has_failed = App("thing-operator"), False
+    app.on_delete(THING)(nothing)
+
+    def at_rest(world: World) -> None:
+        nonlocal has_failed
+        if len(world.created) > 1:
+            has_failed = True
+            raise AssertionError("two objects")
+
+    def cleaned_up(world: World, thing: Object) -> bool:
+        if has_failed and len(world.created) == 1:
+            raise KeyError(thing.name)
+        return True
+
+    with pytest.raises(BrokenPromise, match="two objects"):
+        check_operator(
+            app,
+            THING,
+            at_rest=at_rest,
+            cleaned_up=cleaned_up,
+            max_examples=40,
+            seed=5,
+            faults=False,
+        )
 
 
 def test_no_change_of_a_kind_without_generations_is_lost() -> None:
@@ -607,6 +634,20 @@ def test_a_timer_ends_with_its_object_and_begins_with_the_next_of_its_name(told:
         world.create("a", {"a": 2})
         world.run(30)
     assert [what for _, what in told.calls] == [1, 2]
+
+
+def test_a_timer_that_failed_waits_quietly_until_the_object_is_idle_again() -> None:
+    app = App("thing-operator")
+
+    @app.every(30, THING, idle=20, retry=ConstantBackoff(5.0))
+    def tick(thing: Object[ThingSpec]) -> None:
+        raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(62.0)
+        world.replace("a", {"a": 2})  # between a failure and its repetition
+        world.run(10.0)  # StuckError, if it looks again and again
 
 
 def test_a_timer_of_every_replica_runs_on_all(told: Told) -> None:

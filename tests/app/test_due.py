@@ -490,7 +490,7 @@ _waits, _next, _step = ObjectState._waits, ObjectState.next, ObjectState._step
         ("see", an_event_ends_the_wait),
         ("look_at", timers_stop),
         ("next", any_order),
-        ("_due_at", not_idle),
+        ("due_at", not_idle),
         ("note_time", every_event_is_a_change),
         ("note_time", only_the_interval_counts),
         ("_beginning", property(newest_beginning)),

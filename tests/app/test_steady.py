@@ -480,3 +480,48 @@ def test_who_looks_at_the_end_of_a_call_leaves_no_limit_to_the_next(
         rig.clock.advance(60.0)
         dispatcher.handle_event(rig.source, rig.event(4))
     assert not errors
+
+
+def test_each_in_a_thread_that_outlives_its_call_remembers_nothing_for_another_object(
+    app: App,
+) -> None:
+    made = list[tuple[str, str]]()
+    tried = list[str]()
+    has_ended, may_end = threading.Event(), threading.Event()
+
+    @app.on_update(THING)
+    async def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        def make(item: str) -> None:
+            if new.name not in tried:
+                tried.append(new.name)
+                if new.name == "slow":
+                    assert may_end.wait(10)
+                else:
+                    may_end.set()
+                    assert has_ended.wait(10)
+                    raise ConnectionError(new.name)
+            made.append((new.name, item))
+
+        def call() -> None:
+            each(["x"], make)
+            if new.name == "slow":
+                has_ended.set()
+
+        if new.name in ("slow", "other"):
+            async with asyncio.timeout(0.05 if new.name == "slow" and not tried else None):
+                await asyncio.to_thread(call)
+
+    rig = Rig(app)
+    dispatcher = rig.controller._dispatcher
+    with rig.controller._worker_context():
+        for number, name in enumerate(("slow", "other")):
+            first, second = (
+                thing(100 + number, 1, name=name, uid=name),
+                thing(200 + number, 2, name=name, uid=name),
+            )
+            dispatcher.handle_event(rig.source, Event(ResourceAction.CREATE, first))
+            dispatcher.handle_event(rig.source, Event(ResourceAction.UPDATE, second, first))
+        rig.clock.advance(61.0)
+        dispatcher.handle(rig.source.key_of(second), None)
+    rig.controller._loop.close(10.0)
+    assert ("other", "x") in made

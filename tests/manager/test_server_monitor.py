@@ -266,6 +266,32 @@ def test_credentials_that_cannot_be_read_say_nothing_of_the_server(lines: Lines)
     assert lines() == []
 
 
+def test_credentials_that_cannot_be_read_end_no_loss(
+    quick: None, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    asked = threading.Semaphore(0)
+    is_lost = False
+
+    def token() -> str:
+        if is_lost:
+            asked.release()
+            raise OSError("the token endpoint is in the same outage")
+        return "t"
+
+    stop = StopSignal()
+    with Client(ClientConfig(server="http://localhost:1", token_provider=token)) as client:
+        monitor = ServerMonitor(client, clock=system_clock, metrics=Metrics())
+        thread = threading.Thread(target=monitor.run, args=(stop,))
+        thread.start()
+        eventually(lambda: monitor.lost_for is not None)
+        is_lost = True
+        for _ in range(3):
+            assert asked.acquire(timeout=10)
+        stop.set()
+        thread.join(10)
+    assert not [line for line in lines() if "answers again" in line]
+
+
 def test_on_a_manual_clock_nothing_is_asked_unless_it_was_said() -> None:
     clock = ManualClock()
     with Client(ClientConfig(server="http://localhost:1"), clock=clock) as client:

@@ -123,8 +123,11 @@ class ServerMonitor:
             contact.not_answered(error, began, self._clock.monotonic())
             return
         except Exception as error:
-            # Credentials that cannot be read say nothing of the server.
+            # Credentials that cannot be read say nothing of the server, and end no loss.
             _log.debug("the API server could not be asked: %s", safe_text(error))
+            if contact.lost_since is not None:
+                contact.not_answered(error, began, self._clock.monotonic())
+                return
         contact.heard_at = self._clock.monotonic()
 
     def _say_lost(self, config: ClientConfig, contact: ServerContact, seconds: float) -> None:
