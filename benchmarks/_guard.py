@@ -54,7 +54,7 @@ BOUNDS = (
         job="watch",
         case="widgets of 2 KB",
         label="appsdk app-update",
-        usual=0.36,
+        usual=0.30,
         column=_CPU_PER_EVENT,
     ),
     Bound(

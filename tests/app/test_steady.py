@@ -16,13 +16,13 @@ from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.runtime import (
     CallRecord,
     Clock,
+    LimitedCall,
     ManualClock,
     Metrics,
     TimeLimitExceeded,
     callback_name,
     current_stop,
 )
-from appsdk_operator.runtime._threading.limited_calls import LimitedCall
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import ConstantBackoff, ErrorHandler, InformerController
 from tests.app.test_functions import THING, ThingSpec, functions_of_thing, thing
