@@ -677,7 +677,7 @@ class ActivityLog:
     def not_counted(self) -> Iterator[None]:
         """Within the block, the time does not count for the limits of the call of this thread."""
         slot, began = _slot.get(), self.clock.monotonic()
-        calls = () if slot is None else {self.limited_call(slot), slot.made} - {None}
+        calls = set() if slot is None else {self.limited_call(slot), slot.made}
         deadlines = [(call, call.suspend()) for call in calls if call is not None]
         try:
             yield

@@ -525,3 +525,30 @@ def test_each_in_a_thread_that_outlives_its_call_remembers_nothing_for_another_o
         dispatcher.handle(rig.source.key_of(second), None)
     rig.controller._loop.close(10.0)
     assert ("other", "x") in made
+
+
+def test_a_call_whose_time_stands_still_between_two_looks_at_its_deadline_breaks_nothing() -> None:
+    class Suspended(LimitedCall):
+        """Suspended by another thread as soon as somebody has read its deadline."""
+
+        __slots__ = ("reads",)
+
+        @property
+        def deadline(self) -> float | None:
+            self.reads += 1
+            return 5.0 if self.reads == 1 else None
+
+        @deadline.setter
+        def deadline(self, value: float | None) -> None:
+            self.reads = 0
+
+    clock, activity = ManualClock(), Rig(App("t")).controller.activity
+    call = Suspended(0.0, 5.0, activity.stop, clock)
+    assert call.remaining() == 5.0
+    call.deadline = 5.0
+    assert call.has_reached(6.0)
+    for read in (activity.monitor.look, lambda now: activity.monitor._alarm()):
+        call.deadline = 5.0
+        slot = activity.slot(1)
+        slot.trigger, slot.limited = object(), call
+        read(1.0)

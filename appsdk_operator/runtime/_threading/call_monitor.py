@@ -229,7 +229,8 @@ class CallMonitor:
         self._forget_ended(calls)
         for call in calls:
             limited = call.limited
-            if limited is not None and limited.deadline is not None and limited.deadline <= now:
+            deadline = None if limited is None else limited.deadline  # once: it may be suspended
+            if limited is not None and deadline is not None and deadline <= now:
                 self._exceed(call.thread, limited, now)
         for call in self._hanging(calls):
             self._cancel(call, now)
@@ -245,8 +246,8 @@ class CallMonitor:
         """When there will be something to do for a call."""
         yield call.started + HELD_FOR
         limited, late = call.limited, self._late.get(call.thread)
-        if limited is not None and limited.deadline is not None:
-            yield limited.deadline
+        if limited is not None and (deadline := limited.deadline) is not None:
+            yield deadline
         if late is not None and late.call is limited:
             yield late.hangs_from
 

@@ -77,15 +77,15 @@ class LimitedCall:
 
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None when there is no deadline."""
-        if self.deadline is None:
-            return None
-        return max(0.0, self.deadline - self._clock.monotonic())
+        deadline = self.deadline  # once: another thread may suspend it
+        return None if deadline is None else max(0.0, deadline - self._clock.monotonic())
 
     # For those who make and watch it.
 
     def has_reached(self, now: float) -> bool:
         """Whether its deadline has passed, or it was stopped for that."""
-        return self.is_timed_out or (self.deadline is not None and now >= self.deadline)
+        deadline = self.deadline
+        return self.is_timed_out or (deadline is not None and now >= deadline)
 
     def time_out(self) -> bool:
         """Mark the deadline as passed, and set the stop signal; False if it is marked or over."""
