@@ -436,6 +436,8 @@ class InformerController:
         target.check_kind(kind)
         if target.finalizer_lifecycle is not None:
             target.finalizer_lifecycle.use_operator_name(self._operator_name)
+        if target.has_time_limits:
+            self._delivery.allow_replacement()  # before an event finds the target
         with self._targets_lock:
             self._register_finalizers(target)
             try:
@@ -443,8 +445,6 @@ class InformerController:
             except BaseException:
                 finalizer_uses.reduce(self, self._finalizer_uses())
                 raise
-        if target.has_time_limits:
-            self._delivery.allow_replacement()
         for key in keys:
             self._delivery.wake(key)
 

@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Informer, Overflow, ResourceAction
@@ -301,6 +301,7 @@ class Hanging:
         self.entered = {number: threading.Event() for number in numbers}
         self.threads = {}
         self.count = 0
+        self.at_first = lambda: None
         self.running, self.overlaps, self.done = set(), [], []
         self.lock = threading.Lock()
 
@@ -311,6 +312,8 @@ class Hanging:
             self.threads[number] = threading.get_ident()
             self.overlaps += [found] if found in self.running else []
             self.running.add(found)
+        if number == 0:
+            self.at_first()
         if number in self.gates:
             self.entered[number].set()
             assert self.gates[number].wait(PATIENCE)
@@ -325,15 +328,21 @@ class Hanging:
         st.tuples(st.integers(0, 1), st.text("abcd", min_size=1, max_size=4)), max_size=4
     ),
     hanging=st.sets(st.integers(0, 8), min_size=1, max_size=3),
+    is_allowed_late=st.booleans(),
 )
+@example(batches=["abc", "ab"], later=[], hanging={0, 1}, is_allowed_late=True)
+@example(batches=["abc", "ab"], later=[], hanging={1}, is_allowed_late=True)
 # Of a defect that is waited for in vain each smaller example would take seconds.
 @settings(max_examples=scaled(40), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_the_events_behind_a_call_that_hangs_are_handled_by_the_worker_that_replaces_it(
-    batches, later, hanging
+    batches, later, hanging, is_allowed_late
 ):
     handler = Hanging(*hanging)
     delivery = Delivery("d", handler, clock=ManualClock())
-    delivery.allow_replacement()
+    if is_allowed_late:
+        handler.at_first = delivery.allow_replacement
+    else:
+        delivery.allow_replacement()
     sources = [delivery.source("k"), delivery.source("k")]
     version, expected = 0, {}
 

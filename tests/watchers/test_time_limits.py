@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appsdk_operator.cache import Delivery
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     StopSignal,
@@ -361,6 +362,23 @@ def test_a_part_of_a_call_has_a_limit_of_its_own(make_rig: Callable[..., Rig]) -
     hang.release()
     eventually(lambda: bool(rig.errors))
     assert str(rig.errors[0][0]).startswith("back_up took 10 s, its time limit is 10 s: give what")
+
+
+def test_workers_may_be_replaced_before_an_event_finds_a_target_with_limits(
+    make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Limited(SimpleWatcher):
+        has_time_limits = True
+
+    controller = make_rig().controller
+    targets: list[int] = []
+    monkeypatch.setattr(
+        Delivery,
+        "allow_replacement",
+        lambda _: targets.append(len(controller.debug_snapshot()["targets"])),
+    )
+    controller.add_watcher(Limited(add=lambda obj: None), WIDGET)
+    assert targets == [0]
 
 
 def test_the_limit_of_a_call_holds_after_and_within_that_of_a_part(

@@ -115,11 +115,14 @@ class _Waiting(NamedTuple):
 class _InHand:
     """The events of the batch queue that a worker handles now."""
 
-    __slots__ = ("before", "closed", "is_seized")
+    __slots__ = ("before", "closed", "is_locked", "is_seized")
 
-    def __init__(self, before: int) -> None:
+    def __init__(self, before: int, *, is_locked: bool) -> None:
         self.before = before
         """How many events were taken before these."""
+        self.is_locked = is_locked
+        """Whether each one is begun with the lock; if not, they end with the present event once
+        workers may be replaced."""
         self.is_seized = False
         """Whether those that were not begun were taken away from it."""
         self.closed: DeliveryKey | None = None
@@ -498,9 +501,9 @@ class Delivery:
         self._threads.start(f"worker-{number}", self._work)
 
     def allow_replacement(self) -> None:
-        """Enable :meth:`replace` from the next batch on, at the cost of a lock for each event.
+        """Enable :meth:`replace`, at the cost of a lock for each event.
 
-        For handlers with time limits.
+        For handlers with time limits: before the first call that has one.
         """
         self._is_replaceable = True
 
@@ -781,7 +784,7 @@ class Delivery:
         with self._lock:
             began = self._clock.monotonic()
             runs = self._line.take(self._queue.next_ticket(), limit)
-            in_hand = _InHand(self._line.taken) if self._is_replaceable else None
+            in_hand = _InHand(self._line.taken, is_locked=self._is_replaceable)
             self._in_hand = in_hand
         until = began + _MAX_BATCH_TIME
         try:
@@ -793,10 +796,10 @@ class Delivery:
             waited = sum((began - run.arrived) * run.handled for run in runs) / (pieces or 1)
             with self._lock:
                 self._in_hand = None
-                closed = in_hand.closed if in_hand is not None else None
+                closed = in_hand.closed
                 if self._is_stopped:
                     self._line.clear()
-                elif in_hand is None or not in_hand.is_seized:
+                elif not in_hand.is_seized:
                     self._line.put_back(runs)
                 following = self._line.next_ticket
                 self._is_line_queued = following is not None
@@ -806,14 +809,15 @@ class Delivery:
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
             self._let_go_of(waiting)
 
-    def _handle_run(self, run: Batch[EventSource], until: float, in_hand: _InHand | None) -> bool:
+    def _handle_run(self, run: Batch[EventSource], until: float, in_hand: _InHand) -> bool:
         """Handle the events of a batch; returns False when interrupted.
 
-        The time ``until`` interrupts it, and so do a stop, :meth:`hold` and :meth:`replace`.
+        The time ``until`` interrupts it, and so do a stop, :meth:`hold`, :meth:`replace` and
+        :meth:`allow_replacement`.
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
-        begins = self._begins
+        begins, is_locked = self._begins, in_hand.is_locked
         before = taken = line.taken
         initial = 0
         try:
@@ -821,7 +825,7 @@ class Delivery:
                 if initial and not event.is_initial:
                     self._initial_handled(source, initial)
                     initial = 0
-                if in_hand is None:
+                if not is_locked:
                     taken += 1
                     line.taken = taken
                 else:
@@ -842,6 +846,8 @@ class Delivery:
                     if delay is not None:
                         self._queue.add(source.key_of(event.object), after=delay)
                 if self._is_stopped or self._queue.is_held or monotonic() >= until:
+                    return False
+                if self._is_replaceable is not is_locked:
                     return False
             return True
         finally:
