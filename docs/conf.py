@@ -63,6 +63,11 @@ def _measured() -> dict[str, str]:
     memory = float(
         found(page, goal.format("memory per cached object", number, "client-go"))
     )
+    bytes_of = r"^\| (?:\*\*)?`{}`(?:\*\*)? \|[^|]*\|[^|]*\|[^|]*\| ([\d.]+) KB \("
+    typed, ours = (
+        float(found(figures, bytes_of.format(name)))
+        for name in ("controller-runtime typed", "appsdk watcher-untouched")
+    )
     return {
         "watch_events_client_go": f"{int(client_go)} times",
         "watch_events_kopf": f"{int(kopf)} times",
@@ -70,6 +75,7 @@ def _measured() -> dict[str, str]:
             page, r"^\| memory per cached object \|[^|]*\| ([\d.]+) . \|"
         ),
         "memory_client_go": f"{memory:.1f} times",
+        "memory_controller_runtime": f"{typed / ours:.1f} times",
         "rate_ours": found(figures, rate.format("appsdk watcher-untouched")),
         "rate_kopf": found(figures, rate.format("kopf event")),
         "rate_controller_runtime": found(
