@@ -111,10 +111,10 @@ crds: $(READY)
 	REAL_CRDS=1 $(BIN)/python $(PYTEST) tests/project/test_real_crds.py $(ARGS)
 
 # The property tests, those of operators (`check_operator`) among them, with other examples than those
-# that `make test` tries each time.
+# that `make test` tries each time. With time to shrink what is found.
 hunt: $(READY)
 	for round in $$(seq $(ROUNDS)); do \
-	  $(CACHED) $(BIN)/python $(PYTEST) -q -m 'hypothesis or histories' --hypothesis-profile=hunt $(ARGS) || exit; \
+	  $(CACHED) $(BIN)/python $(PYTEST) -q -m 'hypothesis or histories' --hypothesis-profile=hunt --timeout=600 $(ARGS) || exit; \
 	done
 
 # The tests on the oldest versions of the dependencies that pyproject.toml allows.
