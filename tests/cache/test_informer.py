@@ -977,6 +977,17 @@ def test_who_is_refused_one_verb_is_told_of_both(make, verb):
     assert str(running.errors[0]) in text
 
 
+def test_an_early_refusal_is_forgotten_once_the_server_answers(make):
+    news = [line("MODIFIED", thing("a", 11))]
+    running = make(forbidden("list"), page(thing("a", 1), version=5), Stream(news))
+    access, seen = running.informer._access, []
+    while running.informer.resource_version != "11":
+        running.clock.advance(running.informer.step(running.stop))
+        seen.append(access.is_refused)
+    assert seen[0]
+    assert not seen[-1]
+
+
 def test_a_flood_of_failures_of_a_handler_is_counted(make, caplog):
     running = make(page(*(thing(f"t{n}") for n in range(50))), Hang, on_error=None)
     bad = Recorder()

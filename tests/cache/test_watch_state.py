@@ -307,6 +307,26 @@ def test_a_watch_that_is_refused_is_tried_again_at_the_same_version(error):
     assert commands(state, 2) == ["wait 0.8", "watch 10"]
 
 
+@pytest.mark.parametrize(("error", "is_refusal"), [(403, True), (404, True), (500, False)])
+def test_a_refusal_holds_until_the_server_answers_otherwise(error, is_refusal):
+    state = machine()
+    state.next()
+    state.list_failed(status(error), 0.0)
+    assert state.is_refused is is_refusal
+    state.list_failed(LOST, 1.0)
+    assert state.is_refused is is_refusal
+    state.page(page(version=10), 2.0)
+    assert not state.is_refused
+    state.watch_failed(status(error), 2.0)
+    assert state.is_refused is is_refusal
+    state.watch_opened(3.0)
+    assert not state.is_refused
+    state.watch_ended(400.0)  # cleanly
+    assert not state.is_refused
+    state.watch_failed(LOST, 401.0)
+    assert not state.is_refused
+
+
 @pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (500, "InternalError"), (0, "")])
 def test_an_error_event_leads_to_a_list_and_the_rest_of_the_stream_is_dropped(code, reason):
     state = watching()

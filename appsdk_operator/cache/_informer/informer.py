@@ -40,7 +40,7 @@ from appsdk_operator.cache._informer.watch_state import (
     WatchState,
 )
 from appsdk_operator.cache._threads import join_all
-from appsdk_operator.client import Forbidden, NotFound, ServerContact, TransportError
+from appsdk_operator.client import Forbidden, ServerContact, TransportError
 from appsdk_operator.resource import (
     FieldSelection,
     FieldSelector,
@@ -734,10 +734,8 @@ class InformerAccess:
 
     @property
     def is_refused(self) -> bool:
-        """Whether it does not follow the server, which has refused that, or does not know how."""
-        informer = self._informer
-        refused = isinstance(informer._last_error, (Forbidden, NotFound))  # noqa: SLF001
-        return refused and not informer._state.is_following  # noqa: SLF001
+        """As :attr:`WatchState.is_refused`."""
+        return self._informer._state.is_refused  # noqa: SLF001
 
     def attach(
         self,

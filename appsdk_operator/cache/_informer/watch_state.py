@@ -39,7 +39,9 @@ import msgspec
 from appsdk_operator.client import (
     ApiError,
     BadResponse,
+    Forbidden,
     Gone,
+    NotFound,
     PaginationGuard,
     TransportError,
     WatchSilent,
@@ -227,6 +229,8 @@ class WatchState:
         """The resource version at which the next watch begins."""
         self.is_watching = False
         """Whether a watch is open and has not failed."""
+        self.is_refused = False
+        """Whether the server's last answer refused a request, or did not know the kind."""
         self._continue = ""
         self._limit = page_size
         self._restarts = 0
@@ -281,6 +285,7 @@ class WatchState:
             # One list without pages needs no continue tokens.
             self._limit = 0
             return steps_taken
+        self.is_refused = False
         steps: list[Step] = []
         if not self._continue:
             steps.append(Begin())
@@ -299,6 +304,7 @@ class WatchState:
 
     def list_failed(self, error: Exception, now: float) -> list[Step]:
         """Take the error of a list request."""
+        self._note_refusal(error)
         was_continued = bool(self._continue)
         restarts, limit = self._restarts, self._limit
         self._begin_list()
@@ -316,7 +322,7 @@ class WatchState:
 
     def watch_opened(self, now: float) -> list[Step]:
         """Note that the server accepted the watch."""
-        self.is_watching = True
+        self.is_watching, self.is_refused = True, False
         self.opened_at = now
         self.has_delivered = False
         self._refused.reset()
@@ -429,7 +435,12 @@ class WatchState:
             self._relist(now, error)
         else:
             self._wait(self._refused.delay(now), error)
+        self._note_refusal(error)
         return [Problem(error, "watch")]
+
+    def _note_refusal(self, error: Exception) -> None:
+        if isinstance(error, ApiError):  # any other error is no answer
+            self.is_refused = isinstance(error, (Forbidden, NotFound))
 
     def failed(self, error: Exception, now: float) -> list[Step]:
         """Take an unexpected error: list again."""
