@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+import traceback
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+_KIT: Final = str(Path(__file__).parents[1])
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
     """The kit, or the operator under test, did something that it promises not to do."""
+
+
+def promise_of(error: BrokenPromise) -> Hashable:
+    """What is equal for two errors of one promise, whatever values their texts name.
+
+    For a promise of the kit, the text before the first colon; for an error of the user's code, its
+    class and place.
+    """
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if cause is error:
+        return str(error).partition("\n")[0].partition(":")[0]
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(cause.__traceback__)
+        if not frame.f_locals.get("__tracebackhide__")  # pytest.fail, for example
+    ]
+    own = [place for place in frames if not place[0].startswith(_KIT)]
+    return type(cause), *(own or frames)[-1:]
 
 
 def hides_kit_frames(info: Any) -> bool:

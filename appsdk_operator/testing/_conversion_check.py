@@ -25,7 +25,11 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.testing import strategies
-from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._broken_promise import (
+    BrokenPromise,
+    hides_kit_frames,
+    promise_of,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -470,14 +474,10 @@ def _without_needless_fields(
             except _RefusedError:
                 continue
             except BrokenPromise as smaller:
-                if _first_line(smaller) == _first_line(error):
+                if promise_of(smaller) == promise_of(error):
                     obj, error, is_smaller = fewer, smaller, True
                     break
     return error
-
-
-def _first_line(error: BrokenPromise) -> str:
-    return str(error).partition("\n")[0]
 
 
 class _FailedError(Exception):

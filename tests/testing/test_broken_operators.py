@@ -341,10 +341,11 @@ def test_a_timeline_of_the_users_own_check_has_no_needless_step(seed: int) -> No
         assert fewer.partition("\n")[0] != text.partition("\n")[0], f"{steps[index]} is needless"
 
 
-def test_what_is_left_has_the_shortest_waits_and_the_simplest_specs() -> None:
+@pytest.mark.parametrize("text", ["it is large", "of {size} it is large"])
+def test_what_is_left_has_the_shortest_waits_and_the_simplest_specs(text: str) -> None:
     def is_small(world: Any) -> None:
         for widget in world.objects():
-            assert widget.spec["size"] < 3, "it is large"
+            assert widget.spec["size"] < 3, text.format_map(widget.spec)
 
     with pytest.raises(BrokenPromise, match="it is large") as raised:
         check_operator(
@@ -355,6 +356,25 @@ def test_what_is_left_has_the_shortest_waits_and_the_simplest_specs() -> None:
             seed=1,
         )
     assert str(raised.value).endswith("""replay=['create b {"size": 3}'])""")
+
+
+def test_another_line_of_the_users_own_check_is_another_promise() -> None:
+    def check(world: Any) -> None:
+        for widget in world.objects():
+            if widget.spec["size"] == 7:
+                pytest.fail("seven")
+            if widget.spec["size"] > 0:
+                pytest.fail("more")
+
+    sizes = st.fixed_dictionaries({"size": st.sampled_from([0, 7, 1])})
+    for seed in range(20):
+        with pytest.raises(BrokenPromise) as raised:
+            check_operator(operators.size_in_status, WIDGET, specs=sizes, at_rest=check, seed=seed)
+        text = str(raised.value)
+        assert text.startswith("seven") is ('"size": 7' in text), text
+        if text.startswith("seven"):
+            return
+    pytest.fail("no history has begun with a seven")
 
 
 def test_what_is_kept_by_name_is_not_asked_for_while_another_object_has_the_name() -> None:

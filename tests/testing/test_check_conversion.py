@@ -203,6 +203,21 @@ def test_a_function_that_fails_is_shown() -> None:
     assert failure(crash).startswith("Widget fails v1alpha1 → v1 with KeyError: 'color'")
 
 
+def test_the_text_of_an_error_keeps_no_needless_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appsdk_operator.testing._conversion_check._MOST_SHRINKS", 0)
+    seen = itertools.count()
+
+    def crash(old: Hub, new: Any) -> None:
+        if old.spec.color != "red":
+            raise ValueError(f"call {next(seen)}")
+        down(old, new)
+
+    for seed in range(4):
+        shown = failure(down=crash, seed=seed).splitlines()[1]
+        assert "color" in shown
+        assert not any(name in shown for name in ("size", "low", "high")), shown
+
+
 def test_a_result_that_is_refused_on_the_way_back_is_a_failure() -> None:
     def picky(old: Alpha, new: Any) -> None:
         if old.spec.size == "0":

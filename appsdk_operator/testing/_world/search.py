@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from appsdk_operator.testing._broken_promise import BrokenPromise
+from appsdk_operator.testing._broken_promise import BrokenPromise, promise_of
 from appsdk_operator.testing._world.histories import Step, simpler
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class _Trials:
     def __init__(self, run: Callable[[Sequence[Step]], None], failure: Failure) -> None:
         self._run = run
         self._steps, self._error = failure
-        self._promise = _promise_of(self._error)
+        self._promise = promise_of(self._error)
         # A history gives the same run each time.
         self._played: dict[tuple[str, ...], BrokenPromise | None] = {}
 
@@ -142,7 +142,7 @@ class _Trials:
             try:
                 self._run(steps)
             except BrokenPromise as error:
-                if _promise_of(error) == self._promise:
+                if promise_of(error) == self._promise:
                     self._played[key] = error
             except Exception:
                 # Of a check of the user's, which a history without these steps does not suit.
@@ -227,11 +227,6 @@ class _TriedError(BaseException):
 def _length_of(steps: Sequence[Step]) -> tuple[int, list[str]]:
     texts = [str(step) for step in steps]
     return sum(map(len, texts)), texts
-
-
-def _promise_of(error: BrokenPromise) -> str:
-    # The timeline is in the lines after the first; the text of a user's check has no colon.
-    return str(error).partition("\n")[0].partition(":")[0]
 
 
 def _seed_of_profile() -> int:
