@@ -25,6 +25,7 @@ from appsdk_operator.resource import (
 )
 from appsdk_operator.runtime.validation import check_count, check_instance
 from appsdk_operator.testing import strategies
+from appsdk_operator.testing._bounded_search import SearchEnded, bounded_search
 from appsdk_operator.testing._broken_promise import (
     BrokenPromise,
     hides_kit_frames,
@@ -412,8 +413,6 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
         BrokenPromise: for the smallest that fails.
         ValueError: all were refused.
     """
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as seeded
     from hypothesis import strategies as st
 
     counts = {"fine": 0, "shrunk": 0}
@@ -421,36 +420,24 @@ def _search(check: _Check, source: _Objects, max_examples: int, seed: int | None
     found: list[tuple[Object, Object | None, BrokenPromise]] = []
     changes = st.none() if check.changed_by is None else source.of(check.changed_by)
 
-    @settings(
-        max_examples=max_examples,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list[Any](HealthCheck),
-        print_blob=False,
-        phases=[Phase.generate, Phase.shrink],
-    )
-    @given(obj=source.of(check.kind), change=changes)
-    def run(obj: Object, change: Object | None) -> None:
+    def fails(drawn: tuple[Object, Object | None]) -> bool:
         counts["shrunk"] += bool(found)
         if counts["shrunk"] > _MOST_SHRINKS:
-            raise _ShrunkError
+            raise SearchEnded
         try:
-            check.run(obj, change)
+            check.run(*drawn)
         except _RefusedError as error:
             refusals[:] = [error]
         except BrokenPromise as error:
-            found[:] = [(obj, change, error)]
-            raise _FailedError from None
+            found[:] = [(*drawn, error)]
+            return True
         else:
             counts["fine"] += 1
+        return False
 
-    search = run if seed is None else seeded(seed)(run)
-    try:
-        search()
-    except (Exception, _ShrunkError):  # or Hypothesis' own error, where it failed only once
-        if not found:
-            raise
+    objects = st.tuples(source.of(check.kind), changes)
+    bounded_search(objects, fails, max_examples=max_examples, seed=seed)
+    if found:
         # The last one that failed is the smallest that Hypothesis has found.
         error = _without_needless_fields(check, source, *found[0])
         raise error from error.__cause__
@@ -478,11 +465,3 @@ def _without_needless_fields(
                     obj, error, is_smaller = fewer, smaller, True
                     break
     return error
-
-
-class _FailedError(Exception):
-    """One type for all failures, so that Hypothesis takes them for the same."""
-
-
-class _ShrunkError(BaseException):
-    """Ends the shrinking. Not an Exception, which Hypothesis would take for a failure."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from appsdk_operator.testing._bounded_search import SearchEnded, bounded_search
 from appsdk_operator.testing._broken_promise import BrokenPromise, promise_of
 from appsdk_operator.testing._world.histories import Step, simpler
 
@@ -173,8 +175,8 @@ class _Trials:
 
     def _simplify_values(self, values: Mapping[str, SearchStrategy[Any]]) -> None:
         """Give steps simpler specs and statuses."""
-        from hypothesis import HealthCheck, Phase, given, seed, settings
         from hypothesis import strategies as st
+        from hypothesis.errors import HypothesisException
 
         steps = self._steps
         places = [index for index, step in enumerate(steps) if step.what in values]
@@ -182,46 +184,26 @@ class _Trials:
             return
         tries = 0
 
-        @seed(0)
-        @settings(
-            max_examples=_MOST_VALUES,
-            deadline=None,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list[Any](HealthCheck),
-            print_blob=False,
-            phases=[Phase.generate, Phase.shrink],
-        )
-        @given(st.tuples(*(values[steps[index].what] for index in places)))
-        def play(drawn: tuple[Any, ...]) -> None:
+        def fails(drawn: tuple[Any, ...]) -> bool:
             nonlocal tries
             tries += 1
             if tries > _MOST_VALUES:
-                raise _TriedError
+                raise SearchEnded
             new = list(steps)
             for index, value in zip(places, drawn, strict=True):
                 new[index] = attrs.evolve(steps[index], value=value)
             if new == steps and tries == 1:
-                raise _TriedError  # it has the simplest ones
-            if self._play(new) is not None:
-                if _length_of(new) < _length_of(self._steps):
-                    self._is_taken(new)
-                raise _FoundError
+                raise SearchEnded  # it has the simplest ones
+            if self._play(new) is None:
+                return False
+            if _length_of(new) < _length_of(self._steps):
+                self._is_taken(new)
+            return True
 
-        try:
-            play()
-        except (_FoundError, _TriedError):
-            pass
-        except Exception as error:
-            from hypothesis.errors import HypothesisException
-
-            # What fails once only is as good as it is.
-            if not isinstance(error, HypothesisException):
-                raise
-
-
-class _TriedError(BaseException):
-    """Ends the shrinking. Not an Exception, which Hypothesis would take for a failure."""
+        drawn = st.tuples(*(values[steps[index].what] for index in places))
+        # It need not find any.
+        with contextlib.suppress(HypothesisException):
+            bounded_search(drawn, fails, max_examples=_MOST_VALUES, seed=0)
 
 
 def _length_of(steps: Sequence[Step]) -> tuple[int, list[str]]:
