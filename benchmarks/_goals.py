@@ -155,7 +155,7 @@ def _growth(results: Results) -> Outcome | None:
     if few is None or many is None:
         return None
     ratio = few.median / many.median
-    text = f"{shown_ratio(ratio)} the cost at 100,000"
+    text = f"at 100,000 {shown_ratio(ratio)} the cost at 1,000"
     is_sure = few.most <= 1.2 * many.least
     return Outcome(measured=text, is_reached=ratio <= 1.2, is_sure=is_sure)
 
@@ -172,7 +172,7 @@ _CONVERTED = _Place("webhooks", "objects converted, 1 connection")
 def goals() -> tuple[Goal, ...]:
     """All of them, in the design's order."""
     watch = "watch events to a callback, store updated"
-    half = "half of a loop of urllib3 that only decodes names"
+    half = "half of a bare urllib3 loop that decodes only names"
     memory = _Place("list", "*,000 widgets of 2 KB", 1)
     of_json = _Place("list", "*,000 widgets of 2 KB", 2)
     largest = _Place("list", "100,000 widgets of 2 KB")

@@ -55,9 +55,9 @@ def _speed(results: Results) -> Iterator[str]:
     latency = _median(results, "latency", "1,000 events/s", _OURS)
     if untouched and read:
         yield (
-            f"* One process keeps up with {shown(untouched, Unit.RATE)} changes of 2 KB objects a "
-            f"second, as long as the callback does next to nothing; with {shown(read, Unit.RATE)} "
-            "where it reads the spec of each."
+            f"* A watcher in one process handles {shown(untouched, Unit.RATE)} changes of 2 KB objects a "
+            f"second if its callback does almost nothing, and {shown(read, Unit.RATE)} if the "
+            "callback reads the spec of each object."
         )
     if listed:
         yield (
@@ -66,8 +66,8 @@ def _speed(results: Results) -> Iterator[str]:
         )
     if latency:
         yield (
-            "* At 1,000 events a second, 99 of 100 callbacks begin within "
-            f"{shown(latency, Unit.SECONDS)} of the sending, on the same machine."
+            "* At 1,000 events a second, for 99 of 100 events the callback begins less than "
+            f"{shown(latency, Unit.SECONDS)} after the server sent the event, on the same machine."
         )
     yield ""
 
@@ -111,8 +111,8 @@ def _sizes(results: Results) -> Iterator[str]:
         yield f"| {name} | {' | '.join(_round(count) for count in counts)} |"
     yield ""
     yield (
-        "What your functions decode and keep comes on top. Selectors, `drop_managed_fields` and "
-        "metadata-only informers make it less: see [informers and "
+        "Add the memory for what your functions decode and keep. Selectors, `drop_managed_fields` and "
+        "metadata-only informers reduce the memory of each object: see [informers and "
         "caches](informers-and-caches.md)."
     )
 
@@ -181,8 +181,8 @@ def worst_losses(found: Sequence[Loss], count: int = 3) -> Iterator[str]:
         case = f"{loss.case}, {loss.column}" if loss.case else loss.column
         name = f"the {NAMES[label]}" if label in NAMES else f"`{label}`"
         yield (
-            f"* **{loss.job}:** {name} is up to {shown_ratio(ratio)} better "
-            f"({case}: {figure}, ours {loss.figure})."
+            f"* **{loss.job}:** {name} is up to {shown_ratio(ratio)} better: "
+            f"{figure} there, {loss.figure} here ({case})."
         )
 
 

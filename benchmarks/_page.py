@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 # Performance
 
 How fast the kit is and how much memory it needs, next to other clients that do the same work on
-the same machine. The absolute figures belong to that machine; the ratios are what carries over.
+the same machine. On another machine the absolute figures differ; the ratios should be similar.
 """
 
 _UNDER_THE_PICTURE = """\
@@ -32,10 +32,10 @@ has all clients, all figures, the machine and the versions, and the way to repea
 
 ## Why it is fast
 
-The kit keeps each object as the bytes that the API server sent, and decodes on arrival only what
-identifies it; Go and other Python clients build the whole object first. It reads, stores and hands
-over many events at a time when many wait. The bytes hold no references, so the garbage collector
-never walks the local copy.
+The kit keeps each object as the bytes that the API server sent. On arrival it decodes only the
+fields that identify the object; Go and other Python clients build the whole object first. If many
+events wait, it reads, stores and hands them over in batches. The bytes hold no references, so the
+garbage collector never walks the local copy.
 """
 
 _MEASUREMENTS = """\
@@ -63,7 +63,8 @@ _PRICE = """\
 ## What the speed costs
 
 * **Your function is the limit.** A callback that decodes more, or writes to the API server, takes
-  fewer events. An operator that writes for each object is as fast as the API server's answers.
+  fewer events. If it writes for each object, the API server's answers limit it: the functions of
+  an App write a finalizer, which takes two patches for a new object.
 * **Reading a field decodes it.** The kit decodes `spec`, `labels` and the rest each time that you
   read them. Keep them in a variable if you use them often.
 * **A flood costs latency.** If at least 512 KiB wait in the socket, the informer reads up to 1 MiB
@@ -161,10 +162,10 @@ def _goal_table(results: Results) -> Iterator[str]:
     reached = sum(outcome is not None and outcome.is_reached for _, outcome in outcomes)
     yield (
         f"Of {len(outcomes)} goals {reached} are reached. Each figure is the median of several "
-        "runs. For another client it is that of its fastest variant."
+        "runs; for a client with several variants, that of the fastest one."
     )
     yield ""
-    yield "| what | at least | measured | |"
+    yield "| what | goal | measured | |"
     yield "|---|---|---|---|"
     for goal, outcome in outcomes:
         if outcome is None:
