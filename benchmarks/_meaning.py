@@ -55,9 +55,9 @@ def _speed(results: Results) -> Iterator[str]:
     latency = _median(results, "latency", "1,000 events/s", _OURS)
     if untouched and read:
         yield (
-            f"* A watcher in one process handles {shown(untouched, Unit.RATE)} changes of 2 KB objects a "
-            f"second if its callback does almost nothing, and {shown(read, Unit.RATE)} if the "
-            "callback reads the spec of each object."
+            f"* A watcher in one process handles {shown(untouched, Unit.RATE)} changes of 2 KB "
+            f"objects a second if its callback does almost nothing, and {shown(read, Unit.RATE)} "
+            "if the callback reads the spec of each object."
         )
     if listed:
         yield (
@@ -111,9 +111,9 @@ def _sizes(results: Results) -> Iterator[str]:
         yield f"| {name} | {' | '.join(_round(count) for count in counts)} |"
     yield ""
     yield (
-        "Add the memory for what your functions decode and keep. Selectors, `drop_managed_fields` and "
-        "metadata-only informers reduce the memory of each object: see [informers and "
-        "caches](informers-and-caches.md)."
+        "Add the memory for what your functions decode and keep. Selectors, "
+        "`drop_managed_fields` and metadata-only informers reduce the memory of each "
+        "object: see [informers and caches](informers-and-caches.md)."
     )
 
 
