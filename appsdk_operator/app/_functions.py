@@ -158,7 +158,7 @@ class _Known(msgspec.Struct, eq=False):
     until: float | None = None
     """When that may end by time alone; None: never."""
     calls: int = 0
-    """The calls for updates of the settled object, since :attr:`counted_since`."""
+    """The calls for the object since :attr:`counted_since`."""
     counted_since: float = 0.0
 
 
@@ -481,8 +481,15 @@ class KindFunctions:
             return "more"
         if calls < HOT_CALLS:
             return None
-        since, known.calls, known.counted_since = known.counted_since, 0, started
-        return "hot" if started - since < HOT_TIME else None
+        return "hot" if _begin_count(known, started) < HOT_TIME else None
+
+    def is_hot(self, obj: Object, now: float, /) -> bool:
+        """For the dispatcher: count a call that :meth:`steady` did not name."""
+        known = self._known.get(obj.uid)
+        if known is None:
+            return False
+        known.calls += 1
+        return known.calls >= HOT_CALLS and _begin_count(known, now) < HOT_TIME
 
     def broke(self, call: SteadyCall, obj: Object, memory: Any, /) -> None:
         """For the dispatcher: that call has failed."""
@@ -1152,3 +1159,9 @@ def _names_of(declared: Sequence[Handler | Timer]) -> list[str]:
         count[one] += 1
         found.append(name if count[one] == 1 else f"{name}#{count[one]}")
     return found
+
+
+def _begin_count(known: _Known, now: float) -> float:
+    """Count the object's calls anew; returns the seconds since the count began."""
+    since, known.calls, known.counted_since = known.counted_since, 0, now
+    return now - since

@@ -112,6 +112,14 @@ class LevelBased(Protocol):
         """
         ...
 
+    def is_hot(self, obj: Object, now: float, /) -> bool:
+        """Count a call for the object that :meth:`steady` did not name.
+
+        Returns:
+            Whether there are too many calls for that object.
+        """
+        ...
+
     def broke(self, call: SteadyCall, obj: Object, memory: Any, /) -> None:
         """It has failed; :meth:`failing` and :meth:`failed` follow.
 

@@ -419,6 +419,34 @@ def test_a_hot_loop_is_told_of(app: App, caplog: pytest.LogCaptureFixture) -> No
     assert caplog.text.count("was reconciled 100 times in a second") == 1
 
 
+@pytest.mark.parametrize("functions", [2, 3])
+def test_the_calls_of_several_functions_are_one_count(
+    app: App, caplog: pytest.LogCaptureFixture, functions: int
+) -> None:
+    calls = list[int]()
+    for number in range(functions):
+
+        def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+            calls.append(new.generation)
+
+        change.__name__ = f"change_{number}"
+        app.on_update(THING)(change)
+    rig = Rig(app)
+
+    def run(count: int, pause: float) -> None:
+        for size in range(rig.version + 1, rig.version + count):
+            delay = rig.update(size)
+            while delay is not None:
+                delay = rig.look()
+            rig.clock.advance(pause)
+
+    run(200, 0.011 * functions)  # 90 calls in a second
+    assert "was reconciled 100 times in a second" not in caplog.text
+    run(200, 0.0062 * functions)  # 160
+    assert caplog.text.count("was reconciled 100 times in a second") == 1
+    assert len(calls) > 390 * functions
+
+
 @pytest.mark.parametrize("reason", ["deletion", "older", "finalizer", "kind"])
 def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
     app.on_update(THING)(lambda old, new: None)

@@ -341,11 +341,14 @@ class RegisteredFunctions(RegisteredReconciler):
 
     def call(self, trigger: Event | ReconcileRequest) -> Outcome:
         """Call ``reconcile``, which waits for its functions itself and returns nothing."""
-        obj = trigger.object
-        self._hot_loops.note((obj.namespace, obj.name), self._clock.monotonic())
+        obj, level, now = trigger.object, self.level_based, self._clock.monotonic()
+        # By name, too: an object may be made anew each time.
+        self._hot_loops.note((obj.namespace, obj.name), now)
+        if level is not None and level.is_hot(obj, now):
+            self.found_hot(obj, now)
         if self.takes_events:
-            level: Any = self.level_based
-            level.reconcile(trigger)
+            reconciler: Any = level
+            reconciler.reconcile(trigger)
         else:
             self.reconciler.reconcile(self.request_of(trigger))
         return None
