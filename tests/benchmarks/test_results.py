@@ -194,6 +194,32 @@ def test_what_the_page_says_of_goals_follows_from_its_figures() -> None:
     assert checked >= 9
 
 
+def test_the_figures_of_the_readme_are_those_of_the_page() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    figures = (ROOT / "docs/measurements.md").read_text(encoding="utf-8")
+
+    def ratio(what: str, other: str) -> float:
+        found = re.search(rf"^\| {what} \|[^|]*\| ([\d.]+) × of `{other}", page, re.MULTILINE)
+        assert found
+        return float(found[1])
+
+    def bytes_of(label: str) -> float:
+        row = rf"^\| \**`{label}`\** \|[^|]*\|[^|]*\|[^|]*\| ([\d.]+) KB \("
+        found = re.search(row, figures, re.MULTILINE)
+        assert found
+        return float(found[1])
+
+    events = "watch events to a callback, store updated"
+    client_go, kopf = int(ratio(events, "client-go")), int(ratio(events, "kopf"))
+    assert f"{client_go} times as many events per second as client-go's dynamic informer" in text
+    assert f"{kopf} times as many as kopf" in text
+    assert "a sixth of the memory that it takes in that informer" in text
+    assert 6 <= ratio("memory per cached object", "client-go") < 7
+    part = bytes_of("appsdk watcher-untouched") / bytes_of("controller-runtime typed")
+    assert f"{round(part * 100, -1):.0f} % of that in controller-runtime with types" in text
+
+
 def scaled(results: Results, label: str, factor: float) -> Results:
     """The same run with an entry of that part of its speed."""
     for case in results.cases:
