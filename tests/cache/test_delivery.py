@@ -310,8 +310,22 @@ def test_initial_events_that_were_merged_or_dropped_count_as_handled(deliver, ha
     assert source.initial_left == 0
 
 
-def test_whoever_waits_for_the_sync_learns_that_the_last_initial_event_was_dropped(deliver):
-    delivery = deliver(start=False, max_pending=1)
+@pytest.mark.parametrize(
+    ("options", "end"),
+    [
+        (
+            {"max_pending": 1},
+            lambda _, source: source.on_events([Event(DELETE, thing("a", 2))]),
+        ),
+        ({"workers": 1}, lambda delivery, _: delivery.step()),
+        ({"workers": 2}, lambda delivery, _: delivery.step()),
+    ],
+    ids=["dropped", "handled in the batch queue", "handled by its key"],
+)
+def test_whoever_waits_for_the_sync_learns_what_became_of_the_last_initial_event(
+    deliver, options, end
+):
+    delivery = deliver(start=False, **options)
     source = delivery.source("k")
     source.on_events([add("a", 1, True)])
     source.on_initial_list_end()
@@ -327,7 +341,7 @@ def test_whoever_waits_for_the_sync_learns_that_the_last_initial_event_was_dropp
     waiter = threading.Thread(target=lambda: synced.append(delivery.wait_for_sync(StopSignal())))
     waiter.start()
     assert waits.wait(PATIENCE)
-    source.on_events([Event(DELETE, thing("a", 2))])
+    end(delivery, source)
     waiter.join(2.0)
     delivery.stop()
     waiter.join(PATIENCE)
@@ -389,6 +403,19 @@ def test_a_resync_that_fails_is_logged_and_comes_again(deliver, caplog):
         assert delivery.step()
     assert len(calls) == 2
     assert "showing the objects of k again failed" in caplog.text
+
+
+def test_the_events_of_a_batch_are_counted_by_action(deliver):
+    metrics = Metrics()
+    source = deliver(start=False, metrics=metrics).source("k")
+    source.on_events([])
+    source.on_events([add("a"), add("b")])
+    source.on_events([add("c"), update("a", 1, 2), add("d"), Event(DELETE, thing("b", 3))])
+    counts = {
+        action: metrics.value("informer_events_total", event_type=action, kind="k")
+        for action in ("CREATE", "UPDATE", "DELETE", "RESYNC")
+    }
+    assert counts == {"CREATE": 4, "UPDATE": 1, "DELETE": 1, "RESYNC": 0}
 
 
 def test_a_removed_source_is_silent_and_its_counts_stay(deliver, handler):

@@ -60,7 +60,6 @@ _MERGED = Family(
     "Events merged into another one of the same object, because too many were waiting.",
     ("controller",),
 )
-_action_of = operator.attrgetter("action")
 _is_initial = operator.attrgetter("is_initial")
 _EXACT_BOUND = 1000
 """Smaller bounds than this are enforced event by event, so the batch queue is not used."""
@@ -386,7 +385,12 @@ class Delivery:
         ``by_object`` skips the batch queue, which is cheaper for events that come one at a time.
         """
         events = tuple(events)  # ours from now on: the caller may use its list again
-        counts = Counter(map(_action_of, events))
+        actions = [event.action for event in events]
+        # Nearly always all are of one action, which is cheaper to find than to count each.
+        is_uniform = bool(actions) and actions.count(actions[0]) == len(actions)
+        counts: dict[ResourceAction, int] = (
+            {actions[0]: len(actions)} if is_uniform else Counter(actions)
+        )
         # One block: no worker may look at what waits in one place and not yet in the other.
         with self._lock:
             if self._is_stopped or source.is_removed:
@@ -395,7 +399,7 @@ class Delivery:
             for action, count in counts.items():
                 source.counts[action] += count
             if _CREATE in counts:
-                source.initial_left += sum(map(_is_initial, events))
+                source.initial_left += sum([event.is_initial for event in events])
             has_room = self._line.count + len(events) <= self._line_bound
             may_merge = _RESYNC in counts and self._merges_resyncs
             if has_room and not by_object and not may_merge:
@@ -587,7 +591,7 @@ class Delivery:
             assert in_hand is not None
             source, event = current
             in_hand.closed = key = source.key_of(event.object)
-            self._handled_now[key.source.kind, key.namespace, key.name] = ()
+            self._handled_now[_id_of(key)] = ()
         moved: dict[DeliveryKey, list[tuple[int, Event]]] = {}
         for batch in rest:
             if batch.source.is_removed:
@@ -737,7 +741,7 @@ class Delivery:
         if not key.name and key.namespace.startswith(_RESYNC_KEY):
             self._resync(key)
             return None
-        found = (key.source.kind, key.namespace, key.name)
+        found = _id_of(key)
         with self._lock:
             waiting = self._handled_now.get(found)
             if waiting is not None:
@@ -756,19 +760,35 @@ class Delivery:
             delay = self._handle(key, event)
             has_returned = True
         finally:
-            if event is not None and event.is_initial:
-                self._initial_handled(key.source)
-            waiting = self._open(key, delay)
+            waiting = self._open(key, found, delay, initial=event is not None and event.is_initial)
             if waiting or not has_returned:
                 self._queue.done(key)
                 self._let_go_of(waiting)
         return None if waiting else key
 
-    def _open(self, key: DeliveryKey, delay: float | None = None) -> tuple[_Waiting, ...]:
-        """The object of ``key`` is handled no more; returns its keys that have waited for that."""
+    def _open(
+        self,
+        key: DeliveryKey,
+        found: tuple[str, str, str],
+        delay: float | None = None,
+        *,
+        initial: bool = False,
+    ) -> tuple[_Waiting, ...]:
+        """The object of ``key`` is handled no more; returns its keys that have waited for that.
+
+        Args:
+            key: the key.
+            found: kind, namespace and name of the object.
+            delay: seconds after which the handler is called again.
+            initial: whether the event was an initial one.
+        """
         with self._lock:
             following = self._pending.next_ticket(key)
-            waiting = self._handled_now.pop((key.source.kind, key.namespace, key.name))
+            waiting = self._handled_now.pop(found)
+            if initial:
+                key.source.initial_left -= 1
+        if initial and self._synced.waiting and not key.source.initial_left:
+            self._synced.wake()
         if following is not None:
             self._queue.add(key, ticket=following)
         elif delay is not None:
@@ -805,7 +825,7 @@ class Delivery:
                 self._is_line_queued = following is not None
             if following is not None:
                 self._queue.add(self._line_key, ticket=following)
-            waiting = self._open(closed) if closed is not None else ()
+            waiting = self._open(closed, _id_of(closed)) if closed is not None else ()
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
             self._let_go_of(waiting)
 
@@ -817,12 +837,13 @@ class Delivery:
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
-        begins, is_locked = self._begins, in_hand.is_locked
+        begins, is_locked, queue = self._begins, in_hand.is_locked, self._queue
         before = taken = line.taken
         initial = 0
         try:
             for event in run.events:
-                if initial and not event.is_initial:
+                is_initial = event.is_initial
+                if initial and not is_initial:
                     self._initial_handled(source, initial)
                     initial = 0
                 if not is_locked:
@@ -841,13 +862,16 @@ class Delivery:
                     if not source.is_removed:
                         delay = handle(source, event)
                 finally:
-                    if event.is_initial:
+                    if is_initial:
                         initial += 1
                     if delay is not None:
                         self._queue.add(source.key_of(event.object), after=delay)
-                if self._is_stopped or self._queue.is_held or monotonic() >= until:
-                    return False
-                if self._is_replaceable is not is_locked:
+                if (
+                    self._is_stopped
+                    or queue.is_held
+                    or self._is_replaceable is not is_locked
+                    or monotonic() >= until
+                ):
                     return False
             return True
         finally:
@@ -906,6 +930,11 @@ class Delivery:
                 Sample(_PENDING, (self._name,), self.pending),
                 Sample(_MERGED, (self._name,), self._pending.merged_count),
             ]
+
+
+def _id_of(key: DeliveryKey) -> tuple[str, str, str]:
+    """What names an object, whichever source delivers it."""
+    return key.source.kind, key.namespace, key.name
 
 
 def _runs(events: Iterable[tuple[int, Event]]) -> list[tuple[int, list[Event]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, final
@@ -64,7 +63,6 @@ _EVENT_TYPES = (
     WatchEventType.BOOKMARK,
     WatchEventType.ERROR,
 )
-_type_of = operator.attrgetter("type")
 _CAUSES = (*(answer.__name__ for answer in _ANSWERS), "api", "transport", "decode", "other")
 
 
@@ -116,15 +114,14 @@ class InformerMetrics:
             events: the events.
             is_garbled: whether a line came that is not an event.
         """
-        types = list(map(_type_of, events))
-        left = len(types)
-        for place, event_type in enumerate(_EVENT_TYPES):
-            if not left:
-                break
-            # By identity, because hashing an enumeration costs more than all the rest.
-            count = types.count(event_type)
-            self._watch_events[place] += count
-            left -= count
+        types = [event.type for event in events]
+        while types:
+            # By identity, because to hash an enumeration costs more than all the rest. Nearly
+            # always all are of one type.
+            one = types[0]
+            count = types.count(one)
+            self._watch_events[_EVENT_TYPES.index(one)] += count
+            types = [] if count == len(types) else [each for each in types if each is not one]
         self._watch_errors += is_garbled
 
     def _samples(self) -> list[Sample]:

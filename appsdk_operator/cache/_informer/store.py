@@ -346,18 +346,23 @@ class Store(Generic[SpecT, StatusT]):
         with self.writing(objects), self._lock:
             spaces = self._namespaces
             has_more_to_keep = self._seen is not None or self._indexes
-            for obj in objects:
-                space = spaces.get(obj.namespace)
-                if space is None or has_more_to_keep or obj.name in space:
-                    self._note_seen(obj)
-                    old = self.get(obj.name, obj.namespace)
-                    self._take(obj, old, events, is_initial=is_initial)
-                else:
-                    # Nearly always, so without a call: an object that is not here yet.
-                    space[obj.name] = obj
-                    self._count += 1
-                    self._bytes += len(obj.raw)
-                    append(Event(_CREATE, obj, None, is_initial))
+            added = size = 0
+            try:
+                for obj in objects:
+                    space = spaces.get(obj.namespace)
+                    if space is None or has_more_to_keep or obj.name in space:
+                        self._note_seen(obj)
+                        old = self.get(obj.name, obj.namespace)
+                        self._take(obj, old, events, is_initial=is_initial)
+                    else:
+                        # Nearly always, so without a call: an object that is not here yet.
+                        space[obj.name] = obj
+                        added += 1
+                        size += len(obj.raw)
+                        append(Event(_CREATE, obj, None, is_initial))
+            finally:
+                self._count += added
+                self._bytes += size
         return events
 
     def unread(self, items: Iterable[Undecodable], *, are_deleted: bool) -> Events[SpecT, StatusT]:

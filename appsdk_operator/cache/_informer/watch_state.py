@@ -65,6 +65,8 @@ _MAX_RETRY_AFTER = 300.0
 _MAX_SHORT_WATCHES = 5
 _MAX_RESTARTS = 3
 _MAX_SILENT_WATCHES = 2
+# A module name, because a look-up of an enumeration's member costs as much as a call.
+_DELETED = WatchEventType.DELETED
 
 next_order: Callable[[], int] = itertools.count(1).__next__
 """A greater number at each call: what came first, the request of a list or a write's answer."""
@@ -353,9 +355,10 @@ class WatchState:
         if self._phase is _Phase.STREAM:
             present: list[Object] = []
             for event in events:
-                if event.object is None or event.type is WatchEventType.DELETED:
+                found = event.object
+                if found is None or event.type is _DELETED:
                     break
-                present.append(event.object)
+                present.append(found)
             if present:
                 steps.append(Upsert(present))
             return len(present)
