@@ -224,6 +224,7 @@ class InformerController:
             remedy="workers=",
             replace=self._delivery.replace,
             is_lent=self._delivery.is_lent,
+            start_missing=self._delivery.start_missing,
         )
         self._callers = Workers(self._delivery, self._loop)
         self._bindings = InformerBindings(self._delivery, self._dispatcher, self._metrics, clock)

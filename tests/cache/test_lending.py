@@ -240,8 +240,42 @@ def test_without_a_thread_for_another_worker_the_lent_one_goes_on(monkeypatch, c
     assert "no thread is to be had" in caplog.text
 
 
-def _no_thread(*_):
-    raise RuntimeError("can't start new thread")
+def test_no_worker_is_started_without_work():
+    with ThreadScheduler(ManualClock()) as schedule:
+        delivery = Delivery("d", lambda *_: None, workers=3)
+        delivery.start()
+        schedule.run_ready()
+        delivery.start_missing()
+        assert delivery._spares.missing == 2
+        delivery.stop()
+        assert delivery.join(10.0) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_worker_that_could_not_be_started_is_tried_again_while_there_is_work(monkeypatch, error):
+    clock = ManualClock()
+    handler = Awaiting(clock, [[10.0]])
+    with ThreadScheduler(clock) as schedule:
+        delivery = handler.delivery = Delivery("d", handler, clock=clock)
+        delivery.allow_lending(Places(100))
+        delivery.source("k").on_events(adds(2))
+        delivery.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(delivery._threads, "start", lambda *_: _no_thread(error=error))
+            schedule.run_ready()
+            delivery.start_missing()
+            schedule.run_ready()
+        assert handler.awaiting == 1
+        delivery.start_missing()
+        schedule.run_ready()
+        assert handler.awaiting == 2
+        assert delivery.wait_idle(100.0)
+        delivery.stop()
+        assert delivery.join(10.0) == []
+
+
+def _no_thread(*_, error=None):
+    raise error or RuntimeError("can't start new thread")
 
 
 def test_at_a_stop_nobody_waits_for_the_turn_of_one_that_hangs():

@@ -49,8 +49,12 @@ def test_a_stop_does_not_wait_for_requests_that_hang(
     running.end()
 
 
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
 def test_a_lack_of_threads_is_a_request_that_failed(
-    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    leases: FakeLeases,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: type[Exception],
 ) -> None:
     running = Running(leases).lead()
     start = ThreadGroup.start
@@ -59,7 +63,7 @@ def test_a_lack_of_threads_is_a_request_that_failed(
     def refuse(group: ThreadGroup, name: str, target: Any) -> Any:
         if name == "request" and len(refused) < 2:
             refused.append(name)
-            raise RuntimeError("can't start new thread")
+            raise error("can't start new thread")
         return start(group, name, target)
 
     before = len(leases.calls)

@@ -364,6 +364,21 @@ def test_a_part_of_a_call_has_a_limit_of_its_own(make_rig: Callable[..., Rig]) -
     assert str(rig.errors[0][0]).startswith("back_up took 10 s, its time limit is 10 s: give what")
 
 
+def test_each_look_at_the_calls_starts_a_worker_that_is_missing(
+    make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Delivery] = []
+
+    def start_missing(delivery: Delivery) -> None:
+        calls.append(delivery)
+
+    monkeypatch.setattr(Delivery, "start_missing", start_missing)
+    monitor = make_rig().controller.activity.monitor
+    for count in (1, 2):
+        monitor.look(0.0)
+        assert len(calls) == count
+
+
 def test_workers_may_be_replaced_before_an_event_finds_a_target_with_limits(
     make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -395,7 +395,7 @@ class Elector:
             return None
         try:
             thread = self._threads.start("request", work)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             self._note("request", f"no thread for a request: {error}")
             return None
         self._requests.append(thread)

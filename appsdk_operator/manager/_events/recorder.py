@@ -313,7 +313,7 @@ class EventBroadcaster:
         if not self._is_running:
             try:
                 self._threads.start("writer", self._write_all)
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 # Events stay pending; the next event, or a flush, tries again.
                 _log.warning("cannot start the thread that writes events: %s", error)
             else:

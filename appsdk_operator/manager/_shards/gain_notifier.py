@@ -70,7 +70,7 @@ class GainNotifier:
             self._threads.start(
                 f"gain-{claim.shard}", functools.partial(self._call_all, callbacks, claim)
             )
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             # The next replica that wins it queues its objects.
             text = "gives up shard %d, for whose callbacks no thread could be started: %s"
             _log.warning(text, claim.shard, error)

@@ -472,7 +472,7 @@ class Shards:
             self._claims[shard] = claim
         try:
             self._threads.start(f"shard-{shard}", functools.partial(self._hold, claim))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             _log.warning("%r: no thread for shard %d: %s", self, shard, error)
             with self._changed:
                 del self._claims[shard]

@@ -83,6 +83,10 @@ def _is_never_lent(thread: int) -> bool:
     return False
 
 
+def _none_is_missing() -> None:
+    pass
+
+
 @final
 class CallMonitor:
     """Looks at the running calls of a controller now and then, in the thread that waits anyway.
@@ -93,6 +97,8 @@ class CallMonitor:
     At its limit a call's stop signal is set, and what it awaits is cancelled. One that does not
     return then, hangs: it is logged, and another worker takes the place of its own, as long as
     fewer calls hang than there are workers. Its object or request stays closed until it returns.
+
+    A worker that is missing because no thread was to be had, is tried again with each look.
     """
 
     def __init__(
@@ -110,6 +116,7 @@ class CallMonitor:
         self._replace: Callable[[int], bool] = _no_replacement
         self.is_lent: Callable[[int], bool] = _is_never_lent
         """Whether a thread waits for a coroutine, and holds no worker."""
+        self._start_missing: Callable[[], None] = _none_is_missing
         self._waiters = Waiters(clock)
         self._has_news = False
         self._remove_alarm: Callable[[], None] | None = None
@@ -127,6 +134,7 @@ class CallMonitor:
         remedy: str,
         replace: Callable[[int], bool],
         is_lent: Callable[[int], bool] = _is_never_lent,
+        start_missing: Callable[[], None] = _none_is_missing,
     ) -> None:
         """Say what it watches.
 
@@ -137,12 +145,14 @@ class CallMonitor:
             replace: starts a worker in the place of a thread, which ends after its present piece
                 of work; returns whether it has.
             is_lent: whether a thread waits for a coroutine, and holds no worker.
+            start_missing: called with each look; starts a worker that could not be started before.
         """
         self._workers = workers
         self._log = log
         self._remedy = remedy
         self._replace = replace
         self.is_lent = is_lent
+        self._start_missing = start_missing
 
     def publish(self, metrics: Metrics) -> None:
         """Publish its numbers."""
@@ -225,6 +235,7 @@ class CallMonitor:
 
     def _look(self, now: float) -> float | None:
         """Look; returns the time of the next look that the running calls need."""
+        self._start_missing()
         calls = sorted(self._calls(), key=lambda call: call.started)
         self._forget_ended(calls)
         for call in calls:

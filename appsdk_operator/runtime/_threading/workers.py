@@ -294,7 +294,7 @@ class SpareWorkers:
             return False
         try:
             context.copy().run(self._start, number)
-        except RuntimeError:
+        except (RuntimeError, MemoryError):
             if not self._has_no_thread:
                 self._has_no_thread = True
                 _log.exception("%s: no thread is to be had for another worker", self._name)
