@@ -154,6 +154,7 @@ from appsdk_operator.client._transport.cancelling import (
 )
 from appsdk_operator.client._transport.contact import (
     ANSWER_WITHIN as ANSWER_WITHIN,
+    ContactWatch as ContactWatch,
     ServerContact as ServerContact,
 )
 from appsdk_operator.client._transport.proxy import (

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from appsdk_operator.client import ANSWER_WITHIN, Client, NotFound, ReadTimeout, ServerContact
+from appsdk_operator.client import (
+    ANSWER_WITHIN,
+    Client,
+    ContactWatch,
+    NotFound,
+    ReadTimeout,
+    ServerContact,
+)
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import APIServer
@@ -18,61 +25,93 @@ ERROR = ReadTimeout("no answer in time")
 
 def test_a_server_that_sends_something_is_never_asked() -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     for second in range(1, 100):
         contact.heard_at = float(second)
-        assert contact.look(second + 4.0).wait == 1.0
+        assert contact.look(watch, second + 4.0).wait == 1.0
 
 
 def test_a_quiet_server_is_asked_after_five_seconds_and_its_answer_is_enough() -> None:
     contact = ServerContact(0.0)
-    assert contact.look(4.0) == (1.0, None, None)
-    assert contact.look(5.0) == (0.0, None, None)
+    watch = contact.watch(0.0)
+    assert contact.look(watch, 4.0) == (1.0, None, None)
+    assert contact.look(watch, 5.0) == (0.0, None, None)
     contact.heard_at = 5.1
-    assert contact.look(5.1) == (5.0, None, None)
+    assert contact.look(watch, 5.1) == (5.0, None, None)
 
 
 def test_a_server_without_an_answer_is_lost_after_ten_seconds_and_said_once() -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(10.0) == (5.0, 10.0, None)
+    assert contact.look(watch, 10.0) == (5.0, 10.0, None)
     assert contact.error is ERROR
-    assert contact.look(10.0) == (5.0, None, None)
+    assert contact.look(watch, 10.0) == (5.0, None, None)
     contact.heard_at = 42.0
-    assert contact.look(43.0) == (4.0, None, 42.0)
-    assert contact.look(43.0) == (4.0, None, None)
+    assert contact.look(watch, 43.0) == (4.0, None, 42.0)
+    assert contact.look(watch, 43.0) == (4.0, None, None)
 
 
 def test_a_server_that_refuses_connections_is_asked_each_second_until_it_is_lost() -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     contact.not_answered(ERROR, 5.0, 5.0)
-    assert contact.look(5.0).wait == 1.0
+    assert contact.look(watch, 5.0).wait == 1.0
     contact.not_answered(ERROR, 9.5, 9.5)
-    assert contact.look(9.5).wait == 0.5  # in time for the line
-    assert contact.look(10.0).lost_for == 10.0
+    assert contact.look(watch, 9.5).wait == 0.5  # in time for the line
+    assert contact.look(watch, 10.0).lost_for == 10.0
 
 
 def test_what_comes_while_a_question_is_out_ends_the_silence() -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     contact.heard_at = 6.0
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(10.5) == (0.5, None, None)
-    assert contact.look(16.0) == (0.0, None, None)
+    assert contact.look(watch, 10.5) == (0.5, None, None)
+    assert contact.look(watch, 16.0) == (0.0, None, None)
 
 
 def test_what_was_before_it_is_watched_again_does_not_count() -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(10.0).lost_for == 10.0
-    contact.begin(100.0)
+    assert contact.look(watch, 10.0).lost_for == 10.0
+    contact.end(watch)
+    watch = contact.watch(100.0)
     assert contact.is_watched
-    assert contact.look(100.0) == (5.0, None, None)
+    assert contact.look(watch, 100.0) == (5.0, None, None)
     assert contact.lost_since is None
     assert contact.lost_until < 0.0
 
 
+def test_each_of_two_who_watch_is_told_and_one_of_them_asks() -> None:
+    contact = ServerContact(0.0)
+    one, other = contact.watch(0.0), contact.watch(3.0)
+    assert contact.heard_at == 0.0, "the second one begins nothing anew"
+    assert [
+        contact.look(one, 5.0).wait,
+        contact.look(other, 5.0).wait,
+        contact.look(one, 5.0).wait,
+    ] == [0.0, 1.0, 0.0]
+    contact.not_answered(ERROR, 5.0, 10.0)
+    assert contact.look(other, 10.0) == contact.look(one, 10.0) == (5.0, 10.0, None)
+    assert contact.look(other, 15.0).wait == 0.0
+    contact.end(other)  # it asks no more
+    assert contact.is_watched
+    assert contact.look(one, 15.0).wait == 0.0
+    third = contact.watch(16.0)
+    assert contact.look(third, 16.0).lost_for == 16.0, "also who comes later"
+    contact.heard_at = 42.0
+    assert contact.look(one, 43.0) == contact.look(third, 43.0) == (4.0, None, 42.0)
+    contact.end(one)
+    contact.end(third)
+    assert not contact.is_watched
+
+
 def test_silence_alone_is_no_loss() -> None:
     # As after a pause of the whole machine: nobody has asked.
-    assert ServerContact(0.0).look(1000.0) == (0.0, None, None)
+    contact = ServerContact(0.0)
+    assert contact.look(contact.watch(0.0), 1000.0) == (0.0, None, None)
 
 
 def test_answers_and_what_a_watch_brings_are_heard() -> None:
@@ -103,17 +142,21 @@ class Looker:
 
     contact: ServerContact = field(default_factory=lambda: ServerContact(0.0))
     now: float = 0.0
+    watch: ContactWatch = field(init=False)
     heard: list[float] = field(default_factory=lambda: [0.0])
     failed: list[tuple[float, float]] = field(default_factory=list)
     asked: list[float] = field(default_factory=list)
     lines: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watch = self.contact.watch(0.0)
 
     def hear(self) -> None:
         self.heard.append(self.now)
         self.contact.heard_at = self.now
 
     def look(self) -> float:
-        look = self.contact.look(self.now)
+        look = self.contact.look(self.watch, self.now)
         if look.away is not None:
             self.lines.append(("back", self.now, look.away))
         if look.lost_for is not None:
@@ -191,9 +234,10 @@ def test_the_log_tells_each_loss_once_and_nothing_else(
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_lost_server_is_asked_less_often(lost: bool) -> None:
     contact = ServerContact(0.0)
+    watch = contact.watch(0.0)
     now, asked = 0.0, []
     while now < (100.0 if lost else 9.9):
-        wait = contact.look(now).wait
+        wait = contact.look(watch, now).wait
         now += wait
         if not wait:
             asked.append(now)

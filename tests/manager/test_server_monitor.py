@@ -249,6 +249,35 @@ def test_a_refusal_is_an_answer() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_each_manager_of_a_client_logs_a_loss_and_the_return(lines: Lines) -> None:
+    names, stops = ("one", "two"), (StopSignal(), StopSignal())
+    with (
+        APIServer() as server,
+        FaultProxy(server.client_config()) as proxy,
+        Client(proxy.client_config()) as client,
+    ):
+        threads = []
+        for name, stop in zip(names, stops, strict=True):
+            monitor = ServerMonitor(client, clock=system_clock, metrics=Metrics())
+            monitor.name = name
+            threads.append(threading.Thread(target=monitor.run, args=(stop,)))
+            threads[-1].start()
+        for refuse, text, count in ((True, "has not answered", 2), (False, "again", 4)):
+            proxy.refuse(refuse)
+            if refuse:
+                proxy.cut()
+            eventually(lambda count=count: len(lines()) == count)
+            told = sorted(line for line in lines() if text in line)
+            assert [line.partition(":")[0] for line in told] == ["one", "two"]
+        stops[0].set()
+        threads[0].join()
+        assert client.contact.is_watched
+        stops[1].set()
+        threads[1].join()
+        assert not client.contact.is_watched
+
+
+@pytest.mark.usefixtures("quick")
 def test_credentials_that_cannot_be_read_say_nothing_of_the_server(lines: Lines) -> None:
     stop, tries = StopSignal(), []
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Final, NamedTuple, final
+
+from appsdk_operator.runtime import fork_safe
 
 ASK_AFTER: Final = 5.0
 """Seconds without a byte from the server after which it is asked for its version."""
@@ -34,6 +37,17 @@ class _Failure(NamedTuple):
 
 
 @final
+class ContactWatch:
+    """One of those who look at a :class:`ServerContact`, each of whom logs every loss."""
+
+    __slots__ = ("lost_since",)
+
+    def __init__(self) -> None:
+        self.lost_since: float | None = None
+        """:attr:`ServerContact.lost_since` at its last look."""
+
+
+@final
 class ServerContact:
     """Tells a server that does not answer from a quiet one. No I/O and no clock of its own.
 
@@ -42,52 +56,94 @@ class ServerContact:
     :data:`LOST_AFTER` seconds of it if such a question failed meanwhile. A slow answer to another
     request is no loss while the server answers this one. Whatever the server sends ends the loss.
 
-    All times are those of one monotonic clock, in seconds. Any thread may set :attr:`heard_at`;
-    one thread calls the methods.
+    All times are those of one monotonic clock, in seconds. Thread-safe.
     """
 
-    __slots__ = ("_failure", "heard_at", "is_watched", "lost_since", "lost_until")
+    __slots__ = ("_asking", "_back_at", "_failure", "_lock", "_watches", "heard_at", "lost_since")
 
     def __init__(self, now: float) -> None:
         self.heard_at: float = now
         """When the server last sent something: the head of an answer, or a part of a watch."""
-        self.is_watched: bool = False
-        """Whether somebody looks at it, and logs when the server is lost."""
         self.lost_since: float | None = None
         """When the server, which is lost now, was heard last; None: it is not lost."""
-        self.lost_until: float = -math.inf
+        self._back_at = -math.inf
+        self._failure: _Failure | None = None
+        self._lock = fork_safe(threading.Lock())
+        self._watches = 0
+        self._asking: ContactWatch | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody looks at it, and logs when the server is lost."""
+        return self._watches > 0
+
+    @property
+    def lost_until(self) -> float:
         """When the last loss ended, or infinity while the server is lost: a request that began
         before may fail by it."""
-        self._failure: _Failure | None = None
-
-    def begin(self, now: float) -> None:
-        """Begin to watch it: nobody may have asked for anything before."""
-        self.heard_at, self.is_watched = now, True
-        self.lost_since, self.lost_until, self._failure = None, -math.inf, None
+        return self._back_at if self.lost_since is None else math.inf
 
     @property
     def error(self) -> Exception | None:
         """Why the last question had no answer; None while there is none without."""
-        return None if self._failure is None else self._failure.error
+        failure = self._failure
+        return None if failure is None else failure.error
 
-    def look(self, now: float) -> Look:
-        """What has changed since the last look, and when to look or ask again."""
-        heard, away, lost_for = self.heard_at, None, None
+    def watch(self, now: float) -> ContactWatch:
+        """Begin to look at it, until :meth:`end`. Of several who look, one asks at a time."""
+        with self._lock:
+            if not self._watches:  # nobody may have asked for anything before
+                self.heard_at, self._back_at = now, -math.inf
+                self.lost_since = self._failure = None
+            self._watches += 1
+        return ContactWatch()
+
+    def look(self, watch: ContactWatch, now: float) -> Look:
+        """What has changed since the last look of ``watch``, and when to look or ask again."""
+        away = lost_for = None
+        with self._lock:
+            wait = max(0.0, self._next_question(now) - now)
+            since = self.lost_since
+            if watch.lost_since is not None and watch.lost_since != since:
+                away = self._back_at - watch.lost_since
+            if since is not None and since != watch.lost_since:
+                lost_for = now - since
+            watch.lost_since = since
+            if not wait and self._asking not in (None, watch):
+                wait = _ASK_AGAIN
+            elif not wait:
+                self._asking = watch
+        return Look(wait, lost_for=lost_for, away=away)
+
+    def _next_question(self, now: float) -> float:
+        """Take in what was heard; returns when to ask."""
+        heard = self.heard_at
         if self._failure is not None and heard >= self._failure.began:
             self._failure = None
         if self.lost_since is not None and heard > self.lost_since:
-            away, self.lost_since, self.lost_until = heard - self.lost_since, None, heard
+            self.lost_since, self._back_at = None, heard
         failure = self._failure
         if failure is None:
-            return Look(max(0.0, heard + ASK_AFTER - now), away=away)
+            return heard + ASK_AFTER
         if self.lost_since is None and now - heard >= LOST_AFTER:
-            self.lost_since, self.lost_until, lost_for = heard, math.inf, now - heard
+            self.lost_since = heard
         if self.lost_since is None:
-            due = min(failure.ended + _ASK_AGAIN, heard + LOST_AFTER)
-        else:
-            due = failure.ended + _ASK_LOST
-        return Look(max(0.0, due - now), lost_for=lost_for, away=away)
+            return min(failure.ended + _ASK_AGAIN, heard + LOST_AFTER)
+        return failure.ended + _ASK_LOST
+
+    def answered(self, now: float) -> None:
+        """Note that a question was answered."""
+        with self._lock:
+            self.heard_at, self._asking = now, None
 
     def not_answered(self, error: Exception, began: float, ended: float) -> None:
         """Note that a question failed, without an answer."""
-        self._failure = _Failure(began, ended, error)
+        with self._lock:
+            self._failure, self._asking = _Failure(began, ended, error), None
+
+    def end(self, watch: ContactWatch) -> None:
+        """``watch`` looks no more."""
+        with self._lock:
+            self._watches -= 1
+            if self._asking is watch:
+                self._asking = None

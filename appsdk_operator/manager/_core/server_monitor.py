@@ -12,6 +12,7 @@ from appsdk_operator.client import (
     Client,
     ClientConfig,
     ClientLike,
+    ContactWatch,
     ReadTimeout,
     ServerContact,
     TransportError,
@@ -91,26 +92,31 @@ class ServerMonitor:
             max_retries=0,
             qps=None,
         )
-        contact.begin(self._clock.monotonic())
+        watch = contact.watch(self._clock.monotonic())
         try:
             with Client(limited, clock=self._clock, metrics=self._metrics) as client:
-                self._look(client, contact, config, stop)
+                while not stop.is_set():
+                    self._look(client, contact, watch, config, stop)
         finally:
-            contact.is_watched = False
+            contact.end(watch)
 
     def _look(
-        self, client: Client, contact: ServerContact, config: ClientConfig, stop: StopSignal
+        self,
+        client: Client,
+        contact: ServerContact,
+        watch: ContactWatch,
+        config: ClientConfig,
+        stop: StopSignal,
     ) -> None:
-        while not stop.is_set():
-            look = contact.look(self._clock.monotonic())
-            if look.away is not None:
-                self._say_back(config, look.away)
-            if look.lost_for is not None:
-                self._say_lost(config, contact, look.lost_for)
-            if look.wait:
-                stop.wait(look.wait)
-            else:
-                self._ask(client, contact, stop)
+        look = contact.look(watch, self._clock.monotonic())
+        if look.away is not None:
+            self._say_back(config, look.away)
+        if look.lost_for is not None:
+            self._say_lost(config, contact, look.lost_for)
+        if look.wait:
+            stop.wait(look.wait)
+        else:
+            self._ask(client, contact, stop)
 
     def _ask(self, client: Client, contact: ServerContact, stop: StopSignal) -> None:
         began = self._clock.monotonic()
@@ -119,16 +125,19 @@ class ServerMonitor:
                 client.request("GET", "/version")
         except ApiError:
             pass  # an answer
-        except TransportError as error:
-            contact.not_answered(error, began, self._clock.monotonic())
-            return
         except Exception as error:
+            if stop.is_set():
+                return  # which ended the question
+            ended = self._clock.monotonic()
+            if isinstance(error, TransportError):
+                contact.not_answered(error, began, ended)
+                return
             # Credentials that cannot be read say nothing of the server, and end no loss.
             _log.debug("the API server could not be asked: %s", safe_text(error))
             if contact.lost_since is not None:
-                contact.not_answered(error, began, self._clock.monotonic())
+                contact.not_answered(error, began, ended)
                 return
-        contact.heard_at = self._clock.monotonic()
+        contact.answered(self._clock.monotonic())
 
     def _say_lost(self, config: ClientConfig, contact: ServerContact, seconds: float) -> None:
         error = contact.error
