@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -258,3 +260,41 @@ def test_a_line_gives_what_is_before_a_ticket_and_takes_back_what_was_not_handle
     assert (line.count, line.next_ticket) == (5, 2)
     assert [len(run.events) for run in line.take(None, 4)] == [2, 1, 1]
     assert line.next_ticket == 8
+
+
+@pytest.mark.parametrize("begun", range(5))
+def test_a_worker_that_has_begun_an_event_and_not_counted_it_yet_keeps_it(begun):
+    line = BatchQueue()
+    source = Delivery("d", lambda key, event: None).source("k")
+    events = [Event(CREATE, thing(name, 1)) for name in "abcdef"]
+    line.put(Batch(source, events[:2], 1, 0.0))
+    line.put(Batch(source, events[2:4], 3, 0.0))
+    runs = line.take(None, None)
+    for run in runs:
+        run.share()
+    line.put(Batch(source, events[4:], 5, 0.0))
+    working = itertools.chain.from_iterable(run.begun() for run in runs)
+    for number in range(begun):
+        line.taken = number  # of the last one it is not known yet
+        assert next(working) is events[number]
+    current, rest = line.take_rest(0)
+    assert current == ((source, events[begun - 1]) if begun else None)
+    tickets = [(t, e) for run in rest for t, e in enumerate(run.events, run.ticket)]
+    assert tickets == list(enumerate(events, 1))[begun:]
+    assert next(working, None) is None, "what was taken away is not begun"
+    for _ in range(2):
+        assert line.count == 0
+        line.put(Batch(source, events, 7, 0.0))
+        assert line.count == len(events)
+        line.clear()
+        line.taken = begun  # it is now
+
+
+def test_events_that_wait_in_line_need_no_keys_although_a_resync_waits(monkeypatch):
+    delivery = Delivery("d", lambda key, event: None, clock=ManualClock(), rng=NoJitter())
+    source, keys = delivery.source("k"), []
+    monkeypatch.setattr(type(source), "key_of", lambda self, obj: keys.append(obj.name))
+    source.resync_every(30.0, lambda: None)
+    source.on_events([Event(CREATE, thing(name, 1)) for name in "abc"])
+    assert (delivery.pending, keys) == (3, [])
+    delivery.stop()

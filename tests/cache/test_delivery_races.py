@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 
@@ -10,6 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Informer, Overflow, ResourceAction
+from appsdk_operator.cache._delivery.batches import Batch
 from appsdk_operator.resource import ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import PATIENCE, THING, eventually, thing, told
@@ -447,3 +449,33 @@ def test_once_the_call_has_returned_events_wait_in_the_batch_queue_again():
         handler.gates[1].set()
         eventually(lambda: delivery._line_bound == bound, SOON)
         assert handler.done[-1] == ("n2", 2)
+
+
+class Watched(collections.deque):
+    """A deque that does something else between two of its steps, once."""
+
+    between = staticmethod(lambda: None)
+
+    def pop(self):
+        return self._then(super().pop())
+
+    def popleft(self):
+        return self._then(super().popleft())
+
+    def _then(self, found):
+        between, self.between = self.between, lambda: None
+        between()
+        return found
+
+
+def test_each_event_is_begun_by_the_worker_or_taken_away_from_it():
+    events = adds(6)
+    batch = Batch(Delivery("d", told).source("k"), events, 1, 0.0)
+    batch.share()
+    batch._left = Watched(batch._left)
+    working = batch.begun()
+    begun = [next(working)]
+    batch._left.between = lambda: begun.append(next(working))
+    assert batch.take_away() == 2
+    assert begun == events[:2]
+    assert next(working, None) is None

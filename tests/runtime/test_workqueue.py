@@ -131,16 +131,18 @@ def test_tickets_are_after_the_keys_whose_time_came_before(
     assert ready(queue) == ["waited", "new"]
 
 
-def test_a_queue_knows_which_keys_it_holds_beside_one(queue: WorkQueue[str]) -> None:
-    assert queue.holds_others("own", ["a", "b"]) is None
+def test_a_queue_knows_which_keys_it_holds_beside_some(queue: WorkQueue[str]) -> None:
+    own = ("own", "mine")
+    assert queue.holds_others(own, ["a", "b"]) is None
     queue.add("own")
-    assert queue.holds_others("own", ["a", "b"]) is None
+    queue.add("mine", after=50.0)
+    assert queue.holds_others(own, ["a", "b"]) is None
     queue.add("a", after=5.0)
-    assert queue.holds_others("own", ["a", "b"]) == [True, False]
+    assert queue.holds_others(own, ["a", "b"]) == [True, False]
     queue.add("b")
     for _ in range(2):
         assert queue.get() is not None  # what is worked on is held, too
-    assert queue.holds_others("own", ["a", "b", "c"]) == [True, True, False]
+    assert queue.holds_others(own, ["a", "b", "c"]) == [True, True, False]
 
 
 def test_of_two_tickets_of_a_key_the_earlier_counts(queue: WorkQueue[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event
@@ -15,7 +16,7 @@ SourceT = TypeVar("SourceT")
 class Batch(Generic[SourceT]):
     """Events that one source put together. The first has ``ticket``, each next one more."""
 
-    __slots__ = ("arrived", "events", "handled", "source", "ticket")
+    __slots__ = ("_left", "arrived", "events", "handled", "source", "ticket")
 
     def __init__(
         self, source: SourceT, events: Sequence[Event], ticket: int, arrived: float
@@ -26,6 +27,37 @@ class Batch(Generic[SourceT]):
         self.arrived = arrived
         self.handled = 0
         """How many of them the worker has handled since it took the batch."""
+        self._left: collections.deque[Event] | None = None
+
+    def share(self) -> None:
+        """Let another thread take away what the worker, which uses :meth:`begun`, has not begun."""
+        self._left = collections.deque(self.events)
+
+    def begun(self) -> Iterator[Event]:
+        """The events, each begun by who gets it from here, until the others are taken away.
+
+        Without a lock: what is taken from one end of a deque is not taken from the other one.
+        """
+        assert self._left is not None
+        take = self._left.popleft
+        with contextlib.suppress(IndexError):
+            while True:
+                yield take()
+
+    def take_away(self) -> int | None:
+        """Keep the worker from beginning another event.
+
+        Returns:
+            How many it has begun; None: it shares nothing.
+        """
+        left, taken = self._left, 0
+        if left is None:
+            return None
+        with contextlib.suppress(IndexError):
+            while True:
+                left.pop()
+                taken += 1
+        return len(self.events) - taken
 
     def split(self, count: int) -> Batch[SourceT]:
         """Reduce this batch to its first ``count`` events; returns a batch of the others."""
@@ -110,25 +142,33 @@ class BatchQueue(Generic[SourceT]):
         self._batches.extendleft(reversed(left))
         self._in_hand = ()
 
-    def take_rest(self, begun: int) -> tuple[tuple[SourceT, Event] | None, list[Batch[SourceT]]]:
+    def take_rest(
+        self, before: int | None
+    ) -> tuple[tuple[SourceT, Event] | None, list[Batch[SourceT]]]:
         """Remove all events, also those that were taken and not begun.
 
         Args:
-            begun: how many of those that were taken last the worker has begun.
+            before: how many were taken before those in hand; None: none are in hand.
 
         Returns:
-            The last one of these with its source, and the others, in order.
+            The last event that the worker has begun, with its source, and the others, in order.
         """
         current: tuple[SourceT, Event] | None = None
         rest: list[Batch[SourceT]] = []
-        for batch in (*self._in_hand, *self._batches):
-            count = min(begun, len(batch.events))
-            begun -= count
-            if count:
-                current = batch.source, batch.events[count - 1]
-            if count < len(batch.events):
-                ticket = batch.ticket + count
-                rest.append(Batch(batch.source, batch.events[count:], ticket, batch.arrived))
+        taken = before or 0
+        for batch in self._in_hand if before is not None else ():
+            begun = batch.take_away()
+            if begun is None:  # it has been in its present event since it could have begun others
+                begun = min(self.taken - taken, len(batch.events))
+            if begun:
+                current = batch.source, batch.events[begun - 1]
+                taken += begun
+            if begun < len(batch.events):
+                ticket = batch.ticket + begun
+                rest.append(Batch(batch.source, batch.events[begun:], ticket, batch.arrived))
+        rest += self._batches
+        if before is not None:
+            self.taken = taken  # the worker counts an event a moment after it has begun it
         self.clear()
         return current, rest
 

@@ -114,14 +114,14 @@ class _Waiting(NamedTuple):
 class _InHand:
     """The events of the batch queue that a worker handles now."""
 
-    __slots__ = ("before", "closed", "is_locked", "is_seized")
+    __slots__ = ("before", "closed", "is_seized", "is_shared")
 
-    def __init__(self, before: int, *, is_locked: bool) -> None:
+    def __init__(self, before: int, *, is_shared: bool) -> None:
         self.before = before
         """How many events were taken before these."""
-        self.is_locked = is_locked
-        """Whether each one is begun with the lock; if not, they end with the present event once
-        workers may be replaced."""
+        self.is_shared = is_shared
+        """Whether the batches are shared; if not, they end with the present event once workers may
+        be replaced."""
         self.is_seized = False
         """Whether those that were not begun were taken away from it."""
         self.closed: DeliveryKey | None = None
@@ -334,9 +334,8 @@ class Delivery:
         self._line_bound = self._usual_line_bound
         self._line_key = DeliveryKey(EventSource(self, "", {}), "", _LINE)
         self._is_line_queued = False
-        # For workers that may be replaced: each event is begun with the lock.
+        # Whether workers may be replaced: then they share what they have in hand.
         self._is_replaceable = False
-        self._begins = fork_safe(threading.Lock())
         self._in_hand: _InHand | None = None
         # The workers that were replaced or lent in their present piece of work.
         self._away: set[int] = set()
@@ -421,7 +420,7 @@ class Delivery:
         Events of objects that are in the work queue by themselves join those instead.
         """
         keys = (source.key_of(event.object) for event in events)
-        held = self._queue.holds_others(self._line_key, keys)
+        held = self._queue.holds_others((self._line_key, *self._resyncs), keys)
         ready: list[tuple[DeliveryKey, int]] = []
         runs: list[tuple[int, Sequence[Event]]] = []
         if held is not None and any(held):
@@ -505,10 +504,7 @@ class Delivery:
         self._threads.start(f"worker-{number}", self._work)
 
     def allow_replacement(self) -> None:
-        """Enable :meth:`replace`, at the cost of a lock for each event.
-
-        For handlers with time limits: before the first call that has one.
-        """
+        """Enable :meth:`replace`, for handlers with time limits: before the first such call."""
         self._is_replaceable = True
 
     def allow_lending(self, places: Places) -> None:
@@ -587,12 +583,10 @@ class Delivery:
         There it waits while its object is handled; the batch queue knows of one worker only.
         """
         self._line_bound = 0
-        in_hand, begun = self._in_hand, 0
-        with self._begins:
-            if in_hand is not None and not in_hand.is_seized:
-                in_hand.is_seized = True
-                begun = self._line.taken - in_hand.before
-            current, rest = self._line.take_rest(begun)
+        in_hand, before = self._in_hand, None
+        if in_hand is not None and not in_hand.is_seized:
+            in_hand.is_seized, before = True, in_hand.before
+        current, rest = self._line.take_rest(before)
         if current is not None:
             assert in_hand is not None
             source, event = current
@@ -810,12 +804,17 @@ class Delivery:
         with self._lock:
             began = self._clock.monotonic()
             runs = self._line.take(self._queue.next_ticket(), limit)
-            in_hand = _InHand(self._line.taken, is_locked=self._is_replaceable)
+            in_hand = _InHand(self._line.taken, is_shared=self._is_replaceable)
+            if in_hand.is_shared:
+                for run in runs:
+                    run.share()
             self._in_hand = in_hand
         until = began + _MAX_BATCH_TIME
         try:
             for run in runs:
-                if self._is_stopped or not self._handle_run(run, until, in_hand):
+                if self._is_stopped or not self._handle_run(
+                    run, until, is_shared=in_hand.is_shared
+                ):
                     break
         finally:
             pieces = sum(run.handled for run in runs)
@@ -835,7 +834,7 @@ class Delivery:
             self._queue.done(self._line_key, pieces=pieces, waited=waited)
             self._let_go_of(waiting)
 
-    def _handle_run(self, run: Batch[EventSource], until: float, in_hand: _InHand) -> bool:
+    def _handle_run(self, run: Batch[EventSource], until: float, *, is_shared: bool) -> bool:
         """Handle the events of a batch; returns False when interrupted.
 
         The time ``until`` interrupts it, and so do a stop, :meth:`hold`, :meth:`replace` and
@@ -843,24 +842,17 @@ class Delivery:
         """
         line, source, handle = self._line, run.source, self._handle_event
         monotonic, blocked = self._clock.monotonic, self._room.waiting
-        begins, is_locked, queue = self._begins, in_hand.is_locked, self._queue
+        queue = self._queue
         before = taken = line.taken
         initial = 0
         try:
-            for event in run.events:
+            for event in run.begun() if is_shared else run.events:
                 is_initial = event.is_initial
                 if initial and not is_initial:
                     self._initial_handled(source, initial)
                     initial = 0
-                if not is_locked:
-                    taken += 1
-                    line.taken = taken
-                else:
-                    with begins:
-                        if in_hand.is_seized:
-                            return False
-                        taken += 1
-                        line.taken = taken
+                taken += 1
+                line.taken = taken
                 if blocked:
                     self._room.wake()
                 delay: float | None = None
@@ -875,7 +867,7 @@ class Delivery:
                 if (
                     self._is_stopped
                     or queue.is_held
-                    or self._is_replaceable is not is_locked
+                    or self._is_replaceable is not is_shared
                     or monotonic() >= until
                 ):
                     return False

@@ -12,7 +12,7 @@ In addition, a key that was handed out is *locked* until it is done.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar, final
 
 import msgspec
@@ -81,7 +81,7 @@ class QueueState(Generic[K]):
 
     def tickets(self, count: int, now: float) -> range:
         """Reserve positions in the order of arrival, for later :meth:`add` calls."""
-        if self._waiting:
+        if self._waiting and self._waiting[0][0] <= now:
             # Keys that became due earlier come first.
             self._wake_due(now)
         first = self._next_ticket
@@ -92,10 +92,10 @@ class QueueState(Generic[K]):
         """The ticket of the key that :meth:`pop` would hand out; None when there is none."""
         return self._ready[0][1] if self.has_ready(now) else None
 
-    def has_others(self, key: K) -> bool:
-        """Whether any other key than ``key`` is queued or processed."""
-        own = (key in self._entries) + (key in self.locked)
-        return len(self._entries) + len(self.locked) > own
+    def has_others(self, own: Iterable[K]) -> bool:
+        """Whether any other key than these, each named once, is queued or processed."""
+        known = sum((key in self._entries) + (key in self.locked) for key in own)
+        return len(self._entries) + len(self.locked) > known
 
     def holds(self, key: K) -> bool:
         """Whether ``key`` is queued or processed."""
@@ -117,7 +117,7 @@ class QueueState(Generic[K]):
         merge keeps the higher priority, the earlier time and the earlier explicit ticket; an entry
         whose priority rises goes behind the others of that priority.
         """
-        if self._waiting:
+        if self._waiting and self._waiting[0][0] <= now:
             # First the keys that became due earlier: they are ready before this key.
             self._wake_due(now)
         entry = self._entries.get(key)
@@ -144,7 +144,7 @@ class QueueState(Generic[K]):
 
     def pop(self, now: float) -> QueueItem[K] | None:
         """Hand out the next ready key and lock it; None when no key is ready."""
-        if self._waiting:
+        if self._waiting and self._waiting[0][0] <= now:
             self._wake_due(now)
         ready = self._ready
         while ready:

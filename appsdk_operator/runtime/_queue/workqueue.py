@@ -155,11 +155,11 @@ class WorkQueue(Generic[K]):
         with self._lock:
             return self._state.next_ticket(self._clock.monotonic())
 
-    def holds_others(self, key: K, others: Iterable[K]) -> list[bool] | None:
-        """Which of ``others`` are queued or processed; None: nothing is, except perhaps ``key``."""
+    def holds_others(self, own: Iterable[K], others: Iterable[K]) -> list[bool] | None:
+        """Which of ``others`` are queued or processed; None: nothing is, except perhaps ``own``."""
         with self._lock:
             state = self._state
-            return [state.holds(other) for other in others] if state.has_others(key) else None
+            return [state.holds(other) for other in others] if state.has_others(own) else None
 
     def add(
         self,
