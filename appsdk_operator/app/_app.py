@@ -1505,6 +1505,7 @@ class App:
                 kind=kind,
                 cause=cause,
                 function=(returning_nothing if written is None else returning_result)(function),
+                unchecked=function if written is None else None,
                 result=written,
                 options=checked,
             )

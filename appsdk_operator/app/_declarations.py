@@ -82,6 +82,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind[Any, Any]
     cause: Cause
     function: Callable[..., Any]
+    unchecked: Callable[..., Any] | None = None
+    """The same without the check that it returns nothing; None: it returns something."""
     result: FieldPath | None = None
     """Where the value that it returns is written."""
     options: FunctionOptions = FunctionOptions()

@@ -385,17 +385,6 @@ class ObjectState:
             return function.where is always
         return progress.is_done or function.cause not in _BEGINNINGS
 
-    def next_update(self, obj: Object) -> Step | None:
-        """:meth:`next` of a settled object: the first update that is due for this state."""
-        for number, progress in enumerate(self.progress):
-            handled = progress.handled  # only updates have one
-            if handled is None or handled is obj:
-                continue
-            function = self._functions[number]
-            if function.when(handled, obj) and (function.where is always or function.where(obj)):
-                return Step(number, handled)
-        return None
-
     @property
     def is_complete(self) -> bool:
         """Whether each ``add`` that the current state asks for has succeeded."""

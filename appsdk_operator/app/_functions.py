@@ -19,6 +19,7 @@ from appsdk_operator.app._handled import Handled, kept_paths
 from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
+from appsdk_operator.app._returned import nothing_of
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import (
@@ -30,7 +31,7 @@ from appsdk_operator.controllers import (
     Result,
 )
 from appsdk_operator.resource import FieldPath, Kind, Object, ObjectKey, is_older_version
-from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text
+from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text, settle
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
     CalledFunction,
@@ -40,6 +41,7 @@ from appsdk_operator.watchers import (
     ReconcileRequest,
     RetryPolicy,
     SteadyCall,
+    SteadyFunction,
     Waiting,
     has_other_records,
     object_without_records,
@@ -88,10 +90,8 @@ class _Begun(NamedTuple):
 class _Update:
     """A function that is called for updates."""
 
-    number: int
+    call: SteadyFunction
     function: Function
-    called: tuple[Callable[..., Any], str]
-    limit: float | None
     is_plain: bool = attrs.field(kw_only=True)
     """Whether each change of the spec of each object is one for it."""
     is_written: bool = attrs.field(kw_only=True)
@@ -267,10 +267,8 @@ class KindFunctions:
             self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
         self._updates = tuple(
             _Update(
-                number,
+                _steady_function(declared[number], function.function, self._limits[number], number),
                 function,
-                (function.function, _CAUSES["update"]),
-                self._limits[number],
                 is_plain=declared[number].options.when is None and function.where is always,
                 is_written=self._results[number] is not None,
             )
@@ -425,14 +423,20 @@ class KindFunctions:
         known = self._known.get(obj.uid)
         if known is None or not known.is_settled or old is None:
             return None
-        state, version = known.state, obj.resource_version
-        present = state.present
+        state, version, before = known.state, obj.resource_version, old.resource_version
         if (
             obj.kind is not self.kind
             or obj.deletion_timestamp is not None
             or old.deletion_timestamp is not None
-            or is_older_version(version, old.resource_version)
-            or (old is not present and is_older_version(version, present.resource_version))
+            # Most are newer, which needs no call.
+            or (
+                (version < before or len(version) != len(before))
+                and is_older_version(version, before)
+            )
+            or (
+                old is not state.present
+                and is_older_version(version, state.present.resource_version)
+            )
             or (self._protects and obj.finalizers != self._steady_finalizers)
         ):
             return None
@@ -444,39 +448,50 @@ class KindFunctions:
                 return None
             if self._has_idle:
                 state.note_time(obj, now)
+        update = self._due_update(state, obj)
+        if update is None:
+            return False
+        if update is True or update.is_written:
+            return None
+        state.present = obj
+        handled = state.progress[update.call.number].handled
+        assert handled is not None
+        return update.call, handled, known
+
+    def _due_update(self, state: ObjectState, obj: Object) -> _Update | Literal[True] | None:
+        """The first update that is due for this state of a settled object.
+
+        True: the object cannot be read, which whoever looks logs.
+        """
         try:
             for update in self._updates:
-                handled = state.progress[update.number].handled
+                handled = state.progress[update.call.number].handled
                 if handled is None or handled is obj:
                     continue
-                if not (
+                if (
                     update.is_plain
                     and 0 < obj.generation != handled.generation
-                    and version != handled.resource_version
+                    and obj.resource_version != handled.resource_version
                 ):
-                    function = update.function
-                    if not (function.when(handled, obj) and function.where(obj)):
-                        continue
-                if update.is_written:
-                    return None
-                state.present = obj
-                return SteadyCall(
-                    update.called[0], update.called, update.limit, update.number, handled, known
-                )
+                    return update
+                function = update.function
+                if function.when(handled, obj) and function.where(obj):
+                    return update
         except Exception:
-            return None  # an object that cannot be read: whoever looks logs it
-        return False
+            return True
+        return None
 
     def made(
         self, call: SteadyCall, obj: Object, started: float, /
     ) -> Literal["more", "hot"] | None:
         """For the dispatcher: that call has succeeded."""
-        known: _Known = call.known
-        known.state.progress[call.number].handled = obj
+        known: _Known
+        function, _, known = call
+        known.state.progress[function.number].handled = obj
         known.calls = calls = known.calls + 1
         if self._has_one_update and calls < HOT_CALLS:
             return None
-        if known.state.next_update(obj) is not None:
+        if self._due_update(known.state, obj) is not None:
             known.is_settled, known.look_now = False, True
             return "more"
         if calls < HOT_CALLS:
@@ -493,11 +508,12 @@ class KindFunctions:
 
     def broke(self, call: SteadyCall, obj: Object, memory: Any, /) -> None:
         """For the dispatcher: that call has failed."""
-        known: _Known = call.known
+        known: _Known
+        function, old, known = call
         known.is_settled = False
-        known.running, known.called = Step(call.number, call.old), call.number
+        known.running, known.called = Step(function.number, old), function.number
         if isinstance(memory, Parts):
-            self._keep_parts(known, call.number, obj, memory)
+            self._keep_parts(known, function.number, obj, memory)
 
     def _settle(self, known: _Known) -> None:
         state, obj = known.state, known.state.present
@@ -1147,6 +1163,21 @@ class KindFunctions:
         ]
         names = ", ".join(CalledFunction(each, "").name for each in functions)
         return f"<functions of {self.kind}: {names}>"
+
+
+def _steady_function(
+    declared: Handler | Timer, function: Callable[..., Any], limit: float | None, number: int
+) -> SteadyFunction:
+    """A function of updates; ``function`` may be wrapped by who observes it."""
+    called = function, _CAUSES["update"]
+    if (
+        isinstance(declared, Timer)
+        or declared.unchecked is None
+        or function is not declared.function
+    ):
+        return SteadyFunction(function, settle, called, limit, number)
+    plain = declared.unchecked
+    return SteadyFunction(plain, nothing_of(plain), called, limit, number)
 
 
 def _names_of(declared: Sequence[Handler | Timer]) -> list[str]:

@@ -28,6 +28,12 @@ def returning_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def nothing_of(function: Callable[..., Any]) -> Callable[[Any], None]:
+    """The check of :func:`returning_nothing`, for who calls ``function`` itself."""
+    name = callback_name(function)
+    return lambda returned: check_nothing(name, settle(returned))
+
+
 def returning_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, whose value is written to the object, with a check that it is a value."""
     name = callback_name(function)

@@ -455,7 +455,6 @@ class CallSlot:
         "limited",
         "log",
         "looks",
-        "made",
         "memory",
         "omitted_requests",
         "record",
@@ -482,11 +481,9 @@ class CallSlot:
         """Whether the call repeats an earlier one."""
         self.limited: LimitedCall | None = None
         """The part of the call that runs now and may have a time limit; None without."""
-        self.limit: float | None = None
-        """The seconds that the call may take, where it is one function's; see
-        :meth:`ActivityLog.limited_call`."""
-        self.made: LimitedCall | None = None
-        """What was made of that, while it runs."""
+        self.limit: list[Any] | None = None
+        """The start of the call and the seconds that it may take, where it is one function's; then
+        what :meth:`ActivityLog.limited_call` has made of them, or None at its end."""
         self.memory: Any = NO_MEMORY
         """What :func:`call_memory` returns; None before it is asked for."""
         self.record: CallRecord | None = None
@@ -614,8 +611,6 @@ class ActivityLog:
         """Watches the calls that run."""
         self.stop: StopSignal = StopSignal(clock=clock)
         """Set when the controller stops; replaced at its start."""
-        self.call_lock: threading.Lock = threading.Lock()
-        """Guards the ends of calls with a :attr:`CallSlot.limit`."""
         self.observers: Observers = Observers()
         self.skip_until: float = -sys.float_info.max
         """Calls that began before this time and ended well are not recorded."""
@@ -665,19 +660,21 @@ class ActivityLog:
         Most calls begin and end without anybody who asks for their stop signal, or looks at them.
         So one with a ``slot.limit`` is made for those who do. Thread-safe.
         """
-        if slot.limit is None or slot.limited is not None:
+        limit = slot.limit  # once: another call may begin meanwhile
+        if limit is None or slot.limited is not None:
             return slot.limited
-        with self.call_lock:
-            limit, made = slot.limit, slot.made
-            if made is None and limit is not None:
-                made = slot.made = LimitedCall(slot.started, limit, self.stop, self.clock)
+        if len(limit) == 2:
+            # What several append at once, is one after the other there: the first counts, which is
+            # None if the call has ended.
+            limit.append(LimitedCall(limit[0], limit[1], self.stop, self.clock))
+        made: LimitedCall | None = limit[2]
         return made
 
     @contextlib.contextmanager
     def not_counted(self) -> Iterator[None]:
         """Within the block, the time does not count for the limits of the call of this thread."""
         slot, began = _slot.get(), self.clock.monotonic()
-        calls = set() if slot is None else {self.limited_call(slot), slot.made}
+        calls = set() if slot is None else {self.limited_call(slot), *(slot.limit or ())[2:]}
         deadlines = [(call, call.suspend()) for call in calls if call is not None]
         try:
             yield
@@ -896,8 +893,10 @@ class ActivityLog:
         if (now := self.clock.monotonic()) >= self._history.next:
             self._note_counts(now)
         for thread, slot in self.slots.copy().items():
+            trigger = slot.trigger
             started, limited = slot.started, self.limited_call(slot)
-            if slot.trigger is not None:
+            # If another call has begun meanwhile, it is seen the next time.
+            if trigger is not None and slot.trigger is trigger:
                 about = functools.partial(self._about, slot, started)
                 found.append(RunningCall(thread, started, about, limited))
         return found

@@ -84,5 +84,6 @@ from appsdk_operator.watchers._level_based import (
     CalledFunction as CalledFunction,
     FailedFunction as FailedFunction,
     SteadyCall as SteadyCall,
+    SteadyFunction as SteadyFunction,
     Waiting as Waiting,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -52,20 +52,24 @@ class Waiting(NamedTuple):
     """What it is called for, as ``CREATE`` or ``SYNC``; ``""``: it calls no function."""
 
 
-class SteadyCall(NamedTuple):
-    """A call that is due for an update, and the only one that can be due."""
+@final
+class SteadyFunction(msgspec.Struct, frozen=True, eq=False):
+    """A function that is called for updates."""
 
     function: Callable[..., Any]
+    check: Callable[[Any], object]
+    """What is called with a value that it has returned, unless that is None."""
     called: tuple[Callable[..., Any], str]
-    """The function, and what it is called for."""
+    """The function as others know it, and what it is called for."""
     limit: float | None
     """The seconds that it may take; None: as many as it likes."""
     number: int
-    """The function's place in the order of declaration."""
-    old: Object
-    """The state that it has handled."""
-    known: Any
-    """The reconciler's own."""
+    """Its place in the order of declaration."""
+
+
+SteadyCall: TypeAlias = tuple[SteadyFunction, Object, Any]
+"""A call that is due for an update, and the only one that can be due: the function, the state that
+it has handled, and what the reconciler keeps of the object."""
 
 
 class LevelBased(Protocol):
@@ -107,8 +111,8 @@ class LevelBased(Protocol):
         """The call that :meth:`steady` said has succeeded.
 
         Returns:
-            "more": there are others to make, as :meth:`waiting` tells. "hot": there are too many
-            calls for that object.
+            "more": ``reconcile`` has to look whether there are others to make. "hot": there are too
+            many calls for that object.
         """
         ...
 

@@ -275,12 +275,13 @@ def functions_of_thing(
     client: ClientLike | None = None,
     *,
     paused: Callable[[Object], bool] | None = None,
+    observe: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
 ) -> KindFunctions:
     return KindFunctions(
         THING,
         client or no_client(),
         [*functions_of(app), *timers_of(app)],
-        function_of=lambda declared: declared.function,
+        function_of=lambda declared: observe(declared.function),
         clock=clock,
         finalizer=JoinedFinalizer(),
         paused=paused,

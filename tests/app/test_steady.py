@@ -447,25 +447,28 @@ def test_the_calls_of_several_functions_are_one_count(
     assert len(calls) > 390 * functions
 
 
-@pytest.mark.parametrize("reason", ["deletion", "older", "finalizer", "kind"])
+@pytest.mark.parametrize("reason", ["deletion", "older", "much older", "finalizer", "kind"])
 def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
     app.on_update(THING)(lambda old, new: None)
     app.on_delete(THING)(lambda obj: None)
     functions = functions_of_thing(app, ManualClock())
     lifecycle = functions.finalizer_lifecycle
     assert lifecycle is not None
-    obj = thing(5, 1, finalizers=[lifecycle.finalizer])
+    first = 100 if reason == "much older" else 5
+    obj = thing(first, 1, finalizers=[lifecycle.finalizer])
     more: dict[str, Any] = {"finalizers": list(obj.finalizers)}
     functions.reconcile(Event(ResourceAction.CREATE, obj))
     functions.waiting(obj)
-    version = 6
+    version = first + 1
     if reason == "deletion":
         more["deletionTimestamp"] = "2024-01-01T00:00:00Z"
     elif reason == "older":
         version = 4
+    elif reason == "much older":
+        version = 50
     elif reason == "finalizer":
         more["finalizers"] = []
-    usual = Event(ResourceAction.UPDATE, thing(6, 1, finalizers=list(obj.finalizers)), obj)
+    usual = Event(ResourceAction.UPDATE, thing(first + 1, 1, finalizers=list(obj.finalizers)), obj)
     assert functions.steady(usual) is False
     new = thing(version, 2, **more)
     if reason == "kind":
@@ -473,6 +476,28 @@ def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
             Kind(group=THING.group, version=THING.version, kind=THING.kind), new.to_dict()
         )
     assert functions.steady(Event(ResourceAction.UPDATE, new, obj)) is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_value_that_a_function_returns_is_an_error_in_the_short_way_too(
+    app: App, is_async: bool
+) -> None:
+    errors = list[Exception]()
+
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> int | None:
+        return 1 if new.generation == 3 else None
+
+    async def change_later(old: Object[ThingSpec], new: Object[ThingSpec]) -> int | None:
+        return change(old, new)
+
+    app.on_update(THING)(change_later if is_async else change)
+    rig = Rig(app, error_handler=lambda error, _: errors.append(error))
+    rig.update(4)
+    assert errors == []
+    rig.update(3)
+    assert [type(error) for error in errors] == [TypeError]
+    assert "change" in str(errors[0])
+    rig.controller._loop.close(10.0)
 
 
 def test_who_looks_at_the_end_of_a_call_leaves_no_limit_to_the_next(
@@ -580,3 +605,121 @@ def test_a_call_whose_time_stands_still_between_two_looks_at_its_deadline_breaks
         slot = activity.slot(1)
         slot.trigger, slot.limited = object(), call
         read(1.0)
+
+
+def test_an_object_that_cannot_be_read_is_looked_at_also_after_a_call_of_another_function(
+    app: App,
+) -> None:
+    app.on_update(THING)(lambda old, new: None)
+    app.on_update(THING, when=lambda old, new: True)(lambda old, new: None)
+    rig = Rig(app)
+    while rig.look() is not None:
+        pass
+    event = rig.event(3, annotations={"a": 1})
+    call = rig.functions.steady(event)
+    assert call, "the first function needs nothing of it but its generation"
+    assert rig.functions.made(call, event.object, 0.0) == "more"
+    assert not rig.asks_steadily()
+    assert rig.functions.steady(event) is None
+
+
+class Curious(HandClock):
+    """A clock that looks at the running calls whenever it is asked for the time."""
+
+    def __init__(self) -> None:
+        self.look: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        look, self.look = self.look, lambda: None  # which reads the clock itself
+        look()
+        self.look = look
+        return self.now
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_a_call_that_begins_is_not_taken_for_one_that_began_when_the_last_one_did(
+    app: App, is_steady: bool
+) -> None:
+    app.on_update(THING, time_limit=20.0)(lambda old, new: None)
+    clock, started = Curious(), list[float]()
+    rig = Rig(app, clock=clock)
+    activity = rig.controller.activity
+    clock.look = lambda: started.extend(call.started for call in activity.running_calls())
+    clock.now = 100.0
+    if is_steady:
+        rig.update(3)
+    else:
+        rig.handle(Event(ResourceAction.RESYNC, rig.object))
+    assert set(started) == {100.0}
+
+
+def test_a_call_that_ends_while_somebody_looks_gives_its_start_to_no_other(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    activity = Rig(app).controller.activity
+    slot = activity.slot(1)
+    slot.started, slot.trigger = 0.0, "first"
+    limited_call = type(activity).limited_call
+
+    def end_and_begin(log: Any, slot: Any) -> LimitedCall | None:
+        found = limited_call(log, slot)
+        slot.trigger = None
+        slot.started, slot.trigger = 100.0, "second"
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(activity), "limited_call", end_and_begin)
+        assert activity.running_calls() == []
+    assert [call.started for call in activity.running_calls()] == [100.0]
+
+
+def test_all_who_look_at_a_call_at_once_see_one_call_which_its_end_ends(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2)
+
+    class Met(LimitedCall):
+        """Made by two threads, neither of which has it before the other one."""
+
+        __slots__ = ()
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            both.wait(10)
+
+    @app.on_update(THING, time_limit=5.0)
+    def change(old: Object, new: Object) -> None:
+        if new.spec.a == 3:
+            monkeypatch.setattr("appsdk_operator.runtime._activity.LimitedCall", Met)
+            threads = [threading.Thread(target=look) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def look() -> None:
+        found.extend(call.limited for call in rig.controller.activity.running_calls())
+
+    found: list[LimitedCall | None] = []
+    rig = Rig(app)
+    rig.update(3)
+    first, second = found
+    assert first is second
+    assert first is not None
+    assert first.is_over
+
+
+def test_what_observes_a_function_is_called_in_the_short_way_too(app: App) -> None:
+    seen = list[str]()
+    app.on_update(THING)(lambda old, new: seen.append("function"))
+    functions = functions_of_thing(
+        app, ManualClock(), observe=lambda function: lambda *args: seen.append("observer")
+    )
+    obj = thing(1, 1)
+    functions.reconcile(Event(ResourceAction.CREATE, obj))
+    functions.reconcile(Event(ResourceAction.UPDATE, thing(2, 2), obj))
+    functions.waiting(obj)
+    call = functions.steady(Event(ResourceAction.UPDATE, thing(3, 3), thing(2, 2)))
+    assert call
+    call[0].function(call[1], thing(3, 3))
+    assert set(seen) == {"observer"}

@@ -269,3 +269,18 @@ def test_failures_in_a_row_are_counted_since_the_first_until_a_success() -> None
     engine.call(fails=True)
     (failing_again,) = (each for each in engine.log.failing() if each.last.name == "a")
     assert (failing_again.count, failing_again.since) == (1, engine.clock.monotonic())
+
+
+def test_time_that_does_not_count_counts_neither_for_a_call_nor_for_the_part_that_runs() -> None:
+    clock = ManualClock()
+    log = ActivityLog("c", clock=clock, describe=Engine()._describe)
+    with log.entered():
+        (slot,) = log.slots.values()
+        slot.limit = [0.0, 20.0]
+        call = log.limited_call(slot)
+        part = log.begin_limited(slot, 10.0)
+        clock.advance(5.0)
+        with log.not_counted():
+            assert (call and call.remaining(), part.remaining()) == (None, None)
+            clock.advance(100.0)
+        assert (call and call.remaining(), part.remaining()) == (15.0, 5.0)

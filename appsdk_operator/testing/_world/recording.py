@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 import attrs
+import msgspec
 
 from appsdk_operator.cache import Event
 from appsdk_operator.client import ConnectionLost
@@ -18,7 +19,6 @@ from appsdk_operator.watchers import (
     ResourceWatcher,
     SelectiveReconciler,
     SelectiveWatcher,
-    SteadyCall,
 )
 
 _current: contextvars.ContextVar[Entry | None] = contextvars.ContextVar("call", default=None)
@@ -224,11 +224,14 @@ class _RecordedSelectiveReconciler(_RecordedReconciler):
         """For an App's functions: the call for an update, of which each is a reconcile."""
         level = self.level_based
         call = None if level is None else level.steady(event)
-        if not isinstance(call, SteadyCall):
+        if not call:
             return call
+        steady, *rest = call
         request = ReconcileRequest(action=event.action, object=event.object, old=event.old)
 
         def function(old: Object, new: Object) -> Any:
-            return self._record(self._entry_of(request), lambda: call.function(old, new))
+            return self._record(
+                self._entry_of(request), lambda: steady.check(steady.function(old, new))
+            )
 
-        return call._replace(function=function)
+        return msgspec.structs.replace(steady, function=function), *rest

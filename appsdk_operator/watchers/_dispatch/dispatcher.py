@@ -28,7 +28,6 @@ from appsdk_operator.runtime import (
     as_exception,
     callback_name,
     get_logger,
-    settle,
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall, called_of
@@ -431,8 +430,8 @@ class Dispatcher:
         slot.target = target
         slot.is_retry = is_retry
         slot.called = None
-        slot.trigger = trigger
         slot.started = started = monotonic()
+        slot.trigger = trigger  # last: who looks takes the others for its
         if activity.observers.present:
             activity.begin(slot)
         limit = self._time_limit
@@ -491,7 +490,8 @@ class Dispatcher:
         in one place, because most events of an App lead here."""
         monotonic, activity = self._clock.monotonic, self.activity
         failure: BaseException | None = None
-        function, called, limit, _, old, _ = call
+        steady, old, _ = call
+        function, called, limit = steady.function, steady.called, steady.limit
         thread = get_ident()
         obj = event.object
         numbers = target.call_metrics[_UPDATE]
@@ -500,31 +500,32 @@ class Dispatcher:
         slot.is_retry = False
         slot.called = called
         slot.memory = None
-        slot.trigger = event
         slot.started = started = monotonic()
-        slot.limit = limit
-        if limit is not None and limit < activity.monitor.shortest:
-            activity.monitor.name_limit(limit)
+        made: list[Any] | None = None
+        if limit is not None:
+            made = slot.limit = [started, limit]
+            if limit < activity.monitor.shortest:
+                activity.monitor.name_limit(limit)
+        slot.trigger = event  # last: who looks takes the others for its
         if activity.observers.present:
             activity.begin(slot)
         try:
             returned = function(old, obj)
             if returned is not None:
-                settle(returned)
+                steady.check(returned)
         except BaseException as raised:
             failure = raised
         ended = monotonic()
-        seconds, made = ended - started, None
-        if limit is not None:
-            with activity.call_lock:
-                slot.limit = None
-                made, slot.made = slot.made, None
+        seconds = ended - started
         with self._metrics_lock:
             slot.trigger = None
             (numbers.sole_duration if is_sole else numbers.duration).observe(seconds)
         memory, slot.memory = slot.memory, NO_MEMORY
-        if limit is not None and (made is not None or seconds >= limit):
-            failure = activity.end_call(made, started, limit, ended, failure, called[0])
+        if made is not None and limit is not None:
+            slot.limit = None
+            made.append(None)  # from now on nobody makes it
+            if made[2] is not None or seconds >= limit:
+                failure = activity.end_call(made[2], started, limit, ended, failure, called[0])
         if failure is not None:
             with self._metrics_lock:
                 numbers.errors += 1
