@@ -443,6 +443,9 @@ class Delivery:
         """Add events to the pending events of their objects; returns the keys that became ready."""
         ready: list[tuple[DeliveryKey, int]] = []
         in_line: set[tuple[str, str]] | None = None
+        put = self._pending.put
+        # Once for all: under the lock it can only fall.
+        elsewhere = self._line.count
         for ticket, event in events:
             obj = event.object
             if event.action is _RESYNC and self._merges_resyncs:
@@ -450,8 +453,8 @@ class Delivery:
                     in_line = self._line.objects_of(source)
                 if (obj.namespace, obj.name) in in_line:
                     continue  # what waits is as new
-            key = source.key_of(obj)
-            if self._pending.put(key, ticket, event, elsewhere=self._line.count):
+            key = DeliveryKey(source, obj.namespace, obj.name)  # as key_of makes it, without a call
+            if put(key, ticket, event, elsewhere=elsewhere):
                 ready.append((key, ticket))
         return ready
 
