@@ -163,6 +163,30 @@ def test_what_was_written_to_a_namespace_of_a_name_that_has_ended_is_not_denied(
     followed.teardown()
 
 
+def test_one_that_cannot_be_listed_does_not_hold_up_the_whole_objects_of_the_others() -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS, is_metadata=True)
+    followed.create_or_label("team-a", None)
+    followed.write("team-a", "a")
+    followed.step_all()
+    followed.forbid("team-b")
+    followed.create_or_label("team-b", None)
+    followed.write("team-b", "b")
+    followed.step_all()
+    cache = followed.cache
+    cache.add(THING)
+    late = cache.add_event_handler(THING, BatchRecorder())
+    followed.step_all()
+    assert cache.has_synced
+    assert late.has_synced
+    assert not followed.registration.awaits_full_objects
+    assert [obj.name for obj in cache.list(THING)] == ["a"]
+    followed.allow()
+    followed.step_all()
+    assert [obj.name for obj in cache.list(THING)] == ["a", "b"]
+    followed.teardown()
+
+
 def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others() -> None:
     followed = Followed()
     followed.begin(selector=TEAMS)
@@ -198,8 +222,9 @@ def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others
 
 
 class Followed(RuleBasedStateMachine):
-    @initialize(selector=st.sampled_from([TEAMS, LABELLED]))
-    def begin(self, selector: NamespaceSelector) -> None:
+    @initialize(selector=st.sampled_from([TEAMS, LABELLED]), is_metadata=st.booleans())
+    def begin(self, selector: NamespaceSelector, is_metadata: bool = False) -> None:
+        self.is_metadata = is_metadata
         self.server = Server()
         self.selector = selector
         self.clock = ManualClock()
@@ -222,13 +247,18 @@ class Followed(RuleBasedStateMachine):
         self.cache._threads = NoThreads()  # type: ignore[assignment]
         self.client = CachedClient(self.server, self.cache)  # type: ignore[arg-type]
         self.written: dict[tuple[str, str], Object] = {}
-        self.cache.add(THING)
+        (self.cache.add_metadata if self.is_metadata else self.cache.add)(THING)
         self.recorder = BatchRecorder()
         self.registration = self.cache.add_event_handler(THING, self.recorder)
         self.seen = 0
         self.reads = self.was_complete = False
         assert self.cache._follower is not None
         self.follower = self.cache._follower
+
+    @rule()
+    def widen(self) -> None:
+        """Somebody needs whole objects."""
+        self.cache.add(THING)
 
     @rule(name=st.sampled_from(SPACES), labels=st.sampled_from([None, {"team": "a"}]))
     def create_or_label(self, name: str, labels: dict[str, str] | None) -> None:
