@@ -581,7 +581,6 @@ class KindFunctions:
                     obj,
                     lambda *call: self._notify(known, *call),
                     is_new=not known.state.is_complete,
-                    takes_over=self._adopted is not None and self._adopted.is_handled(obj),
                     also=self._addition(known),
                 )
             except FinalizerError:

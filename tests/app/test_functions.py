@@ -408,6 +408,25 @@ def test_a_restore_of_the_server_is_an_update_whatever_the_versions_say() -> Non
     assert calls == [(1, 2), (2, 1), (1, 3)]
 
 
+def test_a_finalizer_is_put_back_with_one_write() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING)(lambda thing: calls.append("add"))
+    app.on_delete(THING)(lambda thing: calls.append("delete"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        api = world.server.api
+        world.patch("a", {"metadata": {"finalizers": []}})
+        before = len(api.requests)
+        world.run(60)
+        writes = [each for each in api.requests[before:] if each.method != "GET"]
+        assert [each.method for each in writes] == ["PATCH"]
+        assert OURS in world.get("a").finalizers
+        world.delete("a")
+        world.run(60)
+    assert calls == ["add", "delete"]
+
+
 def test_a_finalizer_that_cannot_be_put_back_keeps_no_function_of_a_handled_object() -> None:
     app, calls, looks = App("thing-operator"), list[Any](), list[float]()
     world: World

@@ -745,7 +745,7 @@ def stays(self: Any, known: Any, adopted: Any) -> None:
 def beside_kopfs(self: Any, obj: Any, also: Any) -> Any:
     names, self.foreign = self.foreign, ()
     try:
-        return _taken_over(self, obj, also)
+        return _put_back(self, obj, also)
     finally:
         self.foreign = names
 
@@ -764,7 +764,7 @@ def no_annotations(self: Any, obj: Any, *, handled: bool) -> Any:
 
 _handled = KopfStates.handled
 _our_finalizers_on = FinalizerLifecycle._our_finalizers_on
-_taken_over = FinalizerLifecycle._taken_over
+_put_back = FinalizerLifecycle._put_back
 
 
 @pytest.mark.parametrize(
@@ -775,7 +775,7 @@ _taken_over = FinalizerLifecycle._taken_over
         (FinalizerLifecycle, "_our_finalizers_on", without_kopfs),
         (KindFunctions, "_is_recorded", is_forgotten_at_once),
         (KindFunctions, "_release", stays),
-        (FinalizerLifecycle, "_taken_over", beside_kopfs),
+        (FinalizerLifecycle, "_put_back", beside_kopfs),
         (HandledState, "covers", only_what_is_named),
         (ObjectState, "owes_update", property(owes_nothing)),
         (KopfStates, "removals", no_annotations),

@@ -235,7 +235,6 @@ class FinalizerLifecycle:
         notify: NotifyCallback,
         *,
         is_new: bool,
-        takes_over: bool = False,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
     ) -> Outcome:
         """Handle the current state of an object, whatever has led to it.
@@ -246,9 +245,9 @@ class FinalizerLifecycle:
         Args:
             obj: the object.
             notify: as for the other methods.
-            is_new: whether it is not handled yet, although it may have the finalizer.
-            takes_over: whether the operator before this one has handled it, so that it gets the
-                finalizer before any call.
+            is_new: whether it is not handled yet, although it may have the finalizer. If it is
+                handled, also by the operator before this one, it gets the finalizer before any
+                call.
             also: further operations for the patches that put the finalizers of a new object on,
                 for the state on which they are based.
         """
@@ -263,13 +262,10 @@ class FinalizerLifecycle:
                 return None  # the event of that leads to the clean-up
         with self._lock:
             self._write_pending.pop(obj.uid, None)
-        if takes_over and not is_new:
-            obj = self._taken_over(obj, also)
-            if obj.is_deleting:
-                return None
-        if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
+        if is_new:
             return self._on_new(obj, notify, also)[1]
-        return self._on_known(obj, notify)
+        present = self._put_back(obj, also)
+        return None if present is None else self._on_known(present, notify)
 
     def release(
         self, obj: Object, also: Callable[[Object], list[dict[str, Any]] | None]
@@ -480,10 +476,13 @@ class FinalizerLifecycle:
                 self._finalizer_versions[made.uid] = made.resource_version
         return obj if made is None else made
 
-    def _taken_over(
+    def _put_back(
         self, obj: Object, also: Callable[[Object], list[dict[str, Any]]] | None
-    ) -> Object:
-        """Put the finalizer in place of the foreign one, unless it is there; returns the new state.
+    ) -> Object | None:
+        """Put the finalizer on a handled object, unless it is there, in place of a foreign one.
+
+        Returns:
+            The new state; None if it is gone or being deleted.
 
         Raises:
             FinalizerError: it could not be written.
@@ -493,8 +492,9 @@ class FinalizerLifecycle:
         replaced = (*self.foreign, *self._own.in_progress)
         made = self._put(obj, self.finalizer, instead_of=replaced, also=also)
         if made is None or made.is_deleting:
-            return obj if made is None else made
+            return None
         with self._lock:
+            self._unprotected.discard(obj.uid)
             if made.uid:
                 self._finalizer_versions[made.uid] = made.resource_version
         return made
