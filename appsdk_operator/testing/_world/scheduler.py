@@ -395,29 +395,27 @@ class _Lock(threading.BoundedSemaphore):
         return self._value == 0
 
 
-def _is_held_long(*modules: str) -> bool:
-    """Whether the caller's caller is code of an operator, or ``modules``, in a simulated thread."""
-    if getattr(_here, "fiber", None) is None:
-        return False
-    module = str(sys._getframe(2).f_globals.get("__name__"))
-    return module in modules or not _is_ours(module)
-
-
-@functools.cache
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("appsdk_operator", "logging", "threading")
-
-
 def _new_lock() -> Any:
-    return _Lock() if _is_held_long(Latch.__module__) else allocate_lock()
+    if getattr(_here, "fiber", None) is None:
+        return allocate_lock()
+    module = sys._getframe(1).f_globals.get("__name__")
+    return allocate_lock() if _is_held_shortly(module) and module != Latch.__module__ else _Lock()
 
 
 def _new_rlock() -> Any:
-    if not _is_held_long():
+    if getattr(_here, "fiber", None) is None or _is_held_shortly(
+        sys._getframe(1).f_globals.get("__name__")
+    ):
         return _real_rlock()
     made = threading._PyRLock()  # type: ignore[attr-defined]
     made._block = _Lock()
     return made
+
+
+@functools.cache
+def _is_held_shortly(module: object) -> bool:
+    """Whether code of this module never waits while it holds a lock; of an operator, it may."""
+    return str(module).partition(".")[0] in ("appsdk_operator", "logging", "threading")
 
 
 def _claim(name: str, owner: object) -> None:

@@ -67,19 +67,7 @@ def _search_one(
     found: list[Failure] = []
     tries = 0
 
-    @seeded(seed)
-    @settings(
-        # The first is the simplest one each time. Of more, most would be variants of each other.
-        max_examples=2,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-        print_blob=False,
-        phases=[Phase.generate],
-    )
-    @given(strategy)
-    def play(steps: list[Step]) -> None:
+    def attempt(steps: list[Step]) -> None:
         nonlocal tries
         tries += 1
         if tries == 1 or found:
@@ -90,6 +78,22 @@ def _search_one(
         except BrokenPromise as error:
             found.append((steps, error))
             raise _FoundError from error
+
+    # Short, because Hypothesis reads its source for each history.
+    @given(strategy)
+    def draw(steps: list[Step]) -> None:
+        attempt(steps)
+
+    play = settings(
+        # The first is the simplest one each time. Of more, most would be variants of each other.
+        max_examples=2,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        print_blob=False,
+        phases=[Phase.generate],
+    )(seeded(seed)(draw))
 
     try:
         play()
