@@ -581,6 +581,8 @@ class KindFunctions:
                     obj,
                     lambda *call: self._notify(known, *call),
                     is_new=not known.state.is_complete,
+                    is_marked=known.is_marked
+                    or (self._adopted is not None and self._adopted.is_handled(obj)),
                     also=self._addition(known),
                 )
             except FinalizerError:

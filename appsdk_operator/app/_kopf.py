@@ -71,6 +71,10 @@ class KopfStates:
         """False where none of it surely is on the object; fast."""
         return self._mark in obj.raw or self.finalizer in obj.finalizers
 
+    def is_handled(self, obj: Object) -> bool:
+        """Whether kopf has handled the object."""
+        return self._mark in obj.raw and self._essence(obj) is not None
+
     def handled(self, obj: Object) -> HandledState | None:
         """The state of the object that kopf has handled; None: it has not handled it."""
         essence = self._essence(obj)

@@ -235,6 +235,7 @@ class FinalizerLifecycle:
         notify: NotifyCallback,
         *,
         is_new: bool,
+        is_marked: bool = False,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
     ) -> Outcome:
         """Handle the current state of an object, whatever has led to it.
@@ -245,9 +246,9 @@ class FinalizerLifecycle:
         Args:
             obj: the object.
             notify: as for the other methods.
-            is_new: whether it is not handled yet, although it may have the finalizer. If it is
-                handled, also by the operator before this one, it gets the finalizer before any
-                call.
+            is_new: whether it is not handled yet, although it may have the finalizer.
+            is_marked: whether it had the finalizer, or the operator before this one has handled it,
+                so that it gets the finalizer before any call.
             also: further operations for the patches that put the finalizers of a new object on,
                 for the state on which they are based.
         """
@@ -262,10 +263,12 @@ class FinalizerLifecycle:
                 return None  # the event of that leads to the clean-up
         with self._lock:
             self._write_pending.pop(obj.uid, None)
-        if is_new:
+        if is_marked and not is_new:
+            present = self._put_back(obj, also)
+            return None if present is None else self._on_known(present, notify)
+        if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
             return self._on_new(obj, notify, also)[1]
-        present = self._put_back(obj, also)
-        return None if present is None else self._on_known(present, notify)
+        return self._on_known(obj, notify)
 
     def release(
         self, obj: Object, also: Callable[[Object], list[dict[str, Any]] | None]
