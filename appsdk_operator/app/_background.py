@@ -30,7 +30,7 @@ from appsdk_operator.runtime import (
     safe_text,
     settle,
 )
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
 from appsdk_operator.watchers import RetryPolicy
 
 _log = get_logger("appsdk_operator.app")
@@ -404,13 +404,15 @@ class BackgroundRunner:
         if isinstance(sole, TerminalError):
             return None, 0
         try:
-            delay = no_awaitable("retry", self._retry(error, attempt))
-            if delay is None or not 0 <= delay < float("inf"):
-                return None, 0
-            return float(delay), attempt + 1
+            delay = retry_delay("retry", self._retry(error, attempt))
         except BaseException:  # otherwise the run would never be over
-            _log.exception("the retry policy of %s failed: it is given up", self._callback)
-            return None, 0
+            _log.exception(
+                "the retry policy of %s failed: the kit starts it again in %g s",
+                self._callback,
+                FALLBACK_DELAY,
+            )
+            delay = FALLBACK_DELAY
+        return (None, 0) if delay is None else (delay, attempt + 1)
 
     def _log_failure(self, run: _Run, error: Exception, delay: float | None) -> None:
         asks = retry_after_seconds(sole_error(error)) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
@@ -24,7 +23,7 @@ from appsdk_operator.runtime import (
     get_logger,
     safe_text,
 )
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
 from appsdk_operator.watchers import RetryPolicy
 
 _log = get_logger("appsdk_operator.app")
@@ -102,14 +101,14 @@ class AppTimer:
 
     def _retry_delay(self, error: Exception) -> float | None:
         try:
-            delay = no_awaitable("retry_policy", self._policy(error, self._attempt))
-            return delay if delay is not None and 0 <= delay < math.inf else None
+            return retry_delay("retry_policy", self._policy(error, self._attempt))
         except BaseException:
             _log.exception(
-                "the retry policy failed: %s is called again after its interval",
+                "the retry policy failed: the kit calls %s again in %g s, or after its interval",
                 callback_name(self._function),
+                FALLBACK_DELAY,
             )
-            return None
+            return FALLBACK_DELAY
 
     # The rate limiter.
 

@@ -9,9 +9,10 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 __all__ = [
+    "FALLBACK_DELAY",
     "check_callable",
     "check_choice",
     "check_client",
@@ -28,6 +29,7 @@ __all__ = [
     "checked_seconds",
     "checked_texts",
     "no_awaitable",
+    "retry_delay",
 ]
 
 _T = TypeVar("_T")
@@ -154,6 +156,29 @@ def no_awaitable(what: str, value: _T) -> _T:
             value.close()  # an unawaited coroutine causes a warning
         raise TypeError(f"{what} returned {type(value).__name__}: make it a plain function")
     return value
+
+
+FALLBACK_DELAY: Final = 10.0
+"""Seconds until the retry of a failed call where the retry policy fails itself."""
+
+
+def retry_delay(what: str, answer: Any) -> float | None:
+    """The answer of a retry policy: seconds, or None for no retry.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is text, below 0, infinite or NaN.
+    """
+    if no_awaitable(what, answer) is None:
+        return None
+    if callable(getattr(answer, "total_seconds", None)):
+        raise TypeError(f"{what} returned {answer!r}: return its total_seconds()")
+    seconds = float(answer)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(
+            f"{what} returned {answer!r}: return seconds from 0 up, or None for no retry"
+        )
+    return seconds
 
 
 def check_number(name: str, seconds: object, *, example: bool = True) -> None:

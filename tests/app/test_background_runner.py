@@ -269,17 +269,31 @@ def test_a_policy_that_gives_up_or_fails_ends_it_and_an_error_may_name_its_delay
         case.wait_for_phase("over")
     assert calls.all == [0.0, 3.0]
     assert "does not start again before the object changes: reset" in caplog.text
-    case = Case(later)
+
+
+def test_a_policy_that_fails_starts_it_again_after_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, calls = ManualClock(), Calls()
+
+    def fails(live: Live[Any, Any], stop: StopSignal) -> None:
+        calls.add(clock.monotonic())
+        raise ConnectionError("reset")
+
+    case = Case(fails, clock)
     case.delays = []
     with running(case):
         case.see(thing())
-        case.wait_for_phase("over")
-    assert "the retry policy of" in caplog.text
+        case.wait_for_phase("waiting")
+        clock.advance(10.0)
+        eventually(lambda: len(calls.all) == 2)
+    assert calls.all == [0.0, 10.0]
+    assert "failed: the kit starts it again in 10 s" in caplog.text
 
 
 @FLAVOURS
 @pytest.mark.parametrize("answer", ["soon", SystemExit(1)], ids=["a text", "an exit"])
-def test_a_policy_that_answers_what_is_no_time_ends_it_too(function: Any, answer: Any) -> None:
+def test_a_policy_that_answers_what_is_no_time_starts_it_again(function: Any, answer: Any) -> None:
     async def fails_async(live: Live[Any, Any], stop: StopSignal) -> None:
         raise ConnectionError("reset")
 
@@ -294,9 +308,8 @@ def test_a_policy_that_answers_what_is_no_time_ends_it_too(function: Any, answer
     case = Case(fails if function is waits else fails_async)
     case.runner._retry = policy
     with running(case):
-        one = case.see(thing())
-        case.wait_for_phase("over")
-        assert not case.runner.is_running_for(one)
+        case.see(thing())
+        case.wait_for_phase("waiting")
 
 
 def test_a_returned_value_is_an_error_that_says_what_to_do(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime import (
     RateLimiter,
@@ -13,15 +13,12 @@ from appsdk_operator.runtime import (
     is_interrupt,
     safe_text,
 )
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
 
 _log = get_logger("appsdk_operator.controllers")
 
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 R = TypeVar("R", bound=Hashable)
-
-_FALLBACK_DELAY: Final = 10.0
-"""Seconds until the retry when what decides on it fails itself."""
 
 
 class RequestRetry(Protocol[R_contra]):
@@ -53,9 +50,7 @@ class ByPolicy:
         """What the policy says; an error that is none of Python's Exceptions is in a group."""
         del request
         raised = error if isinstance(error, Exception) else RuntimeError(safe_text(error))
-        answer = self._policy(raised, attempt)
-        no_awaitable("retry", answer)
-        return None if answer is None else float(answer)
+        return retry_delay("retry", self._policy(raised, attempt))
 
     def forget(self, request: Hashable) -> None:
         """Nothing is stored."""
@@ -109,10 +104,10 @@ class CheckedRetry(Generic[R]):
             self._what,
             problem,
             safe_text(request),
-            _FALLBACK_DELAY,
+            FALLBACK_DELAY,
             extra={"controller": self._name},
         )
-        return _FALLBACK_DELAY
+        return FALLBACK_DELAY
 
     def forget(self, request: R) -> None:
         """Tell ``inner``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias, final
 
@@ -30,7 +29,7 @@ from appsdk_operator.runtime import (
     has_user_frames,
     is_cancelled,
 )
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime.validation import FALLBACK_DELAY, no_awaitable, retry_delay
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatch.registered import cause_of, name_of
 from appsdk_operator.watchers._level_based import CalledFunction
@@ -206,14 +205,15 @@ class Failures:
         if asked is not None:
             return asked
         try:
-            return _checked_delay(no_awaitable("retry_policy", policy(error, attempt)))
+            return retry_delay("retry_policy", policy(error, attempt))
         except BaseException as raised:
             self._log_failure_of(
                 raised,
                 "retry policy",
-                "the retry policy of controller %s failed: no retry (it returns seconds, or None)",
+                "the retry policy of controller %s failed: the kit retries in "
+                f"{FALLBACK_DELAY:g} s (it returns seconds, or None for no retry)",
             )
-            return None
+            return FALLBACK_DELAY
 
     def _log_failure_of(self, error: BaseException, function: str, message: str) -> None:
         self.log.failed(error, function, message, self._name, extra={"controller": self._name})
@@ -284,13 +284,3 @@ def _is_self_explanatory(error: Exception) -> bool:
     """Whether a traceback would tell nothing more: a request of the kit's own failed."""
     is_of_request = isinstance(sole_error(error), (ClientError, FinalizerError))
     return is_of_request and not has_user_frames(error)
-
-
-def _checked_delay(answer: float | None) -> float | None:
-    if answer is None:
-        return None
-    delay = float(answer)
-    # A retry that never comes due would wait for ever: no resync repeats it.
-    if not 0 <= delay < math.inf:
-        raise ValueError(f"{answer!r} is not a number of seconds: use 0 or more, or None for never")
-    return delay
