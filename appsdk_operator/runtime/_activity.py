@@ -896,7 +896,7 @@ class ActivityLog:
             trigger = slot.trigger
             started, limited = slot.started, self.limited_call(slot)
             # If another call has begun meanwhile, it is seen the next time.
-            if trigger is not None and slot.trigger is trigger:
+            if trigger is not None and slot.trigger is trigger and slot.started == started:
                 about = functools.partial(self._about, slot, started)
                 found.append(RunningCall(thread, started, about, limited))
         return found

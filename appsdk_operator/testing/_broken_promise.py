@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
 
-_KIT: Final = str(Path(__file__).parents[1])
+_KIT: Final = str(Path(__file__).parents[1]) + os.sep
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with

@@ -653,8 +653,9 @@ def test_a_call_that_begins_is_not_taken_for_one_that_began_when_the_last_one_di
     assert set(started) == {100.0}
 
 
+@pytest.mark.parametrize("trigger", ["first", "second"], ids=["of one event", "of another"])
 def test_a_call_that_ends_while_somebody_looks_gives_its_start_to_no_other(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, trigger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     activity = Rig(app).controller.activity
     slot = activity.slot(1)
@@ -664,7 +665,7 @@ def test_a_call_that_ends_while_somebody_looks_gives_its_start_to_no_other(
     def end_and_begin(log: Any, slot: Any) -> LimitedCall | None:
         found = limited_call(log, slot)
         slot.trigger = None
-        slot.started, slot.trigger = 100.0, "second"
+        slot.started, slot.trigger = 100.0, trigger
         return found
 
     with monkeypatch.context() as patch:

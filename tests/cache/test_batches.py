@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
 from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import ManualClock, Metrics, WorkQueue
 from tests.cache.conftest import NoJitter, thing
 
 CREATE, UPDATE, DELETE, RESYNC, _ = ResourceAction
@@ -297,4 +297,23 @@ def test_events_that_wait_in_line_need_no_keys_although_a_resync_waits(monkeypat
     source.resync_every(30.0, lambda: None)
     source.on_events([Event(CREATE, thing(name, 1)) for name in "abc"])
     assert (delivery.pending, keys) == (3, [])
+    delivery.stop()
+
+
+def test_a_few_events_are_looked_up_rather_than_all_of_many_resyncs(monkeypatch):
+    delivery, looked_up = Delivery("d", lambda key, event: None, clock=ManualClock()), []
+    source = delivery.source("k")
+    holds_others = WorkQueue.holds_others
+
+    def counted(queue, own, others):
+        looked_up.append(len(own))
+        return holds_others(queue, own, others)
+
+    monkeypatch.setattr(WorkQueue, "holds_others", counted)
+    for _ in range(100):
+        source.resync_every(30.0, lambda: None)
+    source.on_events([Event(CREATE, thing("a", 1))])
+    source.on_events([Event(CREATE, thing(f"n{number}", 1)) for number in range(100)])
+    assert looked_up == [1, 101]
+    assert delivery.pending == 101
     delivery.stop()

@@ -420,7 +420,9 @@ class Delivery:
         Events of objects that are in the work queue by themselves join those instead.
         """
         keys = (source.key_of(event.object) for event in events)
-        held = self._queue.holds_others((self._line_key, *self._resyncs), keys)
+        # Where resyncs are many, the keys of a few events are found faster than all of theirs.
+        resyncs = self._resyncs if len(self._resyncs) <= 8 * len(events) else ()
+        held = self._queue.holds_others((self._line_key, *resyncs), keys)
         ready: list[tuple[DeliveryKey, int]] = []
         runs: list[tuple[int, Sequence[Event]]] = []
         if held is not None and any(held):

@@ -28,6 +28,8 @@ class Look(NamedTuple):
     """The server counts as lost from now on, and has not answered for so many seconds."""
     away: float | None = None
     """The server is back, after so many seconds."""
+    error: Exception | None = None
+    """Why the last question had no answer, where the server counts as lost from now on."""
 
 
 class _Failure(NamedTuple):
@@ -83,12 +85,6 @@ class ServerContact:
         before may fail by it."""
         return self._back_at if self.lost_since is None else math.inf
 
-    @property
-    def error(self) -> Exception | None:
-        """Why the last question had no answer; None while there is none without."""
-        failure = self._failure
-        return None if failure is None else failure.error
-
     def watch(self, now: float) -> ContactWatch:
         """Begin to look at it, until :meth:`end`. Of several who look, one asks at a time."""
         with self._lock:
@@ -100,7 +96,7 @@ class ServerContact:
 
     def look(self, watch: ContactWatch, now: float) -> Look:
         """What has changed since the last look of ``watch``, and when to look or ask again."""
-        away = lost_for = None
+        away = lost_for = error = None
         with self._lock:
             wait = max(0.0, self._next_question(now) - now)
             since = self.lost_since
@@ -108,12 +104,13 @@ class ServerContact:
                 away = self._back_at - watch.lost_since
             if since is not None and since != watch.lost_since:
                 lost_for = now - since
+                error = self._failure and self._failure.error
             watch.lost_since = since
             if not wait and self._asking not in (None, watch):
                 wait = _ASK_AGAIN
             elif not wait:
                 self._asking = watch
-        return Look(wait, lost_for=lost_for, away=away)
+        return Look(wait, lost_for=lost_for, away=away, error=error)
 
     def _next_question(self, now: float) -> float:
         """Take in what was heard; returns when to ask."""
@@ -121,7 +118,7 @@ class ServerContact:
         if self._failure is not None and heard >= self._failure.began:
             self._failure = None
         if self.lost_since is not None and heard > self.lost_since:
-            self.lost_since, self._back_at = None, heard
+            self._back_at, self.lost_since = heard, None  # read without the lock, in this order
         failure = self._failure
         if failure is None:
             return heard + ASK_AFTER

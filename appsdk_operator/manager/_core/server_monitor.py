@@ -112,7 +112,7 @@ class ServerMonitor:
         if look.away is not None:
             self._say_back(config, look.away)
         if look.lost_for is not None:
-            self._say_lost(config, contact, look.lost_for)
+            self._say_lost(config, look.error, look.lost_for)
         if look.wait:
             stop.wait(look.wait)
         else:
@@ -139,8 +139,7 @@ class ServerMonitor:
                 return
         contact.answered(self._clock.monotonic())
 
-    def _say_lost(self, config: ClientConfig, contact: ServerContact, seconds: float) -> None:
-        error = contact.error
+    def _say_lost(self, config: ClientConfig, error: Exception | None, seconds: float) -> None:
         text = safe_text(error)[:_LONGEST]
         # A refused connection has a remedy; what took too long has none.
         took_too_long = isinstance(error, ReadTimeout) or (
