@@ -166,8 +166,8 @@ def retry_delay(what: str, answer: Any) -> float | None:
     """The answer of a retry policy: seconds, or None for no retry.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: it is text, below 0, infinite or NaN.
+        TypeError: it cannot be seconds: a timedelta, an object.
+        ValueError: it is text that is no number, or below 0, infinite or NaN.
     """
     if no_awaitable(what, answer) is None:
         return None

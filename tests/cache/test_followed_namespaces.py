@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CachedClient, NotCachedError, NotFollowedError
+from appsdk_operator.cache._cache.selection import Selection
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import (
     Kind,
@@ -184,6 +185,39 @@ def test_one_that_cannot_be_listed_does_not_hold_up_the_whole_objects_of_the_oth
     followed.allow()
     followed.step_all()
     assert [obj.name for obj in cache.list(THING)] == ["a", "b"]
+    followed.teardown()
+
+
+def test_a_first_list_that_comes_while_whole_objects_are_asked_for_is_switched_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS, is_metadata=True)
+    followed.create_or_label("team-a", None)
+    followed.step_all()
+    followed.forbid("team-b")
+    followed.create_or_label("team-b", None)
+    followed.write("team-b", "b")
+    followed.step_all()
+    cache = followed.cache
+    (joining,) = [each for each in cache._kind_caches[THING].current if each.is_joining]
+    overlaps = Selection.overlaps
+
+    def list_meanwhile(one: Selection, other: Selection) -> bool:
+        # In its own thread.
+        followed.server.budget = 100
+        followed.clock.advance(joining.informer.step(joining.stop or StopSignal()))
+        return overlaps(one, other)
+
+    followed.allow()
+    with monkeypatch.context() as patch:
+        patch.setattr(Selection, "overlaps", list_meanwhile)
+        cache.add(THING)
+    followed.server.take(THING, "b", namespace="team-b")
+    followed.step_all()
+    followed.step_all()
+    assert not cache.list(THING)
+    assert not [event for event in followed.recorder.events if event.is_unfollowed]
     followed.teardown()
 
 

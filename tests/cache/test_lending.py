@@ -274,6 +274,39 @@ def test_a_worker_that_could_not_be_started_is_tried_again_while_there_is_work(m
         assert delivery.join(10.0) == []
 
 
+@pytest.mark.parametrize("seconds", [10.0, 11.0], ids=["works again", "rests"])
+def test_a_lent_worker_that_is_back_when_the_start_of_another_fails_does_its_work(
+    monkeypatch, seconds
+):
+    clock = ManualClock()
+    handler = Awaiting(clock, [[10.0]])
+    with ThreadScheduler(clock) as schedule:
+        delivery = handler.delivery = Delivery("d", handler, clock=clock)
+        delivery.allow_lending(Places(100))
+        delivery.source("k").on_events(adds(2))
+        delivery.start()
+
+        def comes_back(*_):
+            for _ in range(int(seconds)):
+                clock.advance(1.0)
+                schedule.run_ready()
+            _no_thread()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(delivery._threads, "start", _no_thread)
+            schedule.run_ready()
+            patch.setattr(delivery._threads, "start", comes_back)
+            delivery.start_missing()
+            patch.setattr(delivery._threads, "start", _no_thread)
+            for _ in range(30):
+                clock.advance(1.0)
+                schedule.run_ready()
+        assert [name for name, _ in handler.done] == ["n1", "n2"]
+        assert delivery._spares.missing == 0
+        delivery.stop()
+        assert delivery.join(10.0) == []
+
+
 def _no_thread(*_, error=None):
     raise error or RuntimeError("can't start new thread")
 

@@ -113,8 +113,12 @@ class KindCache:
         prepared = {each.selection: each for each in before.new} if before else {}
         old = [f for f in self.current if f.selection not in selections or f.is_frozen]
         added = [s for s in selections if s not in self._current or self._current[s] in old]
-        # A namespace that joins, and may never be listed, has nothing to switch over from.
+        # A namespace that joins, and may never be listed, has nothing to switch over from. Its list
+        # must not come while that is looked at.
         empty = [f for f in old if f.is_joining and not len(f.informer.store)]
+        for each in empty:
+            each.end()
+        empty = [f for f in empty if not len(f.informer.store)]
         overlapping = [
             s for s in added if any(s.overlaps(f.selection) for f in old if f not in empty)
         ]

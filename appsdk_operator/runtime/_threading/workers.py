@@ -186,7 +186,13 @@ class SpareWorkers:
                 return
         if not self._start_one():
             with self._lock:
-                self.missing += 1
+                # One that came back meanwhile may do without it.
+                if self._surplus:
+                    self._surplus -= 1
+                elif self._resting:
+                    self._resting.pop().open()
+                else:
+                    self.missing += 1
 
     def replace(self, thread: int) -> bool:
         """Start a worker in the place of ``thread``; False if that has one, or it cannot be."""
