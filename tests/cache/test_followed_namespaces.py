@@ -22,7 +22,6 @@ from hypothesis.stateful import (
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CachedClient, NotCachedError, NotFollowedError
-from appsdk_operator.cache._cache.selection import Selection
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import (
     Kind,
@@ -164,63 +163,6 @@ def test_what_was_written_to_a_namespace_of_a_name_that_has_ended_is_not_denied(
     followed.teardown()
 
 
-def test_one_that_cannot_be_listed_does_not_hold_up_the_whole_objects_of_the_others() -> None:
-    followed = Followed()
-    followed.begin(selector=TEAMS, is_metadata=True)
-    followed.create_or_label("team-a", None)
-    followed.write("team-a", "a")
-    followed.step_all()
-    followed.forbid("team-b")
-    followed.create_or_label("team-b", None)
-    followed.write("team-b", "b")
-    followed.step_all()
-    cache = followed.cache
-    cache.add(THING)
-    late = cache.add_event_handler(THING, BatchRecorder())
-    followed.step_all()
-    assert cache.has_synced
-    assert late.has_synced
-    assert not followed.registration.awaits_full_objects
-    assert [obj.name for obj in cache.list(THING)] == ["a"]
-    followed.allow()
-    followed.step_all()
-    assert [obj.name for obj in cache.list(THING)] == ["a", "b"]
-    followed.teardown()
-
-
-def test_a_first_list_that_comes_while_whole_objects_are_asked_for_is_switched_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    followed = Followed()
-    followed.begin(selector=TEAMS, is_metadata=True)
-    followed.create_or_label("team-a", None)
-    followed.step_all()
-    followed.forbid("team-b")
-    followed.create_or_label("team-b", None)
-    followed.write("team-b", "b")
-    followed.step_all()
-    cache = followed.cache
-    (joining,) = [each for each in cache._kind_caches[THING].current if each.is_joining]
-    overlaps = Selection.overlaps
-
-    def list_meanwhile(one: Selection, other: Selection) -> bool:
-        # In its own thread.
-        followed.server.budget = 100
-        followed.clock.advance(joining.informer.step(joining.stop or StopSignal()))
-        return overlaps(one, other)
-
-    followed.allow()
-    with monkeypatch.context() as patch:
-        patch.setattr(Selection, "overlaps", list_meanwhile)
-        cache.add(THING)
-    followed.server.take(THING, "b", namespace="team-b")
-    followed.step_all()
-    followed.step_all()
-    assert not cache.list(THING)
-    assert not [event for event in followed.recorder.events if event.is_unfollowed]
-    followed.teardown()
-
-
 def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others() -> None:
     followed = Followed()
     followed.begin(selector=TEAMS)
@@ -256,15 +198,15 @@ def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others
 
 
 class Followed(RuleBasedStateMachine):
-    @initialize(selector=st.sampled_from([TEAMS, LABELLED]), is_metadata=st.booleans())
-    def begin(self, selector: NamespaceSelector, is_metadata: bool = False) -> None:
-        self.is_metadata = is_metadata
+    @initialize(selector=st.sampled_from([TEAMS, LABELLED]))
+    def begin(self, selector: NamespaceSelector) -> None:
         self.server = Server()
         self.selector = selector
         self.clock = ManualClock()
-        # The namespaces that exist and ceased to match, ever.
+        # The names whose namespaces ceased to match, ever, also by one that was made anew.
         self.ceased: set[str] = set()
         self.matching: set[str] = set()
+        self.matched: set[str] = set()
         self.start()
 
     @rule()
@@ -281,7 +223,7 @@ class Followed(RuleBasedStateMachine):
         self.cache._threads = NoThreads()  # type: ignore[assignment]
         self.client = CachedClient(self.server, self.cache)  # type: ignore[arg-type]
         self.written: dict[tuple[str, str], Object] = {}
-        (self.cache.add_metadata if self.is_metadata else self.cache.add)(THING)
+        self.cache.add(THING)
         self.recorder = BatchRecorder()
         self.registration = self.cache.add_event_handler(THING, self.recorder)
         self.seen = 0
@@ -289,17 +231,13 @@ class Followed(RuleBasedStateMachine):
         assert self.cache._follower is not None
         self.follower = self.cache._follower
 
-    @rule()
-    def widen(self) -> None:
-        """Somebody needs whole objects."""
-        self.cache.add(THING)
-
     @rule(name=st.sampled_from(SPACES), labels=st.sampled_from([None, {"team": "a"}]))
     def create_or_label(self, name: str, labels: dict[str, str] | None) -> None:
         self.server.put(NAMESPACE, name, labels=labels)
         if self.selector.matches(name, labels):
             self.matching.add(name)
-        elif name in self.matching:
+            self.matched.add(name)
+        elif name in self.matched:
             self.matching.discard(name)
             self.ceased.add(name)
 

@@ -113,15 +113,7 @@ class KindCache:
         prepared = {each.selection: each for each in before.new} if before else {}
         old = [f for f in self.current if f.selection not in selections or f.is_frozen]
         added = [s for s in selections if s not in self._current or self._current[s] in old]
-        # A namespace that joins, and may never be listed, has nothing to switch over from. Its list
-        # must not come while that is looked at.
-        empty = [f for f in old if f.is_joining and not len(f.informer.store)]
-        for each in empty:
-            each.end()
-        empty = [f for f in empty if not len(f.informer.store)]
-        overlapping = [
-            s for s in added if any(s.overlaps(f.selection) for f in old if f not in empty)
-        ]
+        overlapping = [s for s in added if any(s.overlaps(f.selection) for f in old)]
         replaced = [f for f in old if any(s.overlaps(f.selection) for s in overlapping)]
         for selection, each in prepared.items():
             if selection not in overlapping:
@@ -133,8 +125,7 @@ class KindCache:
                 del self._current[each.selection]
         for selection in added:
             if selection not in overlapping:
-                is_joining = any(selection.overlaps(f.selection) for f in empty)
-                self._start(selection, joins=joins or is_joining)
+                self._start(selection, joins=joins)
         if overlapping:
             new = [
                 prepared.get(s) or SelectionInformer(s, self._make(self, s)) for s in overlapping
