@@ -50,10 +50,13 @@ def stop_when_connected(make: Callable[[], APIServer | WebhookServer], count: in
 
     def connect(address: tuple[str, int]) -> None:
         with contextlib.suppress(OSError):
-            plain = socket.create_connection(address, 60)
-            sockets.append(plain)
+            # Wrapped first: Python leaves a connection open that is reset before it is wrapped.
+            client = tls.wrap_socket(socket.socket(), do_handshake_on_connect=False)
+            sockets.append(client)
+            client.settimeout(60)
+            client.connect(address)
             connected.release()
-            sockets.append(tls.wrap_socket(plain))
+            client.do_handshake()
 
     with make() as server:
         arguments = (address_of(server),)

@@ -238,7 +238,7 @@ def test_deep_and_malformed_bodies_are_refused(target: Target, body: bytes) -> N
         (b"\x1f\x8b\x08\x00", "JSON is malformed"),
         (b'{"request":[]}', "Expected `object | null`, got `array`"),
         (b'{"kind":5}', "Expected `str | null`, got `int`"),
-        (GOOD.replace(b"Widget", b"\xc3\x28"), "can't decode byte 0xc3"),
+        (GOOD.replace(b"Widget", b"\xc3\x28"), "UTF-8"),
         (json.dumps(review(uid=5)).encode(), "$.request.uid"),
         (json.dumps(review(dryRun="yes")).encode(), "$.request.dryRun"),
         (b"kind: AdmissionReview\n", "JSON is malformed"),
@@ -249,7 +249,7 @@ def test_malformed_bodies_are_refused_without_their_text(
 ) -> None:
     code, message, uid = target.post(body).refusal
     assert (code, uid) == (400, "")
-    assert text in message
+    assert text.casefold() in message.casefold()  # versions of msgspec differ
     assert "xxxx" not in message
     # Neither an apiVersion nor a kind, so that API servers take it for a failure.
     assert json.loads(target.post(body).body).keys() == {"response"}
