@@ -396,7 +396,7 @@ def plugin(folder: Path, status: Any, *, code: int = 0) -> dict[str, Any]:
             runs = open({str(folder / "runs")!r}, "a+")
             runs.write("x"); runs.flush(); runs.seek(0)
             text = {json.dumps({**answer, "status": status})!r}
-            print(text.replace("RUN", str(len(runs.read()))) if {code} == 0 else "")
+            print(text.replace("-RUN-", str(len(runs.read()))) if {code} == 0 else "")
             print("the plugin complains", file=sys.stderr)
             sys.exit({code})
             """
@@ -413,7 +413,7 @@ def plugin(folder: Path, status: Any, *, code: int = 0) -> dict[str, Any]:
 
 def test_a_plugin_gives_a_token_and_is_run_once(tmp_path):
     config = ClientConfig.from_kubeconfig(
-        write(tmp_path, user={"exec": plugin(tmp_path, {"token": "tRUN"})})
+        write(tmp_path, user={"exec": plugin(tmp_path, {"token": "t-RUN-"})})
     )
     assert authorization(config) == "Bearer t1"
     assert authorization(config) == "Bearer t1"
@@ -423,7 +423,7 @@ def test_a_plugin_gives_a_token_and_is_run_once(tmp_path):
 
 def test_a_plugin_is_run_again_after_its_token_was_refused(tmp_path, serve, connect):
     server = serve(failure(401), answer(widget()))
-    path = write(tmp_path, user={"exec": plugin(tmp_path, {"token": "tRUN"})})
+    path = write(tmp_path, user={"exec": plugin(tmp_path, {"token": "t-RUN-"})})
     credentials = ClientConfig.from_kubeconfig(path).credentials
     connect(server, credentials=credentials).get(WIDGET, "a", namespace="x")
     assert [r.header("Authorization") for r in server.requests] == ["Bearer t1", "Bearer t2"]
@@ -431,7 +431,7 @@ def test_a_plugin_is_run_again_after_its_token_was_refused(tmp_path, serve, conn
 
 def test_a_plugin_is_run_again_before_its_token_expires(tmp_path):
     clock = ManualClock(epoch=0.0)
-    status = {"token": "tRUN", "expirationTimestamp": "1970-01-01T00:10:00Z"}
+    status = {"token": "t-RUN-", "expirationTimestamp": "1970-01-01T00:10:00Z"}
     credentials = ExecCredentials(
         plugin(tmp_path, status), folder=str(tmp_path), cluster={}, clock=clock
     )
@@ -445,7 +445,7 @@ def test_a_plugin_is_run_again_before_its_token_expires(tmp_path):
 @pytest.mark.parametrize("left", [-86400, -1, 0, 1, 5, 60, 3600, None])
 def test_a_plugin_runs_once_for_a_request_and_once_more_after_a_401(tmp_path, left):
     clock = ManualClock(epoch=1_000_000.0)
-    status = {"token": "tRUN"}
+    status = {"token": "t-RUN-"}
     if left is not None:
         expiry = dt.datetime.fromtimestamp(1_000_000 + left, dt.UTC)
         status["expirationTimestamp"] = expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -544,7 +544,7 @@ def test_a_plugin_that_works_again_is_used_after_that_second(tmp_path):
     credentials = ExecCredentials(section, folder=str(tmp_path), cluster={}, clock=clock)
     with pytest.raises(ConfigError):
         credentials.authorization()
-    plugin(tmp_path, {"token": "tRUN"})
+    plugin(tmp_path, {"token": "t-RUN-"})
     with pytest.raises(ConfigError):
         credentials.authorization()
     clock.advance(1.0)
