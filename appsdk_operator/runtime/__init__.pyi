@@ -172,6 +172,7 @@ from appsdk_operator.runtime._logs.tracebacks import (
     group_members as group_members,
     has_user_frames as has_user_frames,
     present_place as present_place,
+    root_cause as root_cause,
     traceback_of as traceback_of,
     user_traceback as user_traceback,
 )

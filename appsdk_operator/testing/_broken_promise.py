@@ -8,6 +8,8 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Final
 
+from appsdk_operator.runtime import root_cause, traceback_of
+
 _KIT: Final = str(Path(__file__).parents[1]) + os.sep
 
 
@@ -21,14 +23,12 @@ def promise_of(error: BrokenPromise) -> Hashable:
     For a promise of the kit, the text before the first colon; for an error of the user's code, its
     class and place.
     """
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
+    cause = root_cause(error)
     if cause is error:
         return str(error).partition("\n")[0].partition(":")[0]
     frames = [
         (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(cause.__traceback__)
+        for frame, line in traceback.walk_tb(traceback_of(cause))
         if not frame.f_locals.get("__tracebackhide__")  # pytest.fail, for example
     ]
     own = [place for place in frames if not place[0].startswith(_KIT)]

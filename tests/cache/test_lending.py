@@ -59,6 +59,15 @@ class Awaiting:
         self.done.append((key.name, version))
 
 
+def started(handler, events):
+    """A delivery with one worker, which may be lent, and with these events."""
+    delivery = handler.delivery = Delivery("d", handler, clock=handler.clock)
+    delivery.allow_lending(Places(100))
+    delivery.source("k").on_events(events)
+    delivery.start()
+    return delivery
+
+
 def run(handler, *, workers, places, seed, batches, later=(), merges=False):
     """Everything that the batches lead to, and what is put by each source later."""
     with ThreadScheduler(handler.clock, seed=seed) as schedule:
@@ -227,10 +236,7 @@ def test_without_a_thread_for_another_worker_the_lent_one_goes_on(monkeypatch, c
     clock = ManualClock()
     handler = Awaiting(clock, [[10.0]])
     with ThreadScheduler(clock) as schedule:
-        delivery = handler.delivery = Delivery("d", handler, clock=clock)
-        delivery.allow_lending(Places(100))
-        delivery.source("k").on_events(adds(3))
-        delivery.start()
+        delivery = started(handler, adds(3))
         monkeypatch.setattr(delivery._threads, "start", _no_thread)
         schedule.run_ready()
         assert delivery.wait_idle(100.0)
@@ -256,10 +262,7 @@ def test_a_worker_that_could_not_be_started_is_tried_again_while_there_is_work(m
     clock = ManualClock()
     handler = Awaiting(clock, [[10.0]])
     with ThreadScheduler(clock) as schedule:
-        delivery = handler.delivery = Delivery("d", handler, clock=clock)
-        delivery.allow_lending(Places(100))
-        delivery.source("k").on_events(adds(2))
-        delivery.start()
+        delivery = started(handler, adds(2))
         with monkeypatch.context() as patch:
             patch.setattr(delivery._threads, "start", lambda *_: _no_thread(error=error))
             schedule.run_ready()
@@ -281,10 +284,7 @@ def test_a_lent_worker_that_is_back_when_the_start_of_another_fails_does_its_wor
     clock = ManualClock()
     handler = Awaiting(clock, [[10.0]])
     with ThreadScheduler(clock) as schedule:
-        delivery = handler.delivery = Delivery("d", handler, clock=clock)
-        delivery.allow_lending(Places(100))
-        delivery.source("k").on_events(adds(2))
-        delivery.start()
+        delivery = started(handler, adds(2))
 
         def comes_back(*_):
             for _ in range(int(seconds)):

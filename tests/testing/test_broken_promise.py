@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,31 @@ def failure(path: str, line: int) -> BrokenPromise:
 def test_the_kits_promises_are_told_apart_by_their_names() -> None:
     assert promise_of(BrokenPromise("calls: 3")) == promise_of(BrokenPromise("calls: 4"))
     assert promise_of(BrokenPromise("calls: 3")) != promise_of(BrokenPromise("order: 3"))
+
+
+class HostileError(Exception):
+    """Its own text, cause and traceback raise."""
+
+    @property
+    def __cause__(self) -> Any:
+        raise KeyError
+
+    __traceback__ = __cause__
+
+
+def test_no_exception_of_the_users_keeps_the_search_from_its_end() -> None:
+    circle, of_itself = failure("/home/u/op.py", 3), failure("/home/u/op.py", 3)
+    cause = circle.__cause__
+    assert cause is not None
+    cause.__cause__ = KeyError()
+    cause.__cause__.__cause__ = cause
+    assert promise_of(circle) == promise_of(circle)
+    assert of_itself.__cause__ is not None
+    of_itself.__cause__.__cause__ = of_itself.__cause__
+    assert promise_of(of_itself) == (ValueError, ("/home/u/op.py", 3))
+    hostile = BrokenPromise("calls: 3")
+    hostile.__cause__ = HostileError()
+    assert promise_of(hostile) == (HostileError,)
 
 
 @pytest.mark.parametrize("file", ["/home/u/op.py", f"{KIT}_plugins/op.py"])

@@ -42,6 +42,15 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return trace
 
 
+def root_cause(error: BaseException) -> BaseException:
+    """The last one in the chain of its causes, also where that is a circle; never raises."""
+    seen: set[int] = set()
+    while (cause := _CAUSE.__get__(error)) is not None and id(error) not in seen:
+        seen.add(id(error))
+        error = cause
+    return error
+
+
 def forget_frames(error: BaseException) -> None:
     """Remove the tracebacks of ``error`` and of its causes; never raises.
 
