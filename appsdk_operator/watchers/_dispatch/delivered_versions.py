@@ -1,4 +1,4 @@
-"""Which states of objects a late target was called with, so that older events are left out."""
+"""Which states of objects a late target was shown, so that older events are left out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def goes_back(event: Event) -> bool:
 class DeliveredVersions(dict[EventSource, dict[DeliveryKey, tuple[str, str]]]):
     """By source: uid and resourceVersion of the last state of each object that a late target got.
 
+    So are states that its ``concerns`` filters out: the server may have gone back with one.
     Events that waited when it was added may be older. Empty for a target that was there from the
     start, and without a source whose informer was added later: these get every event.
     """

@@ -298,10 +298,10 @@ class Dispatcher:
             is_concerned = target.selective is None or not target.is_unconcerned_by(event)
             if pending and (calls := _of_target(target, pending)) is not None:
                 self._react(calls, source, event, is_concerned=is_concerned)
-            elif is_concerned and (
+            elif (
                 not target.delivered
                 or target.delivered.accept(source.key_of(event.object), event, None)
-            ):
+            ) and is_concerned:
                 # The usual path: nothing is pending.
                 trigger = event if target.takes_events else target.request_of(event)
                 self._call(source, target, trigger, is_sole=is_sole)
@@ -340,7 +340,7 @@ class Dispatcher:
             if is_concerned:
                 reaction = calls.event(source.key_of(event.object), event, now)
             else:
-                reaction = calls.pass_over(source, event)
+                reaction = calls.pass_over(source.key_of(event.object), event)
         for retry in reaction.retries:
             is_dropped = self._is_dropped(retry, event)
             with self._lock:

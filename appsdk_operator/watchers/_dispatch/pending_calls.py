@@ -195,13 +195,16 @@ class PendingCalls:
             return self._resync(event, same)
         return self._deliver(event, own, same, first)
 
-    def pass_over(self, source: EventSource, event: Event) -> Reaction:
+    def pass_over(self, key: DeliveryKey, event: Event) -> Reaction:
         """An event that the target's ``concerns`` filters out, assuming that its calls succeeded.
 
         So it leads to a call only if one failed terminally, and if it changes what the object asks
         for.
         """
+        source = key.source
         self._update_latest(source, event)
+        if not any(call.is_first and call.source is source for call in self.calls):
+            self.target.delivered.accept(key, event, None)
         if self.target.level_based is not None:
             return _NOTHING
         own = (c for c in self.calls if c.source is source and c.latest.uid == event.object.uid)

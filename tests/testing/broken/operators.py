@@ -34,10 +34,12 @@ LEASE = kinds.coordination.v1.Lease
 FINALIZER = "example.com/bucket"
 
 
-def with_widget(replica: Replica, do: Callable[[Object], object]) -> Callable[[Request], None]:
-    """A reconciler that reads the object and does something with it."""
+def with_widget(
+    replica: Replica, do: Callable[[Object], object]
+) -> Callable[[Request | Object], None]:
+    """A reconciler that reads the widget of that name and does something with it."""
 
-    def reconcile(request: Request) -> None:
+    def reconcile(request: Request | Object) -> None:
         try:
             widget = replica.client.get(WIDGET, request.name, namespace=request.namespace)
             do(widget)
@@ -139,7 +141,7 @@ def bucket_is_gone(world: World, widget: Object) -> bool:
 
 
 def secret_of_its_name(replica: Replica) -> Any:
-    """Makes a Secret for each widget, and watches both kinds."""
+    """Makes a Secret for each widget, and makes it again when it is deleted."""
     controller = InformerController(clock=replica.clock, metrics=replica.metrics)
 
     def shape(widget: Object) -> None:
@@ -149,7 +151,8 @@ def secret_of_its_name(replica: Replica) -> Any:
         )
 
     widgets = SimpleWatcher(add=shape, update=lambda _old, new: shape(new))
-    for kind, watcher in ((WIDGET, widgets), (SECRET, SimpleWatcher())):
+    secrets = SimpleWatcher(delete=with_widget(replica, shape))
+    for kind, watcher in ((WIDGET, widgets), (SECRET, secrets)):
         informer = KubernetesInformer(
             kind, replica.client, clock=replica.clock, metrics=replica.metrics
         )
@@ -165,7 +168,7 @@ def secret_of_its_name_by_reconcilers(replica: Replica) -> Any:
     widgets = controller_for(manager).named("widgets").for_(WIDGET)
     widgets.complete(replica.recorded(shape))
     secrets = controller_for(manager).named("secrets").for_(SECRET)
-    secrets.complete(replica.recorded(lambda request: None, kind=SECRET))
+    secrets.complete(replica.recorded(shape, kind=SECRET))
     return manager
 
 
