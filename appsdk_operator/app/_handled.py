@@ -13,6 +13,7 @@ from appsdk_operator.resource import (
     FilterScope,
     Kind,
     Object,
+    decode_json,
     encode_json,
     equal_numbers,
     json_pointer,
@@ -96,7 +97,13 @@ class HandledState(msgspec.Struct, frozen=True, kw_only=True):
 
     def restored(self, present: Object) -> Object | None:
         """``present`` with the kept fields as they were; None where only a digest says that they
-        differ."""
+        differ, or where somebody has edited them so that they are those of no object."""
+        try:
+            return self._restored(present)
+        except (ValueError, AttributeError, KeyError, TypeError):
+            return None
+
+    def _restored(self, present: Object) -> Object | None:
         data = present.to_dict()
         if self.values is None:
             if not self._has_values_of(present):
@@ -219,7 +226,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True):
         """The record, if it is one of ``obj``; None for one of another object, such as that of
         which it is a copy, in another API version, or in a form that this version does not know."""
         try:
-            data = json.loads(text)
+            data = decode_json(text.encode())
             if (data["v"], data["uid"], data["api"]) != (_VERSION, obj.uid, obj.kind.version):
                 return None
             entries = [HandledState.from_json(each) for each in data.get("states", ())]
@@ -230,7 +237,7 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True):
                 states={str(name): entries[at] for name, at in data.get("of", {}).items()},
                 is_new=bool(data.get("new")),
             )
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None  # somebody has edited it
 
 

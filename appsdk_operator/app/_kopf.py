@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
@@ -10,7 +9,7 @@ import attrs
 
 from appsdk_operator.app._handled import NO_CONTENT, HandledState
 from appsdk_operator.controllers import check_finalizer
-from appsdk_operator.resource import Object, equal_numbers, json_pointer
+from appsdk_operator.resource import Object, decode_json, equal_numbers, json_pointer
 from appsdk_operator.runtime import validation
 from appsdk_operator.watchers import without_records
 
@@ -87,9 +86,9 @@ class KopfStates:
         for part in ("metadata", "status"):
             values.update(_leaves(essence.get(part), [part]))
         # kopf leaves out empty ones, and some annotations.
-        metadata, former = present["metadata"], essence.get("metadata") or {}
+        metadata, former = present["metadata"], _dict_of(essence.get("metadata"))
         values[_LABELS] = former.get("labels") or ({} if "labels" in metadata else None)
-        annotations = without_records(former.get("annotations") or {})
+        annotations = without_records(_dict_of(former.get("annotations")))
         if _APPLIED in obj.annotations:
             annotations[_APPLIED] = obj.annotations[_APPLIED]
         values[_ANNOTATIONS] = annotations
@@ -136,10 +135,14 @@ class KopfStates:
 
 def _mapping(text: str) -> Mapping[str, Any] | None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = decode_json(text.encode())
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _dict_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _leaves(part: Any, steps: Sequence[str]) -> Iterator[tuple[str, Any]]:

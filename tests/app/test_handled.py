@@ -378,6 +378,35 @@ def test_a_digest_says_that_something_has_changed(moves: list[str]) -> None:
     play(moves, digests_only=True)
 
 
+PLACES = ["", "spec", "/spec/a", "kind", "/kind", "metadata", "/metadata", "/metadata/x"]
+FIELDS = st.dictionaries(st.sampled_from(PLACES), JSON, max_size=3)
+STATES = st.lists(st.dictionaries(st.sampled_from(["all", "at"]), FIELDS), max_size=2)
+EDITED = st.fixed_dictionaries(
+    {"states": STATES | JSON},
+    optional={
+        "of": st.dictionaries(st.sampled_from(["spec", "a"]), st.integers(-1, 2) | JSON),
+        **dict.fromkeys(["done", "due", "held", "new"], JSON),
+    },
+)
+
+
+@settings(max_examples=scaled(300))
+@example({"states": [{"at": {"": 1}}], "of": {"spec": 0}})
+@example({"states": [{"at": {"/metadata": "x"}}], "of": {"spec": 0}})
+@example({"states": [{"all": {"metadata": "x"}}], "of": {"spec": 0}})
+@example({"states": [{"all": {"kind": "x"}}], "of": {"spec": 0}})
+@given(EDITED)
+def test_a_record_that_somebody_has_edited_keeps_no_function_from_its_calls(edited: Any) -> None:
+    obj = thing(2, spec={"a": 1, "b": 1})
+    found = Handled.from_text(json.dumps({"v": 1, "uid": "u", "api": "v1", **edited}), obj)
+    functions = [FUNCTIONS[MAKE], FUNCTIONS[SPEC]]
+    machine = ObjectState(functions, obj, 0.0, is_known=True, relents=differs, remembered=found)
+    while (step := machine.next(0.0)) is not None:
+        machine.start(step)
+        machine.succeeded(step, obj, 0.0)
+    assert Handled.from_text(machine.record().to_text(obj), obj) is not None
+
+
 def test_the_same_state_is_no_change() -> None:
     run = Run()
     run.calls.clear()

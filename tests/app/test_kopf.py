@@ -431,6 +431,29 @@ def test_what_is_no_state_of_kopf_is_not_handled(calls: Calls) -> None:
         assert calls == [("add", 1)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"metadata":"x","spec":{"a":1}}',
+        '{"metadata":{"annotations":"x"},"spec":{"a":1}}',
+        '{"metadata":{"labels":3},"spec":{"a":1}}',
+        '{"spec":{"a":1},"metadata":' + '{"x":' * 980 + "1" + "}" * 981,
+    ],
+    ids=["metadata", "annotations", "labels", "deep"],
+)
+def test_a_state_of_kopf_that_is_none_of_an_object_keeps_no_function_from_its_calls(
+    text: str, calls: Calls
+) -> None:
+    with World(THING, whole(calls)) as world:
+        world.create("a", {"a": 1}, annotations={HANDLED: text}, finalizers=[MARKER])
+        world.settle()
+        world.replace("a", {"a": 2})
+        world.settle()
+        assert calls[0][0] in ("add", "sync")
+        assert calls[-1] == ("update", 1, 2)
+        assert not left_by_kopf(the_only(world))
+
+
 def test_a_replica_set_has_its_own_key_beside_the_copy_from_its_deployment() -> None:
     states, replica_set = KopfStates(Kopf()), kinds.apps.v1.ReplicaSet
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u"}

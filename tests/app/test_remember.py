@@ -100,6 +100,27 @@ def test_a_change_while_the_operator_was_down_is_an_update_from_what_was_handled
     assert calls == [("add", 1), ("update", (1, 1), (3, 1))]
 
 
+@pytest.mark.parametrize(
+    "state", [{"at": {"/metadata": "x"}}, {"at": {"": 1}}, {"all": {"metadata": "x"}}], ids=repr
+)
+def test_a_record_that_somebody_has_edited_ends_no_operator(state: Any, calls: Calls) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    with World(THING, app) as world:
+        world.create("a", {"a": 1, "b": 1})
+        world.settle()
+        text = json.dumps({**record(world), "states": [state], "of": {"update": 0}})
+        world.down(60)
+        world.patch("a", {"metadata": {"annotations": {KEY: text}}})
+        world.run(100)
+        world.replace("a", {"a": 2, "b": 1})
+        world.settle()
+        assert [replica.process for replica in world.replicas] == [2]
+    assert calls[0] == ("add", 1)
+    assert calls[-1] == ("update", (1, 1), (2, 1))
+
+
 def test_each_function_begins_with_its_own_state_and_the_fields_that_it_names(
     calls: Calls,
 ) -> None:
