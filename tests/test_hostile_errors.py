@@ -229,6 +229,63 @@ def test_the_functions_of_an_informer(part: str, client: Any) -> None:
         eventually(lambda: "later" in seen and "later" in function.succeeded)
 
 
+class FailsOnce:
+    """The client and a handler of an informer; one part of them fails, the first time."""
+
+    def __init__(self, client: Any, part: str, make: Callable[[], BaseException]) -> None:
+        self.client, self.part, self.make = client, part, make
+        self.has_failed = False
+
+    def may_fail(self, part: str) -> None:
+        if part == self.part and not self.has_failed:
+            self.has_failed = True
+            raise self.make()
+
+    def list_page(self, *args: Any, **options: Any) -> Any:
+        self.may_fail("list")
+        return self.client.list_page(*args, **options)
+
+    def watch(self, *args: Any, **options: Any) -> Any:
+        self.may_fail("watch")
+        self.stream = self.client.watch(*args, **options)
+        return self
+
+    def __enter__(self) -> Any:
+        self.stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.__exit__(*error)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.may_fail("stream")
+        yield from self.stream
+
+    def on_events(self, events: Any) -> None:
+        self.may_fail("handler")
+
+    def on_initial_list_end(self) -> None: ...
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+@pytest.mark.parametrize("part", ["list", "watch", "stream", "handler"])
+def test_a_request_and_a_batch_handler_of_an_informer(part: str, make: Any, client: Any) -> None:
+    clock, failing = ManualClock(), FailsOnce(client, part, make)
+    informer = Informer(
+        ConfigMap, failing, stream_first_sync=part == "stream", clock=clock, metrics=Metrics()
+    )
+    informer.add_event_handler(failing)
+
+    def knows(name: str) -> bool:
+        clock.advance(1.0)
+        return failing.has_failed and informer.store.get(name, "default") is not None
+
+    with running(informer, wait=False):
+        eventually(lambda: knows("error-0"))
+        client.create(MutableObject.new(ConfigMap, "later", namespace="default"))
+        eventually(lambda: knows("later"))
+
+
 @pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
 @pytest.mark.parametrize("form", ["function", "timer", "poll"])
 def test_the_function_of_a_source_is_called_again(form: str, make: Any) -> None:

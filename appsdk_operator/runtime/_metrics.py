@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 import msgspec
 
 from appsdk_operator.runtime._logs.loggers import get_logger
+from appsdk_operator.runtime._logs.texts import is_interrupt
 from appsdk_operator.runtime._threading.fork import fork_safe
 from appsdk_operator.runtime._threading.weak import weak_method
 
@@ -301,7 +302,9 @@ def _samples_of(source: Source) -> Sequence[Sample]:
     """The samples of a source; none if it fails, which must not hide those of the others."""
     try:
         return list(source())
-    except Exception:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         _log.exception("a source of metrics failed: its series are left out")
         return ()
 

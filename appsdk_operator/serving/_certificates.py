@@ -14,6 +14,7 @@ from appsdk_operator.runtime import (
     Metrics,
     Sample,
     StopSignal,
+    as_exception,
     get_logger,
     present_clock,
     present_metrics,
@@ -242,7 +243,8 @@ class CertificateFiles:
         for callback in callbacks:
             try:
                 callback()
-            except Exception:
+            except BaseException as error:
+                as_exception("a callback", error)  # Ctrl-C in the main thread
                 _log.exception("a callback for a new certificate failed")
 
     def _stat(self) -> object:

@@ -338,8 +338,12 @@ def test_the_symbolic_link_that_the_kubelet_swaps_is_followed(tmp_path: Path) ->
     assert pair.context() is not old
 
 
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 def test_the_poll_finds_changed_files_and_calls_the_callbacks(
-    files: Files, eventually: Callable[..., None], caplog: pytest.LogCaptureFixture
+    error: type[BaseException],
+    files: Files,
+    eventually: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, stop, metrics = ManualClock(), StopSignal(), Metrics()
     pair = files.pair(clock=clock, metrics=metrics)
@@ -348,7 +352,7 @@ def test_the_poll_finds_changed_files_and_calls_the_callbacks(
 
     def broken() -> None:
         if called:
-            raise RuntimeError("a callback that fails")
+            raise error("a callback that fails")
 
     pair.on_change(broken)
     pair.on_change(lambda: (called.append(threading.current_thread().name), told.set()))  # type: ignore[func-returns-value]

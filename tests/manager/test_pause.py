@@ -222,8 +222,8 @@ def test_a_pause_has_a_sensible_length(client: Client, seconds: float) -> None:
 class Part:
     """What can be held, and fails if it is told to."""
 
-    def __init__(self, is_broken: bool = False) -> None:
-        self.is_broken = is_broken
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
         self.calls: list[str] = []
 
     def hold(self) -> None:
@@ -234,8 +234,8 @@ class Part:
 
     def call(self, what: str) -> None:
         self.calls.append(what)
-        if self.is_broken:
-            raise ConnectionError("planned")
+        if self.error is not None:
+            raise self.error
 
 
 def pauses() -> Pauses:
@@ -248,14 +248,22 @@ def leased(pause: Pause | None) -> Object:
     return Object.from_dict(LEASE, {"metadata": {"name": "mapper", "annotations": annotations}})
 
 
+@pytest.mark.parametrize("error", [ConnectionError("planned"), SystemExit(3)], ids=repr)
 def test_a_part_that_fails_to_be_held_keeps_no_other_from_it(
-    caplog: pytest.LogCaptureFixture,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    parts, paused = [Part(), Part(is_broken=True), Part()], pauses()
+    parts, paused = [Part(), Part(error), Part()], pauses()
     for part in parts:
         paused.join(part)
-    paused.observe(leased(Pause(after(60))))
-    paused.observe(leased(None))
+
+    def observe() -> None:
+        # As the elector does, not in the main thread, for which exits are meant.
+        paused.observe(leased(Pause(after(60))))
+        paused.observe(leased(None))
+
+    thread = threading.Thread(target=observe)
+    thread.start()
+    thread.join()
     assert [part.calls for part in parts] == [["hold", "let_go"]] * 3
     assert "mapper: hold() or let_go() of <" in caplog.text
 

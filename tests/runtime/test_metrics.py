@@ -139,14 +139,15 @@ def test_what_no_part_keeps_is_counted_at_once_and_added_to_what_parts_tell() ->
     assert 'demo_sizes_count{kind="a"} 1.0' in before
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_a_source_that_fails_hides_no_other_and_ends_without_an_error(
-    caplog: pytest.LogCaptureFixture,
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = Metrics()
 
     def samples() -> Iterator[Sample]:
         yield Sample(SIZE, (), 5)
-        raise ZeroDivisionError
+        raise error
 
     part = Part(metrics)
     part.events = 3

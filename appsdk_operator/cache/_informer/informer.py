@@ -56,6 +56,7 @@ from appsdk_operator.runtime import (
     OneProcess,
     StopSignal,
     Waiters,
+    as_exception,
     check_stop,
     entered_metrics,
     fork_safe,
@@ -787,9 +788,9 @@ class InformerAccess:
                 registration.sink.on_initial_list_end()
             else:
                 registration.sink.on_events(events)
-        except Exception as error:
+        except BaseException as raised:
             # One failing handler must not end the local copy that all others rely on.
-            self._failures.append(error)
+            self._failures.append(as_exception("the handler", raised))
         if events is None:
             registration.has_list_end = True
 

@@ -10,7 +10,7 @@ from appsdk_operator.cache._informer.metrics import InformerMetrics
 from appsdk_operator.cache._informer.options import InformerOptions
 from appsdk_operator.cache._informer.watch_state import List, Step, Wait, Watch, WatchState
 from appsdk_operator.resource import Kind, ListPage, decode_watch_events
-from appsdk_operator.runtime import Clock, StopSignal, get_logger
+from appsdk_operator.runtime import Clock, StopSignal, as_exception, get_logger
 
 _log = get_logger("appsdk_operator.cache")
 
@@ -105,10 +105,10 @@ class Reflector:
         while not stop.is_set():
             try:
                 seconds = self.step(stop)
-            except Exception as error:
+            except BaseException as raised:
                 # A defect here, or in a client or stream of the user's. Ending the thread would
                 # leave a local copy that looks complete and never changes again.
-                self._failed(error)
+                self._failed(as_exception("the informer", raised))
                 seconds = 0.0
             stop.wait(seconds)
 
@@ -146,8 +146,9 @@ class Reflector:
                 stop=stop,
                 **self._list_options,
             )
-        except Exception as error:
+        except BaseException as raised:
             # Any error is worth another try, also credentials that are unavailable for a moment.
+            error = as_exception("the list", raised)
             if not stop.is_set():
                 self._apply(self._state.list_failed(error, self._clock.monotonic()))
         else:
@@ -167,7 +168,8 @@ class Reflector:
                 stop=stop,
                 **self._watch_options,
             )
-        except Exception as error:
+        except BaseException as raised:
+            error = as_exception("the watch", raised)
             if not stop.is_set():
                 self._apply(state.watch_failed(error, clock.monotonic()))
             return
@@ -179,8 +181,8 @@ class Reflector:
                 # Only an error of reading ends the watch; one of applying is a defect here.
                 try:
                     lines = next(batches, None)
-                except Exception as error:
-                    failure = error
+                except BaseException as raised:
+                    failure = as_exception("the watch", raised)
                     break
                 if lines is None:
                     break

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._election.pause import Pause, PauseState
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, get_logger
+from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, as_exception, get_logger
 
 _log: Final = get_logger("appsdk_operator.manager")
 _PAUSED: Final = Family(
@@ -122,9 +122,9 @@ class Pauses:
     def _call(self, part: _Holdable, call: Callable[[_Holdable], None]) -> None:
         try:
             call(part)
-        except Exception as error:  # a user's part, which must not keep others from it
+        except BaseException as error:  # a user's part, which must not keep others from it
             self._failures.failed(
-                error,
+                as_exception("hold() or let_go()", error),
                 type(part).__name__,
                 "%s: hold() or let_go() of %r failed",
                 self._operator,
