@@ -37,7 +37,7 @@ from appsdk_operator.manager import HealthChecks, ManagerOptions, Operator
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal, WorkQueue
 from appsdk_operator.serving import HTTPRequest
-from appsdk_operator.testing import MemoryServer, running
+from appsdk_operator.testing import BrokenPromise, MemoryServer, check_operator, running
 from appsdk_operator.watchers import SimpleReconciler
 from appsdk_operator.webhooks import (
     Admission,
@@ -50,6 +50,7 @@ from appsdk_operator.webhooks import (
 )
 from tests.cache.conftest import eventually
 from tests.hostile_errors import HOSTILE_ERRORS
+from tests.testing.broken.operators import WIDGET
 from tests.webhooks.admission_parts import answer, review
 
 ConfigMap = kinds.core.v1.ConfigMap
@@ -513,3 +514,36 @@ def test_a_converter(make: Any) -> None:
     status, answered = in_a_thread(lambda: webhook.review(body))
     assert status == 200
     assert json.loads(answered)["response"]["result"]["status"] == "Failure"
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_an_operator_in_a_property_test(make: Any) -> None:
+    def fail(obj: Any) -> None:
+        raise make()
+
+    def check() -> BaseException | None:
+        return raised_by(
+            lambda: check_operator(
+                lambda replica: SimpleWatcher(add=fail),
+                WIDGET,
+                replay=['create a {"size": 1}'],
+            )
+        )
+
+    broken = in_a_thread(check)
+    assert type(broken) is BrokenPromise
+    assert f"failed with {type(make()).__name__}: " in str(broken) or "RuntimeError" in str(broken)
+
+
+@pytest.mark.parametrize("make", HOSTILE_ERRORS.values(), ids=HOSTILE_ERRORS)
+def test_a_check_of_a_property_test(make: Any) -> None:
+    def fail(world: Any) -> None:
+        raise make()
+
+    raised = raised_by(
+        lambda: check_operator(
+            lambda replica: SimpleWatcher(), WIDGET, at_rest=fail, replay=["wait 1"]
+        )
+    )
+    # An exit is meant for the test's runner.
+    assert isinstance(raised, BrokenPromise) or not isinstance(make(), Exception)

@@ -68,14 +68,14 @@ class _Chains:
             if self._is_remembered(update.kind):
                 self._note_remembered(entry, update, one)
             elif declared.cause in ("add", "sync"):
-                if not entry.error and entry.ended and one not in self.handled:
+                if not entry.has_failed and entry.ended and one not in self.handled:
                     self.handled[one] = update, entry.object
                     self.last[one] = entry
             elif update is declared and entry.old is not None:
                 # What nothing was heard of before begins with its first call, also a failed one.
                 known = self.handled.setdefault(one, (update, entry.old))[1]
                 self.last[one] = entry
-                if entry.error or not entry.ended:
+                if entry.has_failed or not entry.ended:
                     continue
                 if not _is_same(update, known, entry.old):
                     self.breaks.append((entry, known))
@@ -85,7 +85,7 @@ class _Chains:
         self, entry: Entry, update: Handler, one: tuple[str, int, str, int]
     ) -> None:
         paths = kept_paths(update.options.when, update.kind)
-        chain, is_success = one[2:], not entry.error and bool(entry.ended)
+        chain, is_success = one[2:], not entry.has_failed and bool(entry.ended)
         if entry.declared.cause == "add":
             if is_success:  # a first handling that a crash interrupts is repeated
                 if chain not in self._beginnings:
@@ -191,7 +191,7 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
             continue
         if isinstance(before.error, TerminalError) and _is_unchanged(before, entry):
             raise broken(f"{entry.line}, although it gave up this state", entry.key)
-        if before.error or not before.ended:
+        if before.has_failed or not before.ended:
             continue
         is_repeated = declared.cause in ("add", "sync") or (
             declared.cause == "update"
@@ -252,7 +252,7 @@ def check_chain_at_rest(
                 f"{state_of(state)}"
             )
             raise broken(text, world.key(obj.name))
-        if last.error:
+        if last.has_failed:
             text = f"the last call of {name} for {obj.name} has failed, and was not repeated"
             raise broken(text, world.key(obj.name))
 
@@ -293,7 +293,7 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
                     raise broken(text, entry.key)
             last[place] = entry
         if not is_timer:
-            if declared.cause == "add" and not entry.error:
+            if declared.cause == "add" and not entry.has_failed:
                 added.add((id(declared), entry.uid))
             continue
         for add in adds:
@@ -311,7 +311,7 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             )
             raise broken(text, entry.key)
         before = previous.get(one)
-        if before is not None and not before.error:
+        if before is not None and not before.has_failed:
             pause = _pause_after(world, declared.schedule, before.at)
             if entry.at < before.at + pause:
                 text = f"{entry.line}, {entry.at - before.at:g} s after the last call"

@@ -13,6 +13,7 @@ import attrs
 from appsdk_operator.app import App, Handler, Timer, functions_of, remembers, timers_of
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import safe_text
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.histories import Step, histories, play
@@ -70,8 +71,8 @@ def _why_it_fails(world: World) -> str:
         return ""
     return (
         f"\nthe last call of {call.who} for {call.key} failed with "
-        f"{type(call.error).__name__}: {call.error}\nif no user would write such a spec, give "
-        "specs= with valid ones, or a pattern in the kind's schema"
+        f"{type(call.error).__name__}: {safe_text(call.error)}\nif no user would write such a "
+        "spec, give specs= with valid ones, or a pattern in the kind's schema"
     )
 
 
@@ -173,7 +174,7 @@ class _OperatorCheck:
             raise
         except _failures() as error:
             # pytest's explanation of the values is in the cause.
-            text = str(error).partition("\n")[0]
+            text = safe_text(error).partition("\n")[0]
             if isinstance(error, Exception) and not isinstance(error, AssertionError):
                 text = f"{type(error).__name__}: {text}"
             raise BrokenPromise(f"{text}\n{world.timeline()}") from error

@@ -75,6 +75,11 @@ class Entry:
     """For calls: the functions that were called, and the writes that were made in it."""
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it raised an error, which may itself be false."""
+        return self.error is not None
+
+    @property
     def is_of_timer(self) -> bool:
         """Whether it is a timer, or a call that has called a timer."""
         return self.what == "timer" or any(one.what == "timer" for one in self.writes)

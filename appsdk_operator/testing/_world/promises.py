@@ -171,7 +171,7 @@ def check_watcher_order(simulated: SimulatedCluster) -> None:
     for call in simulated.journal.of("call"):
         target = (call.who, call.process, call.watcher, call.key)
         one = (call.who, call.process, call.watcher, call.uid)
-        if call.action == "DELETE" and call.error:
+        if call.action == "DELETE" and call.has_failed:
             failed_deletions.add(target)
         elif call.action != "DELETE" and target in failed_deletions:
             failed_deletions.discard(target)
@@ -203,7 +203,7 @@ def check_converged(simulated: SimulatedCluster, watcher: int) -> None:
     calls = [
         call
         for call in simulated.journal.of("call")
-        if call.watcher == watcher and call.ended and not call.error and call.kind == ours
+        if call.watcher == watcher and call.ended and not call.has_failed and call.kind == ours
     ]
     for process in simulated.working:
         seen: dict[str, Entry] = {}
@@ -242,7 +242,7 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
     if not calls and world.recorded <= of_others:
         return  # no calls for the world's kind were recorded
     if Promise.AT_LEAST_ONCE in promises:
-        done = {call.key for call in calls if not call.error}
+        done = {call.key for call in calls if not call.has_failed}
         for key, obj in objects.items():
             if key not in done:
                 text = f"no call for {obj.name} has ever succeeded"
@@ -264,7 +264,7 @@ def still_failing(world: World) -> Entry | None:
     for call in world.journal.of("call"):
         if (call.who, call.process) in alive and call.kind == world.kind.qualified_name:
             last[call.watcher, call.key] = call
-    return next((call for call in last.values() if call.error and call.key in present), None)
+    return next((call for call in last.values() if call.has_failed and call.key in present), None)
 
 
 def _check_reconciler_converged(
@@ -276,7 +276,7 @@ def _check_reconciler_converged(
             for step in world.journal.of("step", key)
             if step.asks and step.outcome != "refused"
         ]
-        done = [call for call in calls if call.key == key and not call.error]
+        done = [call for call in calls if call.key == key and not call.has_failed]
         if asked and (not done or done[-1].began < asked[-1].began):
             last = "never" if not done else f"last at {done[-1].at:g} s"
             text = (

@@ -9,6 +9,7 @@ import attrs
 
 from appsdk_operator.apiserver import FaultRule
 from appsdk_operator.resource import Kind
+from appsdk_operator.runtime import safe_repr
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.cluster import Process, SimulatedCluster
 from appsdk_operator.testing._world.journal import Entry
@@ -187,7 +188,9 @@ class Simulation(SimulatedCluster):
 
     def _last_failure(self) -> str:
         failed = [call for call in self.calls if call.error is not None]
-        return f"\nthe last call that failed: {failed[-1]}: {failed[-1].error!r}" if failed else ""
+        if not failed:
+            return ""
+        return f"\nthe last call that failed: {failed[-1]}: {safe_repr(failed[-1].error)}"
 
     def _is_in_sync(self) -> bool:
         return (

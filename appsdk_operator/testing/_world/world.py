@@ -14,7 +14,7 @@ from typing import Any, Final, Self, final
 from appsdk_operator.app import App, Handler, RecordError, is_paused
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
-from appsdk_operator.runtime import add_note, environment, settle
+from appsdk_operator.runtime import add_note, environment, safe_repr, settle
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
@@ -244,7 +244,7 @@ class World(SimulatedCluster):
                 e
                 for e in self.journal.entries[so_far:]
                 # A timer is called, or fails, for ever; what it writes is news.
-                if (e.error if e.what in ("call", "function") else e.outcome != NO_CHANGE)
+                if (e.has_failed if e.what in ("call", "function") else e.outcome != NO_CHANGE)
                 and not e.is_of_timer
             ]
             quiet = 0 if news or self._faults or self._has_calls_to_come(end) else quiet + 1
@@ -275,7 +275,7 @@ class World(SimulatedCluster):
         ours = self.kind.qualified_name
         changed = max((e.began for e in self.journal.of("step") if e.kind != ours), default=0)
         waits = any(
-            (e.error and not isinstance(e.error, TerminalError))
+            (e.has_failed and not isinstance(e.error, TerminalError))
             or not e.ended
             or (e.began < changed and e.at + e.again < end)
             for e in last.values()
@@ -468,7 +468,8 @@ class World(SimulatedCluster):
                 self._restarts += 1
             if self._restarts > _MOST_PROCESSES:
                 raise BrokenPromise(
-                    f"{replica.name} ends again and again: {replica.error!r}\n{self.timeline()}"
+                    f"{replica.name} ends again and again: {safe_repr(replica.error)}\n"
+                    f"{self.timeline()}"
                 ) from replica.error
             replica.is_alive = False
             replica.close()
@@ -493,7 +494,7 @@ class Replica(Process):
         """Note that the process has ended without being asked to."""
         self.error = error
         if self.is_alive and not self.stop.is_set():
-            why = f" with {error!r}" if error else ""
+            why = "" if error is None else f" with {safe_repr(error)}"
             self.world.note(self.name, "life", f"ends by itself{why}")
 
     def run(self, runnable: Any) -> None:
