@@ -415,6 +415,15 @@ def test_a_deletion_concerns_us_even_if_the_generation_stays(widget, generation)
     assert notes == ["delete"]
 
 
+@pytest.mark.parametrize(("now", "is_news"), [(True, True), (1.0, False)])
+def test_a_number_that_becomes_a_flag_is_news_beside_our_finalizer(widget, now, is_news):
+    watcher = OpinionatedWatcher(WIDGET, Others(WIDGET))
+    old = widget("a", 1, generation=0, spec={"n": 1})
+    new = widget("a", 2, generation=0, spec={"n": now}, finalizers=[watcher.finalizer])
+    assert watcher.concerns(old, new) is is_news
+    assert watcher.finalizer_lifecycle.differs(old, new) is is_news
+
+
 # delete, None, missing callbacks
 
 

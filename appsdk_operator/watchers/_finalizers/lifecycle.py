@@ -19,7 +19,7 @@ from appsdk_operator.controllers import (
     PatchClient,
     check_finalizer,
 )
-from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.resource import Kind, Object, equal_numbers, is_older_version
 from appsdk_operator.runtime import counted, get_logger
 from appsdk_operator.runtime.validation import check_client, no_awaitable
 from appsdk_operator.watchers._finalizers.names import (
@@ -374,7 +374,7 @@ class FinalizerLifecycle:
             return True
         if new.generation > 0:
             return new.generation != old.generation
-        return self._without_own_fields(old) != self._without_own_fields(new)
+        return not self._are_equal(old, new)
 
     def _wants_update(self, old: Object, new: Object) -> bool:
         """Whether the user's ``concerns`` wants the update; yes if there is none or it fails."""
@@ -686,7 +686,11 @@ class FinalizerLifecycle:
         ours = self.names.union(self.foreign)
         if ours.isdisjoint(before ^ after) and not has_other_records(old, new):
             return False
-        return self._without_own_fields(old) == self._without_own_fields(new)
+        return self._are_equal(old, new)
+
+    def _are_equal(self, old: Object, new: Object) -> bool:
+        # Not by Python's equality, to which 1 is True.
+        return equal_numbers(self._without_own_fields(old), self._without_own_fields(new))
 
     def _without_own_fields(self, obj: Object) -> dict[str, Any]:
         data = obj.to_dict()
