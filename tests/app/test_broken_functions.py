@@ -138,6 +138,19 @@ def too_often(self: Any, step: Any, obj: Any, now: float) -> None:
     succeeded(self, step, obj, now - 20.0 if is_timer else now)
 
 
+def put_off_by_a_change(self: Any, step: Any, obj: Any, now: float) -> None:
+    succeeded(self, step, obj, now)
+    for function, progress in zip(self._functions, self.progress, strict=True):
+        if function.cause == "every" and self._functions[step.number].cause == "update":
+            progress.next_time = now + 40.0
+
+
+def late_after_a_failure(self: Any, step: Any, obj: Any, *more: Any) -> None:
+    failed(self, step, obj, *more)
+    if self._functions[step.number].cause == "every":
+        self.progress[step.number].next_time = more[-1] + 70.0
+
+
 def is_cleaned_up(self: Any) -> bool:
     return True
 
@@ -192,6 +205,20 @@ DEFECTS = [
     Defect(ObjectState, "next", last_first, "chain: .*declared later", [CREATE]),
     Defect(
         ObjectState, "succeeded", too_often, "timers: .*after the last call", [CREATE, "wait 99"]
+    ),
+    Defect(
+        ObjectState,
+        "succeeded",
+        put_off_by_a_change,
+        "timers: .*after the end of the last call",
+        [CREATE, "wait 30", CHANGE_A, "wait 30", CHANGE_B, "wait 90"],
+    ),
+    Defect(
+        ObjectState,
+        "failed",
+        late_after_a_failure,
+        "timers: .*after the end of the last call",
+        [CREATE, "wait 30", "timer fails", "wait 90", "wait 90", "wait 90"],
     ),
     Defect(
         ObjectState,

@@ -270,8 +270,8 @@ def _name(handler: Handler) -> str:
 
 
 def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> None:
-    """Check that no timer runs before its first time, before ``on_add``, or together with a
-    function.
+    """Check that no timer runs before its first time, before ``on_add``, together with a function,
+    or late.
 
     Raises:
         BrokenPromise: with the timeline.
@@ -316,7 +316,40 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             if entry.at < before.at + pause:
                 text = f"{entry.line}, {entry.at - before.at:g} s after the last call"
                 raise broken(text, entry.key)
+        if before is not None and not any(add.options.where for add in adds):
+            _check_gap(world, before, entry, broken)
         previous[one] = entry
+
+
+def _check_gap(world: World, before: Entry, entry: Entry, broken: Break) -> None:
+    """Check that a timer waits for its time, failed or not, and for calls of its process alone.
+
+    Raises:
+        BrokenPromise: with the timeline.
+    """
+    timer: Timer = entry.declared
+    if timer.schedule.idle or timer.every_replica or timer.options.where is not None:
+        return  # it may have had to wait for more
+    pause, gap = _pause_after(world, timer.schedule, before.over), entry.at - before.over
+    if gap <= pause + _LATE:
+        return
+    for other in world.journal.entries:
+        if other.who != entry.who or other.began >= entry.began:
+            continue
+        if other.began > before.began and _holds_up(world, other, entry.uid):
+            return
+        is_of_process = other.what == "call" and other.process == entry.process
+        if is_of_process and not 0 < other.ended < before.ended:
+            over = other.over if other.ended else entry.at
+            pause += max(0.0, min(over, entry.at) - max(other.at, before.over))
+    if gap > pause + _LATE:
+        raise broken(f"{entry.line}, {gap:g} s after the end of the last call", entry.key)
+
+
+def _holds_up(world: World, entry: Entry, uid: str) -> bool:
+    """Whether the replica was suspended, or a call shows that the object was paused."""
+    is_call = entry.what == "call" and entry.uid == uid and entry.object is not None
+    return entry.what == "fault" or (is_call and world.is_paused(entry.object))
 
 
 def _pause_after(world: World, schedule: Schedule, at: float) -> float:
