@@ -203,6 +203,14 @@ class AppManager:
         self._begun.child(stop).wait(timeout)
         return self._begun.is_set()
 
+    def hold(self) -> None:
+        """The operator is paused; its controllers are held as well."""
+
+    def let_go(self) -> None:
+        """The pause ends: the controllers, which were added later, begin calls after this."""
+        for each in self.functions:
+            each.catch_up()
+
     def close(self) -> None:
         """The manager was closed and will not run."""
         self.is_waiting = False
@@ -435,6 +443,7 @@ def _functions(
         runner_of=runner_of,
         function_of=function_of,
         result_of=observer.result,
+        newest_of=lambda obj: manager.cache.get(kind, obj.name, namespace=obj.namespace),
         clock=manager.clock,
         finalizer=assembly.finalizer,
         is_ready=None if main is None else main.is_handled,

@@ -20,7 +20,7 @@ from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
 from appsdk_operator.app._returned import nothing_of
-from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.cache import Event, NotCachedError, ResourceAction
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import (
     HOT_CALLS,
@@ -157,6 +157,8 @@ class _Known(msgspec.Struct, eq=False):
     """Whether a change of it leads to nothing but updates, as long as its finalizers stay."""
     until: float | None = None
     """When that may end by time alone; None: never."""
+    pauses: int = 0
+    """The pauses of the operator at whose end its newest state was taken."""
     calls: int = 0
     """The calls for the object since :attr:`counted_since`."""
     counted_since: float = 0.0
@@ -198,6 +200,7 @@ class KindFunctions:
         records: Records | None = None,
         adopted: KopfStates | None = None,
         result_of: Callable[[Handler | Timer, _WriteResult], _WriteResult] = lambda _, write: write,
+        newest_of: Callable[[Object], Object | None] = lambda obj: obj,
     ) -> None:
         """The reconciler of ``kind``.
 
@@ -218,6 +221,7 @@ class KindFunctions:
             records: where what was handled is recorded for the next process; None: nowhere.
             adopted: what an operator with kopf has left on the objects; None: there was none.
             result_of: wraps what writes the results of a declaration.
+            newest_of: the object of that name in the cache.
         """
         self.kind = kind
         self._clock = clock
@@ -278,6 +282,8 @@ class KindFunctions:
         self._has_one_update = len(self._updates) == 1
         self._steady_finalizers = (self._lifecycle.finalizer,)
         self._may_settle = not (self._has_backgrounds or records is not None)
+        self._newest_of = newest_of
+        self._pauses = 0
         self._paused: dict[str, ObjectKey] = {}
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
@@ -374,6 +380,25 @@ class KindFunctions:
 
         return is_change
 
+    def catch_up(self) -> None:
+        """A pause of the operator ends: one look at each object takes all changes during it."""
+        with self._lock:
+            self._pauses += 1
+            for known in self._known.values():
+                known.is_settled = False
+
+    def _caught_up(self, known: _Known, obj: Object) -> Object:
+        """The newest state of the object, at the first look after a pause."""
+        known.pauses = self._pauses
+        try:
+            found = self._newest_of(obj)
+        except NotCachedError:  # its namespace has just been left
+            return obj
+        if found is None or found.uid != obj.uid:
+            return obj
+        is_older = is_older_version(found.resource_version, obj.resource_version)
+        return obj if is_older else found.viewed_as(self.kind)
+
     # Events.
 
     def concerns(self, old: Object, new: Object) -> bool:
@@ -399,6 +424,8 @@ class KindFunctions:
                 state.see(new, goes_back=True)
             return True
         if is_stripped or new.is_deleting != old.is_deleting or is_paused != was_paused:
+            return True
+        if known.pauses != self._pauses:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write
@@ -520,6 +547,7 @@ class KindFunctions:
         known.foreseen, known.until = None, state.look_at()
         known.is_settled = (
             self._may_settle
+            and known.pauses == self._pauses
             and state.is_settled
             and known.write is _WRITTEN
             and not (known.pause or known.parts or known.has_left)
@@ -549,6 +577,8 @@ class KindFunctions:
             self.forget(obj)  # a restore of the server has brought it back
             known = self._known_of(obj)
         known.look_now, known.running = False, None
+        if known.pauses != self._pauses and request.action is not ResourceAction.DELETE:
+            obj = self._caught_up(known, obj)
         if self._note_paused(obj):
             self.backgrounds.see(obj, may_run=False)
             self._pass_over(known, obj, is_gone=request.action is ResourceAction.DELETE)

@@ -14,6 +14,7 @@ from appsdk_operator.app import App
 from appsdk_operator.app._due import Function, ObjectState, Step
 from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
+from appsdk_operator.manager import LeaderElection, pause_operator, resume_operator
 from appsdk_operator.resource import MutableObject, Object
 from appsdk_operator.runtime import Metrics, RealClock, StopSignal
 from appsdk_operator.testing import APIServer, World
@@ -278,6 +279,67 @@ def test_what_is_no_filter_of_objects_is_refused() -> None:
         App("mapper", paused=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="paused"):
         App("mapper", paused=annotation(PAUSED).changed)  # type: ignore[arg-type]
+
+
+# -- a paused operator -----------------------------------------------------------------------------
+
+QUICK = LeaderElection(
+    id="mapper", namespace="default", lease_duration=3.0, renew_deadline=2.0, retry_period=0.1
+)
+
+
+def test_after_a_pause_of_the_operator_all_changes_of_an_object_are_one_call(
+    config: ClientConfig, api: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = Calls()
+    app = App("mapper", leader_election=QUICK, workers=1)
+
+    @app.on_add(CONFIG_MAP, where=is_ours)
+    def add(obj: Object) -> None:
+        calls.add(("add", obj.name, size_of(obj)))
+
+    @app.on_update(CONFIG_MAP, where=is_ours)
+    def update(old: Object, new: Object) -> None:
+        calls.add(("update", new.name, size_of(old), size_of(new)))
+
+    @app.on_delete(CONFIG_MAP, where=is_ours)
+    def delete(obj: Object) -> None:
+        calls.add(("delete", obj.name))
+
+    def put(name: str, size: int) -> None:
+        api.create(MutableObject.new(CONFIG_MAP, name, namespace="default", data={"n": str(size)}))
+
+    def is_cached(name: str, size: str) -> bool:
+        found = manager.cache.get(CONFIG_MAP, name, namespace="default")
+        return found is not None and size_of(found) == size
+
+    manager = app.manager(config, metrics=Metrics())
+    with caplog.at_level(logging.INFO, "appsdk_operator.manager"), running(manager):
+        for name in ("changes", "comes-back", "goes"):
+            put(name, 0)
+            calls.wait_for(("add", name, "0"))
+        before = len(calls.all)
+        pause_operator(api, QUICK.id, namespace="default", seconds=600, reason="x", by="ann")
+        eventually(lambda: "no new ones begin" in caplog.text)
+        put("new", 0)
+        for size in ("1", "2", "3"):
+            for name in ("changes", "new", "goes", "comes-back"):
+                change(api, name, data={"n": size})
+        change(api, "comes-back", data={"n": "0"})
+        api.delete(CONFIG_MAP, "goes", namespace="default")
+        put("last", 0)
+        eventually(lambda: is_cached("last", "0") and is_cached("comes-back", "0"))
+        assert calls.all[before:] == []
+        resume_operator(api, QUICK.id, namespace="default")
+        calls.wait_for(("add", "last", "0"))
+        assert sorted(calls.all[before:]) == [
+            ("add", "last", "0"),
+            ("add", "new", "3"),
+            ("delete", "goes"),
+            ("update", "changes", "0", "3"),
+        ]
+        change(api, "changes", data={"n": "4"})
+        calls.wait_for(("update", "changes", "3", "4"))
 
 
 # -- a world ---------------------------------------------------------------------------------------
