@@ -382,6 +382,31 @@ def test_a_resync_is_no_update(told: Told) -> None:
     assert [what for _, what in told.calls] == ["2", "2"]
 
 
+def test_a_resync_finds_what_no_event_has_said(told: Told) -> None:
+    app, is_open = App("thing-operator"), [False]
+
+    @app.on_add(THING, where=lambda thing: is_open[0])
+    def make(thing: Object[ThingSpec]) -> None:
+        told.note(("add", thing.spec.a))
+
+    @app.on_update(THING, when=lambda old, new: is_open[0] and old.spec.a != new.spec.a)
+    def change(old: Object[ThingSpec], new: Object[ThingSpec]) -> None:
+        told.note((old.spec.a, new.spec.a))
+
+    with run(told, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.replace("a", {"a": 2})
+        world.replace("a", {"a": 3})
+        world.run(60)
+        assert told.calls == []
+        is_open[0] = True
+        world.run(40)
+        world.run(3600)
+    assert [what for _, what in told.calls] == [("add", 3), (1, 3)]
+    assert all(at < 160 for at, _ in told.calls)
+
+
 # A limit limits.
 
 
