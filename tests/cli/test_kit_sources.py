@@ -15,7 +15,7 @@ import pytest
 
 import appsdk_operator
 from appsdk_operator import cli
-from appsdk_operator.cli._scaffold.kit import chosen_kit, installed_kit
+from appsdk_operator.cli._scaffold.kit import chosen_kit, index_advice, installed_kit
 
 WHEEL = f"appsdk_operator-{importlib.metadata.version('appsdk-operator')}-py3-none-any.whl"
 INIT = ["init", "bucket-operator", "--group", "storage.example.com", "--kind", "Bucket"]
@@ -59,6 +59,60 @@ def test_the_default_is_where_the_kit_was_installed_from() -> None:
         kit = installed_kit(Installed(url=url, **more))  # type: ignore[arg-type]
         assert kit.source == f"wheels/{WHEEL}"
         assert kit.wheel
+
+
+@pytest.mark.parametrize(
+    ("direct_url", "source", "remedy"),
+    [
+        ({}, "", ""),
+        (
+            {
+                "url": "https://example.com/kit.git",
+                "vcs_info": {"vcs": "git", "commit_id": "0123abc"},
+                "subdirectory": "python",
+            },
+            "git+https://example.com/kit.git@0123abc#subdirectory=python",
+            "give --kit 'git+https://example.com/kit.git@0123abc#subdirectory=python'",
+        ),
+        (
+            {"url": "file:///home/me/a%20kit", "dir_info": {"editable": True}},
+            "/home/me/a kit",
+            f"--wheel-dir wheels '/home/me/a kit', and give --kit wheels/{WHEEL}",
+        ),
+        (
+            {"url": "file:///me/kit.git", "vcs_info": {"vcs": "git", "commit_id": "0123abc"}},
+            "git+file:///me/kit.git@0123abc",
+            "pip wheel --no-deps --wheel-dir wheels git+file:///me/kit.git@0123abc, and give",
+        ),
+        ({"url": "https://me:hunter2@example.com/kit.whl"}, "", "the URL has a password"),
+    ],
+    ids=["index", "repository", "folder", "repository here", "password"],
+)
+def test_manifests_say_what_to_do_where_the_image_would_not_find_the_kit_that_runs(
+    direct_url: Any,
+    source: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    installed = Installed(**direct_url)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: installed)
+    monkeypatch.chdir(tmp_path)
+    Path("hello.py").write_text("from appsdk_operator import App\napp = App('hello')\n")
+
+    def said(*words: str) -> str:
+        assert cli.main(["manifests", "hello.py:app", *words]) == 0
+        return capsys.readouterr().err
+
+    advice = said()
+    assert advice.strip() == index_advice()
+    assert source in advice
+    assert remedy in advice
+    assert bool(advice) is bool(direct_url)
+    assert "hunter2" not in advice
+    for words in (["--check"], ["--helm"], ["--kit", "index"], ["--kit", f"wheels/{WHEEL}"]):
+        assert said(*words) == "", words
 
 
 def test_the_wheel_of_what_is_installed_is_whole_and_each_time_the_same(tmp_path: Path) -> None:

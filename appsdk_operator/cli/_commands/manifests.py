@@ -58,6 +58,7 @@ def command(target: str, output: Output, **options: Any) -> int:
     those given here override them. What a person edited in the files is merged with what is new.
     """
     from appsdk_operator.cli._load import load_app
+    from appsdk_operator.cli._scaffold.kit import index_advice
     from appsdk_operator.cli._settings import settings
     from appsdk_operator.project import helm_chart, manifests
     from appsdk_operator.runtime import validation
@@ -65,6 +66,7 @@ def command(target: str, output: Output, **options: Any) -> int:
     given = {name: value for name, value in options.items() if value is not None}
     merged = {**settings("manifests", options), **given}
     helm, version = merged.pop("helm", False), merged.pop("chart_version", "0.1.0")
+    is_kit_named = "kit" in merged
     try:
         validation.check_flag("helm", helm)
         recorded = _recorded(merged.pop("rbac_record", None))
@@ -72,9 +74,12 @@ def command(target: str, output: Output, **options: Any) -> int:
         app = load_app(target)
         if helm:
             return output.deliver(helm_chart(app, chosen, version=version), "chart")
-        return output.deliver(manifests(app, chosen), "manifests")
+        status = output.deliver(manifests(app, chosen), "manifests")
     except (TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    if not (is_kit_named or output.check) and (advice := index_advice()):
+        click.echo(advice, err=True)
+    return status
 
 
 def _recorded(path: str | None) -> tuple[Permission, ...]:

@@ -8,13 +8,14 @@ import importlib.metadata
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import attrs
 
@@ -90,22 +91,71 @@ def installed_kit(distribution: importlib.metadata.Distribution | None = None) -
         ValueError: it is unknown, or others cannot use it; the text says what to give.
         OSError: a file of it cannot be read.
     """
+    installed, found = _record_of(distribution)
+    if found is None:
+        return Kit(INDEX)
+    if _is_local(found):
+        return _packed(installed)
+    return Kit(_checked_url(_url_of(found)))
+
+
+def index_advice(distribution: importlib.metadata.Distribution | None = None) -> str:
+    """What to do about an image that asks an index for the kit; empty if this kit is from one.
+
+    Args:
+        distribution: as for :func:`installed_kit`.
+    """
+    try:
+        installed, found = _record_of(distribution)
+        if found is None:
+            return ""
+        url = _url_of(found)
+        if _is_local(found):
+            source = url if found.get("vcs_info") else unquote(urlsplit(url).path)
+            wheel = f"{_FOLDER}/appsdk_operator-{installed.version}-py3-none-any.whl"
+            remedy = (
+                f"take a wheel along: pip wheel --no-deps --wheel-dir {_FOLDER} "
+                f"{shlex.quote(source)}, and give --kit {wheel}"
+            )
+        else:
+            source = _checked_url(url)
+            remedy = f"give --kit {shlex.quote(source)}"
+    except ValueError as error:
+        return f"the image gets the kit from an index: {error}"
+    return (
+        "the image gets the kit from an index, unless your pyproject.toml names another source, "
+        f"and the one that runs here is from {source}. If no index has it, {remedy}"
+    )
+
+
+def _record_of(
+    distribution: importlib.metadata.Distribution | None,
+) -> tuple[importlib.metadata.Distribution, dict[str, Any] | None]:
+    """The installed kit, and what PEP 610 records of its source; None: it is from an index.
+
+    Raises:
+        ValueError: it is unknown; the text says what to give.
+    """
     try:
         installed = distribution or importlib.metadata.distribution(_NAME)
         text = installed.read_text("direct_url.json")
-        found: dict[str, Any] = {} if text is None else json.loads(text)
+        return installed, None if text is None else json.loads(text)
     except (importlib.metadata.PackageNotFoundError, ValueError) as error:
         raise ValueError(f"where the kit is from is not known ({error}): {_CHOICES}") from error
-    if text is None:
-        return Kit(INDEX)
-    url, vcs = str(found.get("url", "")), found.get("vcs_info") or {}
-    if urlsplit(url).scheme == "file":
-        return _packed(installed)
+
+
+def _is_local(record: dict[str, Any]) -> bool:
+    return urlsplit(str(record.get("url", ""))).scheme == "file"
+
+
+def _url_of(record: dict[str, Any]) -> str:
+    """The URL of a record, as pip takes it."""
+    url, vcs = str(record.get("url", "")), record.get("vcs_info") or {}
     if vcs:
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    if found.get("subdirectory"):
-        url += f"#subdirectory={found['subdirectory']}"
-    return Kit(_checked_url(url))
+    if record.get("subdirectory"):
+        url += f"#subdirectory={record['subdirectory']}"
+    return url
 
 
 def _checked_url(url: str) -> str:
