@@ -22,6 +22,7 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
     never_retry,
 )
+from tests.hypothesis_profiles import scaled
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -115,7 +116,7 @@ def test_no_change_is_lost_and_timers_go_on_whatever_fails_when(
         cleaned_up=elsewhere.is_gone,
         replicas=replicas,
         leader_election=replicas > 1,
-        max_examples=12,
+        max_examples=scaled(12),
     )
 
 
@@ -151,7 +152,7 @@ def test_results_follow_the_spec_whatever_fails_when() -> None:
         for thing in world.objects():
             assert thing.is_deleting or thing.status["a"] == thing.spec.a
 
-    check_operator(writing_results(), specs=SPECS, at_rest=check, max_examples=40)
+    check_operator(writing_results(), specs=SPECS, at_rest=check, max_examples=scaled(40))
 
 
 def test_a_check_that_a_smaller_history_does_not_suit_hides_no_failure() -> None:
@@ -187,7 +188,7 @@ def test_no_change_of_a_kind_without_generations_is_lost() -> None:
     app.on_update(CONFIG_MAP)(nothing)
     app.on_update(CONFIG_MAP, when=field("data.a").changed)(nothing)
     data = st.fixed_dictionaries({"a": st.sampled_from("xyz"), "b": st.sampled_from("xyz")})
-    check_operator(app, specs=st.builds(lambda d: {"data": d}, data), max_examples=30)
+    check_operator(app, specs=st.builds(lambda d: {"data": d}, data), max_examples=scaled(30))
 
 
 # One by one.

@@ -410,7 +410,7 @@ def test_awaited_calls_keep_every_promise_of_an_app(workers: int, pause: float) 
         always=begin,
         at_rest=check,
         cleaned_up=lambda _, thing: thing.uid not in made,
-        max_examples=10,
+        max_examples=scaled(10),
     )
 
 

@@ -15,7 +15,7 @@ from appsdk_operator.controllers import Request, set_controller_reference
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions
 from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.testing import BrokenPromise, World, check_operator
-from tests.hypothesis_profiles import histories_of
+from tests.hypothesis_profiles import histories_of, scaled
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -155,7 +155,7 @@ def test_a_world_is_at_rest_while_an_object_is_paused_whatever_failed_before() -
 def test_the_promises_of_an_app_hold_for_objects_that_are_paused_now_and_then() -> None:
     app = failing_operator("nothing", paused=labels("touched in (0, 1, 2, 3, 4)"))
     app.every(40, BUCKET)(nothing)
-    check_operator(app, max_examples=10, seed=histories_of(3))
+    check_operator(app, max_examples=scaled(10), seed=histories_of(3))
     replay = ["create a {}", "wait 1", "function fails", 'spec a {"size": 5}', "label a 1"]
     check_operator(app, replay=[*replay, "wait 1", 'spec a {"size": 6}'])
     check_operator(app, replay=["create b {}", "label b 0"])
