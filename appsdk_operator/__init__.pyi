@@ -19,8 +19,6 @@ from appsdk_operator.client import (
     Expired as Expired,
     Forbidden as Forbidden,
     Invalid as Invalid,
-    JsonPatch as JsonPatch,
-    MergePatch as MergePatch,
     NotFound as NotFound,
     TransportError as TransportError,
 )
@@ -42,8 +40,10 @@ from appsdk_operator.manager import (
 )
 from appsdk_operator.resource import (
     DecodeError as DecodeError,
+    JsonPatch as JsonPatch,
     Kind as Kind,
     LabelSelector as LabelSelector,
+    MergePatch as MergePatch,
     MutableObject as MutableObject,
     Object as Object,
     ObjectKey as ObjectKey,
@@ -55,20 +55,20 @@ from appsdk_operator.resource import (
     labels as labels,
 )
 from appsdk_operator.runtime import (
+    ConstantBackoff as ConstantBackoff,
+    ExponentialBackoff as ExponentialBackoff,
+    RetryPolicy as RetryPolicy,
     StopSignal as StopSignal,
     current_stop as current_stop,
     setup_logging as setup_logging,
 )
 from appsdk_operator.watchers import (
-    ConstantBackoff as ConstantBackoff,
-    ExponentialBackoff as ExponentialBackoff,
     InformerController as InformerController,
     KubernetesInformer as KubernetesInformer,
     ListMap as ListMap,
     OpinionatedWatcher as OpinionatedWatcher,
     ResourceWatcher as ResourceWatcher,
     RetryDequeuePolicy as RetryDequeuePolicy,
-    RetryPolicy as RetryPolicy,
     SimpleWatcher as SimpleWatcher,
 )
 from appsdk_operator.webhooks import (

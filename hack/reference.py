@@ -9,7 +9,6 @@ import importlib
 import inspect
 import re
 import typing
-from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -140,28 +139,9 @@ def _first_line(text: str) -> str:
     return " ".join(paragraph.split())
 
 
-def _rooms_of_names() -> dict[tuple[str, str], list[Name]]:
-    """Each public thing with all rooms that offer it, in the order of ``ROOMS`` from below."""
-    found: dict[tuple[str, str], list[Name]] = {}
-    order = [*_lowest_first()]
-    for room in order:
-        for name in names_of(room):
-            found.setdefault((name.name, _identity(name)), []).append(name)
-    return found
-
-
 def _identity(name: Name) -> str:
     value = getattr(importlib.import_module(f"{PACKAGE}.{name.room}"), name.name)
     return f"{getattr(value, '__module__', '')}:{id(value)}"
-
-
-def _lowest_first() -> Iterator[str]:
-    order = (
-        "runtime", "tracing", "resource", "client", "cache", "controllers", "watchers", "webhooks",
-        "manager", "app", "project", "testing",
-    )  # fmt: skip
-    assert set(order) == set(ROOMS)
-    yield from order
 
 
 @attrs.frozen
@@ -176,19 +156,9 @@ class Reference:
 
 def reference() -> Reference:
     """The pages of the reference."""
-    documented: dict[str, list[Name]] = {room: [] for room in ROOMS}
-    also: dict[str, list[tuple[Name, Name]]] = {room: [] for room in ROOMS}
-    aliases: dict[str, str] = {}
-    for offered in _rooms_of_names().values():
-        home, *others = offered
-        documented[home.room].append(home)
-        for other in others:
-            also[other.room].append((other, home))
-            aliases[other.path] = home.path
-    for name, room in facade().items():
-        path = f"{PACKAGE}.{room}.{name}"
-        aliases[f"{PACKAGE}.{name}"] = aliases.get(path, path)
-    pages = {f"{room}.rst": _page(room, documented[room], also[room]) for room in ROOMS}
+    documented = {room: names_of(room) for room in ROOMS}
+    aliases = {f"{PACKAGE}.{name}": f"{PACKAGE}.{room}.{name}" for name, room in facade().items()}
+    pages = {f"{room}.rst": _page(room, documented[room]) for room in ROOMS}
     homes = {_identity(name): name for names in documented.values() for name in names}
     for names in documented.values():
         for name in names:
@@ -237,13 +207,10 @@ def _table(rows: list[tuple[str, Name]]) -> str:
     return "".join([*parts, "\n"])
 
 
-def _page(room: str, names: list[Name], also: list[tuple[Name, Name]]) -> str:
+def _page(room: str, names: list[Name]) -> str:
     module = f"{PACKAGE}.{room}"
     parts = [_heading(module, "="), f".. automodule:: {module}\n   :no-members:\n\n"]
     parts += [_heading("Names", "-"), _table([(name.name, name) for name in names])]
-    if also:
-        parts.append("Documented in another package, and importable from here, too:\n\n")
-        parts.append(_table([(here.name, home) for here, home in also]))
     parts.append(f".. currentmodule:: {module}\n\n")
     for group, title in GROUPS.items():
         members = [name for name in names if name.group == group and not _is_main(name)]

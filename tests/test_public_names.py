@@ -38,6 +38,14 @@ def test_a_package_offers_what_its_stub_lists_first(name: str) -> None:
         assert getattr(package, each) is getattr(module, each), each
 
 
+def test_a_public_name_has_one_package() -> None:
+    homes: dict[str, list[str]] = {}
+    for package in LAZY[1:]:
+        for name in names_of(package).public:
+            homes.setdefault(name, []).append(package)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 def test_a_name_may_be_a_module_that_nobody_has_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

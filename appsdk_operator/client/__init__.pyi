@@ -79,9 +79,6 @@ from appsdk_operator.client._kubernetes_models import (
     from_model as from_model,
     to_model as to_model,
 )
-from appsdk_operator.client._request import (
-    Request as Request,
-)
 from appsdk_operator.client._transport.watch import (
     WatchStream as WatchStream,
 )
@@ -101,11 +98,6 @@ from appsdk_operator.client._wrappers.namespaced import (
 from appsdk_operator.client._wrappers.wrapper import (
     ClientWrapper as ClientWrapper,
     SubresourceWrapper as SubresourceWrapper,
-)
-from appsdk_operator.resource import (
-    JsonPatch as JsonPatch,
-    MergePatch as MergePatch,
-    StrategicMergePatch as StrategicMergePatch,
 )
 
 """For other packages: not part of the public surface."""
@@ -143,6 +135,9 @@ from appsdk_operator.client._auth.kubeconfig import (
 from appsdk_operator.client._errors import (
     Cause as Cause,
 )
+from appsdk_operator.client._request import (
+    Request as Request,
+)
 from appsdk_operator.client._transport.metrics import (
     UNPARSEABLE as UNPARSEABLE,
     WATCH_ERRORS as WATCH_ERRORS,
@@ -176,5 +171,8 @@ from appsdk_operator.client._wrappers.live import (
     live_reader as live_reader,
 )
 from appsdk_operator.resource import (
+    JsonPatch as JsonPatch,
+    MergePatch as MergePatch,
     Patch as Patch,
+    StrategicMergePatch as StrategicMergePatch,
 )

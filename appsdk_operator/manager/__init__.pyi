@@ -85,7 +85,6 @@ from appsdk_operator.manager._shards.shards import (
     Shards as Shards,
 )
 from appsdk_operator.serving import (
-    CertificateFiles as CertificateFiles,
     HTTPLimits as HTTPLimits,
     HTTPResponse as HTTPResponse,
     HTTPServer as HTTPServer,

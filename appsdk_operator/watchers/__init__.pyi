@@ -1,8 +1,4 @@
-from appsdk_operator.cache import (
-    ResourceAction as ResourceAction,
-)
 from appsdk_operator.controllers import (
-    FinalizerError as FinalizerError,
     PatchClient as PatchClient,
 )
 from appsdk_operator.watchers._dispatch.failures import (
@@ -39,13 +35,6 @@ from appsdk_operator.watchers._reconciler import (
     SelectiveReconciler as SelectiveReconciler,
     SimpleReconciler as SimpleReconciler,
 )
-from appsdk_operator.runtime import (
-    ConstantBackoff as ConstantBackoff,
-    ExponentialBackoff as ExponentialBackoff,
-    RetryPolicy as RetryPolicy,
-    TenacityRetry as TenacityRetry,
-    never_retry as never_retry,
-)
 from appsdk_operator.watchers._retry import (
     RetryDequeuePolicy as RetryDequeuePolicy,
     default_retry_policy as default_retry_policy,
@@ -60,6 +49,13 @@ from appsdk_operator.watchers._watcher import (
 
 """For other packages: not part of the public surface."""
 
+from appsdk_operator.runtime import (
+    ConstantBackoff as ConstantBackoff,
+    ExponentialBackoff as ExponentialBackoff,
+    RetryPolicy as RetryPolicy,
+    TenacityRetry as TenacityRetry,
+    never_retry as never_retry,
+)
 from appsdk_operator.watchers._retry import (
     RETRY_ANNOTATION as RETRY_ANNOTATION,
     is_asked_again as is_asked_again,

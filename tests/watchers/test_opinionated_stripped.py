@@ -10,11 +10,10 @@ import pytest
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import ConnectionLost, Forbidden, JsonPatch
-from appsdk_operator.controllers import Result
+from appsdk_operator.controllers import FinalizerError, Result
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
-    FinalizerError,
     OpinionatedReconciler,
     OpinionatedWatcher,
     ReconcileRequest,

@@ -19,11 +19,11 @@ from appsdk_operator.client import (
     MergePatch,
     NotFound,
 )
+from appsdk_operator.controllers import FinalizerError
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer
 from appsdk_operator.watchers import (
-    FinalizerError,
     OpinionatedWatcher,
     SelectiveWatcher,
     SimpleWatcher,

@@ -11,8 +11,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from appsdk_operator.client import Conflict, Invalid, MergePatch, NotFound, Patch
+from appsdk_operator.controllers import FinalizerError
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.watchers import FinalizerError, OpinionatedWatcher
+from appsdk_operator.watchers import OpinionatedWatcher
 from tests.hypothesis_profiles import scaled
 from tests.simulations import Others
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.controllers import Result
+from appsdk_operator.controllers import FinalizerError, Result
 from appsdk_operator.resource import Kind
 from appsdk_operator.testing import Simulation
 from appsdk_operator.watchers import (
-    FinalizerError,
     KeyReconciler,
     OpinionatedReconciler,
     OpinionatedWatcher,
