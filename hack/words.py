@@ -39,6 +39,7 @@ NAMES = {
 }
 """Names as a whole, and what they end with."""
 PHRASES = {
+    "it is none": "it is not one, or the noun",
     "present state": "current state",
     "rooms": "packages",
     "tells of": "describes, reports, shows",
@@ -57,7 +58,7 @@ _BOTH_NUMBERS = re.compile(r"\w\(e?s\)")
 _UPSTREAM = "apiserver"
 """Whose texts are those of Kubernetes."""
 _PLACES = ("README.md", "CONTRIBUTING.md", "docs", "examples", "appsdk_operator")
-_SUFFIXES = {".py", ".pyi", ".md", ".j2", ".html"}
+_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".j2", ".html"}
 _ALLOWED = {"equal_numbers", "public_numbers"}
 
 
@@ -76,7 +77,8 @@ def found_in(line: str) -> Iterator[tuple[str, str]]:
 def phrases_in(line: str, *, of_page: bool) -> Iterator[tuple[str, str]]:
     """Each phrase of a line that is to be replaced, with what to write instead."""
     for phrase, instead in (PHRASES | (PAGES_ALONE if of_page else {})).items():
-        if re.search(rf"\b{phrase}\b", line, re.IGNORECASE):
+        first, rest = phrase[0], phrase[1:]
+        if re.search(rf"\b[{first}{first.upper()}]{rest}\b", line):
             yield phrase, instead
 
 

@@ -44,12 +44,14 @@ def test_phrases_are_found_in_pages_and_docstrings(
     (tmp_path / "docs" / "page.md").write_text("The Rooms.\n\nIt reads the present state.\n")
     (tmp_path / "docs" / "code.py").write_text('"""What differs; the wanted one."""\n')
     (tmp_path / "docs" / "wanted.md").write_text("The wanted one.\n")
+    (tmp_path / "docs" / "x.toml").write_text('a = "It is none: it is None."\n')
     assert main(tmp_path) == 1
     assert capsys.readouterr().out == (
         "docs/code.py:1: what differs: write the differences, the changed fields\n"
         "docs/page.md:1: rooms: write packages\n"
         "docs/page.md:3: present state: write current state\n"
         "docs/wanted.md:1: the wanted one: write the desired state\n"
+        "docs/x.toml:1: it is none: write it is not one, or the noun\n"
     )
 
 

@@ -115,7 +115,7 @@ def _no_option(method: str, name: str, known: Mapping[str, object]) -> str:
 
 
 def check_function(what: str, function: Any, *arguments: str) -> None:
-    """Check that a decorated function can be called, and is none for a call of kopf's.
+    """Check that a decorated function can be called, and does not expect a call of kopf's.
 
     Raises:
         TypeError: it takes other arguments; the text says which, and what theirs are here.
@@ -149,7 +149,7 @@ def check_retry(retry: object, option: str = "retry") -> None:
     """Check a retry policy.
 
     Raises:
-        TypeError: it is none; the text has one.
+        TypeError: it is not a policy; the text has one.
     """
 
     def explain(mismatch: TypeError | None) -> str:

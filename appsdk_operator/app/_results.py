@@ -24,7 +24,7 @@ def result_path(text: str, kind: Kind[Any, Any], owned: Sequence[Owned]) -> Fiel
     """The path of ``result=``.
 
     Raises:
-        ValueError: it is none, or none below ``status``, or the kind has no such field.
+        ValueError: it is not a path, or not one below ``status``, or the kind has no such field.
     """
     path = FieldPath(text)
     names = path.steps_of(kind)

@@ -695,7 +695,7 @@ def change_filter_of(given: Any, option: str = "when") -> ChangeFilter[Any, Any]
         option: its name, for error texts.
 
     Raises:
-        TypeError: it is none of these; the text says what to give.
+        TypeError: it is not one of these; the text says what to give.
     """
     if isinstance(given, ChangeFilter):
         return given
@@ -704,7 +704,7 @@ def change_filter_of(given: Any, option: str = "when") -> ChangeFilter[Any, Any]
 
 
 def refuse_unfinished(option: str, given: Any) -> None:
-    """Refuse what makes a filter, and is none yet.
+    """Refuse what makes a filter, but is not one yet.
 
     Raises:
         TypeError: the text says what to write.
@@ -721,7 +721,7 @@ def refuse_unfinished(option: str, given: Any) -> None:
 
 
 def _checked(text: str, function: Callable[..., Any]) -> Test:
-    """The function, whose result is a truth value; an awaitable is none."""
+    """The function, whose result is a truth value; an awaitable is refused."""
 
     def test(*given: Any) -> bool:
         passes = function(*given)

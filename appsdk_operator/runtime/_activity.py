@@ -374,7 +374,7 @@ class Observers:
         """Add an observer, unless it is there; returns the function that removes it.
 
         Raises:
-            TypeError: it is none.
+            TypeError: it is not an observer.
         """
         check_observer(observer)
         with self._lock:
@@ -419,7 +419,7 @@ class ObservedParts:
         """Show ``observer`` all parts; returns the function that ends that.
 
         Raises:
-            TypeError: it is none.
+            TypeError: it is not an observer.
         """
         check_observer(observer)
         key = object()

@@ -54,7 +54,7 @@ def chunk_size(text: bytes, limit: int) -> int:
     """The size of a chunk from its first line.
 
     Raises:
-        StreamFormatError: it is none, or more than ``limit``.
+        StreamFormatError: it is not a number, or more than ``limit``.
     """
     found = _SIZE.fullmatch(text)
     if found is None:

@@ -112,7 +112,7 @@ class Kinds:
         Args:
             call: the decorator's call.
             text: the source of an expression.
-            value: the value of a constant expression; None if it is none.
+            value: the value of a constant expression; None if it is not constant.
         """
         parts: list[tuple[str, str | None]] = []
         for arg in call.args:

@@ -72,7 +72,7 @@ class Module:
         )
 
     def kopf_name(self, node: ast.AST) -> str:
-        """The name within kopf of an expression, ``on.create``; empty if it is none."""
+        """The name within kopf of an expression, ``on.create``; empty if it has none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)

@@ -397,7 +397,7 @@ class _Translated:
         return self.source.segment(node)
 
     def _value(self, node: ast.AST, depth: int = 0) -> Any:
-        """The value of a constant expression, also of another module; None if it is none."""
+        """The value of a constant expression, of other modules too; None if it is not constant."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, (ast.Tuple, ast.List)):

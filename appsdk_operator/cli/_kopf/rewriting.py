@@ -83,7 +83,7 @@ class Words(Protocol):
         ...
 
     def call_of_handler(self, name: str) -> str:
-        """The arguments of a translated function: ``obj``, ``old, new``; empty if it is none."""
+        """The arguments of a translated function: ``obj``, ``old, new``; empty if it is not one."""
         ...
 
 

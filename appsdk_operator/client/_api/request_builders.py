@@ -127,7 +127,7 @@ def check_object(obj: object) -> None:
     """Refuse anything but objects of the kit: others have no kind.
 
     Raises:
-        TypeError: it is none; the text says how to make one.
+        TypeError: it is not one; the text says how to make one.
     """
     if not isinstance(obj, (Object, MutableObject)):
         wrap = "MutableObject(kind, {…}), or " if isinstance(obj, Mapping) else ""
@@ -140,7 +140,7 @@ def check_patch(patch: object) -> None:
     """Refuse patches without a media type.
 
     Raises:
-        TypeError: it is none; the text says how to make one.
+        TypeError: it is not one; the text says how to make one.
     """
     if not hasattr(patch, "content_type"):
         kind = "JsonPatch([…])" if isinstance(patch, Sequence) else "MergePatch({…})"

@@ -484,7 +484,7 @@ def _read_file(file: Path) -> KubeconfigSection:
     except OSError as error:
         problem = str(error)
     except ValueError as error:
-        # What it quotes, such as an alias that is none, may be a part of a token.
+        # What it quotes, such as an unknown alias, may be a part of a token.
         problem = _QUOTED.sub("…", str(error))
     # Neither cause nor context: the errors of decoders and parsers have lines of the file.
     if problem:

@@ -74,7 +74,7 @@ def _retry_after(headers: Headers) -> float | None:
 
 
 def _json_or_none(body: bytes) -> Any:
-    """The body as JSON; None: it is none."""
+    """The body as JSON; None if it is not JSON."""
     try:
         return decode_json(body)
     except DecodeError:

@@ -68,7 +68,7 @@ def failure_events_of(value: FailureEvents | bool | None) -> FailureEvents | Non
     """The options for what was given: True for the defaults, False or None for none.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: it is not one of these.
     """
     if value is None or value is False:
         return None

@@ -168,7 +168,7 @@ class SchemaReader:
         """The class of a spec or status; None if it is not an object with known fields.
 
         Raises:
-            ModelError: the schema is none, or nested too deeply.
+            ModelError: it is not a schema, or nested too deeply.
         """
         place = Place(words, name)
         check_forms(schema, name)

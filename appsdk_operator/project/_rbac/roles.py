@@ -146,7 +146,7 @@ def roles(
             namespaces of tests, because a test has one namespace for both.
 
     Raises:
-        ValueError: ``name`` is missing for permissions, or a name is none.
+        ValueError: ``name`` is missing for permissions, or a name is invalid.
 
     >>> pods = Permission(groups=[""], resources=["pods"], verbs=["get", "list", "watch"])
     >>> made = roles([pods], name="pod-counter", namespace="counters")

@@ -114,7 +114,7 @@ def marked(view: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def alternatives(view: Any) -> tuple[Any, ...]:
-    """The members of a union, those of nested ones included; a type that is none by itself.
+    """The members of a union, those of nested ones included; a type that is not one, itself.
 
     Their annotations are left out.
     """

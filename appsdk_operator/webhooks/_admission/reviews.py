@@ -36,7 +36,7 @@ def decode_review(body: bytes) -> WireReview:
     """The review in a body.
 
     Raises:
-        MalformedReview: it is none.
+        MalformedReview: it is not a review.
     """
     # Within the review the object has two levels around it.
     if is_deeper(body, MAX_LEVELS + 2):

@@ -106,7 +106,7 @@ def decode_review(body: bytes, http: HTTPRequest | None = None) -> TokenReviewRe
     """Decode a TokenReview of ``v1`` or ``v1beta1``; one without a version counts as ``v1``.
 
     Raises:
-        ReviewError: it is none, or its token is empty.
+        ReviewError: it is not a review, or its token is empty.
     """
     if is_deeper(body):
         raise ReviewError(f"couldn't get version/kind; json parse error: {TOO_DEEP}")

@@ -54,7 +54,7 @@ def decode_review(body: bytes) -> ConversionReview:
     """Decode a ConversionReview of ``v1``; ``v1beta1`` has the same fields.
 
     Raises:
-        ReviewError: it is none, or has no request.
+        ReviewError: it is not a review, or has no request.
     """
     # Within the review an object has three levels around it.
     if is_deeper(body, MAX_LEVELS + 3):

@@ -183,7 +183,7 @@ def checked_service(service: tuple[str, str]) -> tuple[str, str]:
     """Namespace and name of a Service.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a pair of names.
     """
     given: Any = service
     is_pair = isinstance(given, (tuple, list)) and len(given) == 2
