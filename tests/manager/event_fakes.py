@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 
+import pytest
+
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.manager import EventBroadcaster
 from appsdk_operator.resource import Object, apply_merge_patch, kinds
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 
 POD, NODE = kinds.core.v1.Pod, kinds.core.v1.Node
 PATIENCE = 20.0
@@ -107,3 +109,24 @@ def record(recorder, obj=None, reason="Made", **options):
 def eventually(condition):
     pause = StopSignal()
     return any(condition() or pause.wait(0.01) for _ in range(1000))
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(epoch=1_700_000_000.25)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def make(store, clock, metrics):
+    with broadcasters(store, clock, metrics) as made:
+        yield made

@@ -17,40 +17,24 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.manager import EventBroadcaster, EventOptions, ObjectReference
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import ManualClock, Metrics
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer
 from tests.manager.event_fakes import (
     NODE,
     PATIENCE,
     POD,
     Store,
-    broadcasters,
+    clock,
     eventually,
+    make,
+    metrics,
     numbers,
     pod,
     record,
+    store,
 )
 
-
-@pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
-def clock():
-    return ManualClock(epoch=1_700_000_000.25)
-
-
-@pytest.fixture
-def metrics():
-    return Metrics()
-
-
-@pytest.fixture
-def make(store, clock, metrics):
-    with broadcasters(store, clock, metrics) as made:
-        yield made
+__all__ = ["clock", "make", "metrics", "store"]
 
 
 def test_an_event_has_everything_that_the_server_asks_for(make, store):

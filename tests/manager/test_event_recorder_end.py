@@ -7,37 +7,20 @@ import threading
 import pytest
 
 from appsdk_operator.client import ConnectionLost
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import StopSignal
 from tests.manager.event_fakes import (
     PATIENCE,
     NoThreads,
-    Store,
-    broadcasters,
+    clock,
     eventually,
+    make,
+    metrics,
     numbers,
     record,
+    store,
 )
 
-
-@pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
-def clock():
-    return ManualClock(epoch=1_700_000_000.25)
-
-
-@pytest.fixture
-def metrics():
-    return Metrics()
-
-
-@pytest.fixture
-def make(store, clock, metrics):
-    with broadcasters(store, clock, metrics) as made:
-        yield made
+__all__ = ["clock", "make", "metrics", "store"]
 
 
 @pytest.mark.parametrize("then", ["another event", "nothing"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,10 +28,7 @@ from tests.manager.lifecycle_parts import (
     ready_when,
 )
 
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., Run]]:
-    yield from lifecycles()
+make = pytest.fixture(lifecycles)
 
 
 @dataclasses.dataclass(frozen=True)

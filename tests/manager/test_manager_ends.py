@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -20,10 +20,7 @@ from tests.manager.lifecycle_parts import (
     lifecycles,
 )
 
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., Run]]:
-    yield from lifecycles()
+make = pytest.fixture(lifecycles)
 
 
 class TestGrace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -21,10 +21,7 @@ from tests.manager.lifecycle_parts import (
     ready_when,
 )
 
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., Run]]:
-    yield from lifecycles()
+make = pytest.fixture(lifecycles)
 
 
 class TestStart:

@@ -55,19 +55,9 @@ def config(server: APIServer) -> ClientConfig:
     return ClientConfig(server=server.url, token="let-me-in")
 
 
-@pytest.fixture
-def api(config: ClientConfig) -> Iterator[Client]:
-    yield from client_of(config)
-
-
-@pytest.fixture
-def make(config: ClientConfig) -> Iterator[Callable[..., Manager]]:
-    yield from managers(config)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[[Manager], Run]]:
-    yield from runs()
+api = pytest.fixture(client_of)
+make = pytest.fixture(managers)
+start = pytest.fixture(runs)
 
 
 class TestRun:
