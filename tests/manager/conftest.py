@@ -103,11 +103,11 @@ class Served:
 
 def read_all(client: socket.socket) -> bytes:
     """What comes until the other side closes."""
-    data = b""
+    data = bytearray()
     with contextlib.suppress(ConnectionResetError):
-        while more := client.recv(65536):
+        while more := client.recv(1 << 20):
             data += more
-    return data
+    return bytes(data)
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = 10.0) -> None:

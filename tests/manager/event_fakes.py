@@ -67,11 +67,11 @@ class Store:
 
 
 class NoThreads:
-    """A group of threads that cannot start any at first."""
+    """A group of threads whose first one cannot be started."""
 
-    def __init__(self, group):
+    def __init__(self, group, failure=None):
         self.group = group
-        self.failures = [RuntimeError("can't start new thread")]
+        self.failures = [failure or RuntimeError("can't start new thread")]
 
     def start(self, name, target):
         if self.failures:

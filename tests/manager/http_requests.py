@@ -1,10 +1,11 @@
-"""Requests as bytes, parsed without a connection."""
+"""Requests as bytes, parsed without a connection, and a server that repeats them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from appsdk_operator.manager import HTTPLimits
+from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.serving._request_parser import RequestHead, RequestParser
 
 
@@ -35,3 +36,20 @@ def parse_all(
                 break
             yield head, body
             head = None
+
+
+def echo(request: HTTPRequest) -> HTTPResponse:
+    """Answer what was asked."""
+    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
+
+
+def make(**options: Any) -> HTTPServer:
+    """A server of :func:`echo`."""
+    server = HTTPServer("127.0.0.1:0", name="pages", **options)
+    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
+    return server
+
+
+def phases(server: HTTPServer) -> list[str]:
+    """What the connections of a server are at."""
+    return sorted(connection.phase for connection in server._pool._connections)

@@ -24,7 +24,8 @@ from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._addresses import listen, parse_address
 from appsdk_operator.serving._messages import Headers
 from appsdk_operator.serving._request_parser import RequestParser, RequestRefused
-from tests.manager.http_requests import parse_all, parse_head
+from tests.manager.conftest import read_all
+from tests.manager.http_requests import echo, make, parse_all, parse_head
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 BOTH_LENGTHS = (
@@ -32,24 +33,6 @@ BOTH_LENGTHS = (
     b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 )
 WHOLE = HALF + b"\r\n"
-
-
-def echo(request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
-
-
-def make(**options: Any) -> HTTPServer:
-    server = HTTPServer("127.0.0.1:0", name="pages", **options)
-    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
-    return server
-
-
-def read_all(client: socket.socket) -> bytes:
-    data = bytearray()
-    with contextlib.suppress(ConnectionResetError):
-        while more := client.recv(1 << 20):
-            data += more
-    return bytes(data)
 
 
 # -- answers ---------------------------------------------------------------------------------------

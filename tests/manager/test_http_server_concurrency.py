@@ -15,6 +15,7 @@ import pytest
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.manager._servers.metrics import _SharedPages
 from appsdk_operator.runtime import ManualClock
+from tests.manager.conftest import read_all
 
 LARGE = bytes(8 << 20)
 GET = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -68,14 +69,6 @@ class Bench:
 def bench(serve: Any, eventually: Callable[..., None]) -> Iterator[Bench]:
     with contextlib.ExitStack() as clients:
         yield Bench(serve, eventually, clients)
-
-
-def read_all(client: socket.socket) -> bytes:
-    data = bytearray()
-    with contextlib.suppress(ConnectionResetError):
-        while more := client.recv(1 << 20):
-            data += more
-    return bytes(data)
 
 
 def test_a_large_body_is_in_memory_once_for_any_number_of_slow_readers(bench: Bench) -> None:

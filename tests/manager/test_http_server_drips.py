@@ -19,6 +19,7 @@ from appsdk_operator.manager import (
     TLSOptions,
 )
 from appsdk_operator.runtime import ManualClock
+from tests.manager.conftest import read_all
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -32,14 +33,6 @@ def make(clock: ManualClock, **options: Any) -> HTTPServer:
     server = HTTPServer("127.0.0.1:0", name="pages", clock=clock, **options)
     server.add_handler("/", page, is_prefix=True, methods=["GET", "POST"])
     return server
-
-
-def read_all(client: socket.socket) -> bytes:
-    data = bytearray()
-    with contextlib.suppress(ConnectionResetError):
-        while more := client.recv(1 << 20):
-            data += more
-    return bytes(data)
 
 
 def is_awaited(server: HTTPServer) -> bool:

@@ -10,24 +10,14 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
+from appsdk_operator.manager import HTTPLimits, HTTPResponse
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._connection import ServerConnection
 from appsdk_operator.serving._request_parser import RequestRefused
-from tests.manager.http_requests import parse_head
+from tests.manager.http_requests import make, parse_head, phases
 from tests.manager.test_auth_filter import TOKEN, Reviewer, metrics_server
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def echo(request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
-
-
-def make(**options: Any) -> HTTPServer:
-    server = HTTPServer("127.0.0.1:0", name="pages", **options)
-    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
-    return server
 
 
 def clog(connection: ServerConnection) -> None:
@@ -49,10 +39,6 @@ def clog(connection: ServerConnection) -> None:
 
     connection._shutdown = watched  # type: ignore[method-assign]
     connection._sock = Clogged()  # type: ignore[assignment]
-
-
-def phases(server: HTTPServer) -> list[str]:
-    return sorted(connection.phase for connection in server._pool._connections)
 
 
 # -- messages that two parties could read in two ways ----------------------------------------------

@@ -11,33 +11,14 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
-from appsdk_operator.runtime import ManualClock, StopSignal, ThreadGroup
+from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse
+from appsdk_operator.runtime import ManualClock, StopSignal
+from tests.manager.conftest import read_all
+from tests.manager.event_fakes import NoThreads
+from tests.manager.http_requests import make, phases
 
 HALF = b"GET /slow HTTP/1.1\r\nHost: a\r\n"
 WHOLE = HALF + b"\r\n"
-
-
-def echo(request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse(body=f"{request.method} {request.path} ".encode() + request.body)
-
-
-def make(**options: Any) -> HTTPServer:
-    server = HTTPServer("127.0.0.1:0", name="pages", **options)
-    server.add_handler("/", echo, is_prefix=True, methods=["GET", "HEAD", "POST"])
-    return server
-
-
-def phases(server: HTTPServer) -> list[str]:
-    return sorted(connection.phase for connection in server._pool._connections)
-
-
-def read_all(client: socket.socket) -> bytes:
-    data = bytearray()
-    with contextlib.suppress(ConnectionResetError):
-        while more := client.recv(1 << 20):
-            data += more
-    return bytes(data)
 
 
 # -- time and connections --------------------------------------------------------------------------
@@ -238,22 +219,6 @@ def test_a_listener_that_breaks_ends_the_run_with_its_error() -> None:
         socket.create_connection(("127.0.0.1", server.port), timeout=10).close()
     thread.join(10)
     assert [str(error) for error in errors] == ["broken"]
-
-
-class NoThreads:
-    """A group of threads whose first one cannot be started."""
-
-    def __init__(self, group: ThreadGroup, failure: BaseException | None = None) -> None:
-        self.group = group
-        self.failures = [failure or RuntimeError("can't start new thread")]
-
-    def start(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        if self.failures:
-            raise self.failures.pop()
-        return self.group.start(name, target)
-
-    def join(self, timeout: float | None = None) -> list[str]:
-        return self.group.join(timeout)
 
 
 def test_a_signal_handler_that_ends_the_program_at_that_moment_ends_the_run() -> None:
