@@ -348,8 +348,10 @@ def _check_gap(world: World, before: Entry, entry: Entry, broken: Break) -> None
 
 def _holds_up(world: World, entry: Entry, uid: str) -> bool:
     """Whether the replica was suspended, or a call shows that the object was paused."""
-    is_call = entry.what == "call" and entry.uid == uid and entry.object is not None
-    return entry.what == "fault" or (is_call and world.is_paused(entry.object))
+    if entry.what == "fault":
+        return True
+    shown = entry.object if entry.what == "call" and entry.uid == uid else None
+    return shown is not None and world.is_paused(shown)
 
 
 def _pause_after(world: World, schedule: Schedule, at: float) -> float:
