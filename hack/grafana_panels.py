@@ -594,6 +594,24 @@ INFORMERS = Board(
                     per_second("rest_client_requests_total", "method, code", "{{method}} {{code}}"),
                 ),
                 many(
+                    "API server unreachable",
+                    "For how long it has not answered; 0: it answers.",
+                    "s",
+                    q(
+                        "max by (job, server) (api_server_unreachable_seconds@)",
+                        "{{job}} {{server}}",
+                    ),
+                ),
+                many(
+                    "Outages of the API server",
+                    "How often it stopped answering for ten seconds or more, in an hour.",
+                    "short",
+                    q(
+                        "max by (job, server) (increase(api_server_outages_total@[1h]))",
+                        "{{job}} {{server}}",
+                    ),
+                ),
+                many(
                     "Requests by kind",
                     "By verb, resource and subresource; spec is the resource itself.",
                     "reqps",

@@ -175,6 +175,32 @@ def test_a_world_asks_nothing_by_itself() -> None:
         assert _version_requests(world) == 0
 
 
+def test_a_lost_server_is_a_gauge_and_a_counter_from_the_start(lines: Lines) -> None:
+    with World(_app(probe_server=True)) as world:
+        metrics = world.replicas[0].metrics
+
+        def shown() -> tuple[float | None, float | None]:
+            of_server = {"server": "http://memory"}
+            return (
+                metrics.value("api_server_unreachable_seconds", **of_server),
+                metrics.value("api_server_outages_total", **of_server),
+            )
+
+        world.run(60.0)
+        assert shown() == (0.0, 0.0)
+        for outage in (1.0, 2.0):
+            _freeze(world, True)
+            world.run(100.0)
+            seconds, outages = shown()
+            assert seconds is not None
+            assert 95.0 <= seconds <= 105.0
+            assert outages == outage
+            _freeze(world, False)
+            world.run(60.0)
+            assert shown() == (0.0, outage)
+    assert shown() == (None, 2.0), "a stop removes gauges and keeps counts"
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ASK_AFTER", "_ASK_AGAIN", "_ASK_LOST"):

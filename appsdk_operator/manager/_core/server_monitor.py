@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, final
 
 import attrs
@@ -20,8 +21,10 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.runtime import (
     Clock,
+    Family,
     ManualClock,
     Metrics,
+    Sample,
     StopSignal,
     duration_text,
     get_logger,
@@ -35,6 +38,18 @@ _MEANWHILE: Final = (
     "when it is back"
 )
 _LONGEST: Final = 300
+_UNREACHABLE: Final = Family(
+    "api_server_unreachable_seconds",
+    "gauge",
+    "Seconds for which the API server has not answered; 0 while it answers.",
+    ("server",),
+)
+_OUTAGES: Final = Family(
+    "api_server_outages_total",
+    "counter",
+    "How often the API server stopped answering.",
+    ("server",),
+)
 
 
 @final
@@ -55,7 +70,7 @@ class ServerMonitor:
         Args:
             client: the client; those of another make have no monitor.
             clock: the clock of all waits.
-            metrics: where its requests are counted.
+            metrics: where it counts its requests and the outages.
             enabled: whether it asks; default: yes, unless ``clock`` is a manual one.
         """
         self.name: str = ""
@@ -64,6 +79,7 @@ class ServerMonitor:
         self._contact: ServerContact | None = None
         self._clock = present_clock(clock)
         self._metrics = metrics
+        self._outages = 0
         wanted = not isinstance(self._clock, ManualClock) if enabled is None else enabled
         if wanted and isinstance(client, Client):
             self._config, self._contact = client.config, client.contact
@@ -93,12 +109,21 @@ class ServerMonitor:
             qps=None,
         )
         watch = contact.watch(self._clock.monotonic())
+        retire = self._metrics.add_source(self.samples)
         try:
             with Client(limited, clock=self._clock, metrics=self._metrics) as client:
                 while not stop.is_set():
                     self._look(client, contact, watch, config, stop)
         finally:
             contact.end(watch)
+            retire()
+
+    def samples(self) -> Iterable[Sample]:
+        """Its series, while it runs."""
+        if self._config is not None:
+            labels = (self._config.server,)
+            yield Sample(_UNREACHABLE, labels, self.lost_for or 0.0)
+            yield Sample(_OUTAGES, labels, self._outages)
 
     def _look(
         self,
@@ -112,6 +137,7 @@ class ServerMonitor:
         if look.away is not None:
             self._say_back(config, look.away)
         if look.lost_for is not None:
+            self._outages += 1
             self._say_lost(config, look.error, look.lost_for)
         if look.wait:
             stop.wait(look.wait)
