@@ -143,7 +143,7 @@ def test_the_panels_follow_the_operator_and_hostile_text_stays_text(
     page.wait_for_selector("#timeline >> text=ValueError")
     assert page.title() == "configmaps default/bad-2 · sites"
     assert "kind=configmaps.v1" in page.url
-    assert "kubectl get -n default configmaps.v1 bad-2" in page.inner_text("#object")
+    assert "kubectl get -n default configmaps bad-2" in page.inner_text("#object")
     assert "team=front" in page.inner_text("#object")
     assert page.locator("main img").count() == 0
 

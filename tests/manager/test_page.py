@@ -6,6 +6,7 @@ import re
 import urllib.parse
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from appsdk_operator.manager._servers.markup import sparkline, strip
 from appsdk_operator.manager._servers.page import (
     STATES,
     Asked,
+    _due,
+    _kubectl,
     _trend,
     document,
     objects_of,
@@ -162,6 +165,23 @@ def test_a_chart_stays_in_its_frame(numbers: list[int], what: str) -> None:
 
 @given(st.lists(st.tuples(st.floats(), st.just("good"), st.text()), max_size=10), st.floats(60.0))
 def test_the_marks_of_a_strip_stay_in_it(marks: list[tuple[float, str, str]], span: float) -> None:
-    places = re.findall(r'cx="([\d.]+)"', strip(marks, span))
+    places = re.findall(r'cx="([\d.]+)%"', strip(marks, span))
     assert len(places) == len(marks)
-    assert all(4.0 <= float(place) <= 796.0 for place in places)
+    assert all(0.0 <= float(place) <= 100.0 for place in places)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("configmaps.v1", "configmaps"),  # kubectl takes no resource.version
+        ("deployments.v1.apps", "deployments.v1.apps"),
+        ("shops.v1.example.com", "shops.v1.example.com"),
+    ],
+)
+def test_the_line_for_kubectl_names_the_kind_as_kubectl_takes_it(kind: str, named: str) -> None:
+    line = _kubectl(kind, {"namespace": "berlin", "name": "a"})
+    assert f"kubectl get -n berlin {named} a -o yaml" in line
+
+
+def test_a_time_to_come_has_the_absolute_one_as_its_tooltip() -> None:
+    assert 'title="1970-01-01 00:01:43 UTC">in 3.0 s<' in str(_due(3.0, 100.0))

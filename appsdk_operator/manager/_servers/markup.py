@@ -6,13 +6,12 @@ import datetime as dt
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from appsdk_operator.manager._servers.texts import seconds_text
 from appsdk_operator.runtime import counted
 
 _WIDTH, _HEIGHT = 120, 18
-_STRIP_WIDTH: Final = 800
 
 
 class Html(str):
@@ -179,18 +178,21 @@ def sparkline(numbers: Sequence[int], what: str, level: str = "idle") -> Html:
 
 
 def strip(marks: Sequence[tuple[float, str, str]], span: float) -> Html:
-    """A line of time that ends now, with a mark for each (seconds ago, level, text)."""
-    parts = [f'<path class="base" d="M0 12h{_STRIP_WIDTH}"/>']
+    """A line of time that ends now, with a mark for each (seconds ago, level, text).
+
+    It is as wide as its place: all of it is in percent.
+    """
+    parts = ['<line class="base" x1="0" y1="12" x2="100%" y2="12"/>']
     for before, level, text in marks:
-        place = _STRIP_WIDTH * (1 - min(1.0, max(0.0, before) / span)) if span else _STRIP_WIDTH
-        place = min(_STRIP_WIDTH - 4.0, max(4.0, place if math.isfinite(place) else 0.0))
+        place = 1 - min(1.0, max(0.0, before) / span) if span else 1.0
+        place = place if math.isfinite(place) else 0.0
         parts.append(
-            f'<circle class="{level}" cx="{place:.1f}" cy="12" r="4">'
+            f'<circle class="{level}" cx="{place:.2%}" cy="12" r="4">'
             f"<title>{escaped(text)}</title></circle>"
         )
     what = f"{counted(len(marks), 'call')} within {seconds_text(span)}, newest at the right"
-    return Html(
-        f'<svg class="strip" viewBox="0 0 {_STRIP_WIDTH} 24" preserveAspectRatio="xMinYMid" '
-        'role="img" '
-        f'aria-label="{escaped(what)}">{"".join(parts)}</svg>'
+    drawn = Html(
+        f'<svg class="strip" role="img" aria-label="{escaped(what)}">{"".join(parts)}</svg>'
     )
+    ends = [tag("span", f"{seconds_text(span)} ago"), tag("span", "now")]
+    return join([drawn, tag("div", join(ends), class_="ends dim small", aria_hidden="true")])

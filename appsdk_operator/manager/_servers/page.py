@@ -1,4 +1,4 @@
-"""The debug page as HTML: its views, each of panels made of the state of a manager."""
+"""The live page as HTML: its views, each of panels made of the state of a manager."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _informers(state: Mapping[str, Any], asked: Asked) -> Html:
                 "none yet"
                 if last is None
                 else when(f"{seconds_text(last)} ago", state["time"] - last),
-                "not open" if watch is None else seconds_text(watch),
+                "not open" if watch is None else when(seconds_text(watch), state["time"] - watch),
                 number(one["relists"]),
                 number(one["undecodable"]),
             ]
@@ -353,7 +353,7 @@ def _controller_parts(
     one: Mapping[str, Any], state: Mapping[str, Any], asked: Asked, most: int
 ) -> Html:
     parts: list[object] = []
-    kinds, name = one["kinds"], one["name"]
+    kinds, name, now = one["kinds"], one["name"], state["time"]
     if not one["ready"]:
         parts.append(note(one["health"], wrong=True))
     if one.get("paused"):
@@ -376,14 +376,14 @@ def _controller_parts(
             "planned",
             one["planned"],
             one["planned_total"],
-            lambda rows: _planned("Planned calls, soonest first.", rows, kinds),
+            lambda rows: _planned("Planned calls, soonest first.", rows, kinds, now),
         ),
         (
             "given-up",
             one["given_up"],
             one["given_up_total"],
             lambda rows: _planned(
-                "Given up: nothing but a change or a resync repeats these.", rows, kinds
+                "Given up: only a change or a resync repeats these.", rows, kinds, now
             ),
         ),
         (
@@ -448,13 +448,17 @@ def _running_for(call: Mapping[str, Any]) -> object:
 
 
 def _planned(
-    caption: str, rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], kind: str = ""
+    caption: str,
+    rows: Sequence[Mapping[str, Any]],
+    kinds: Sequence[str],
+    now: float,
+    kind: str = "",
 ) -> Html:
     kinds = [kind] if kind else kinds
     cells = [
         [
             _link_of(row["object"], kinds),
-            _due(row["due_in"]),
+            _due(row["due_in"], now),
             small(two(row["why"], row["callback"])),
             number(row["attempt"]),
             small(row["error"]),
@@ -464,12 +468,12 @@ def _planned(
     return table(caption, ("Object", "When", "Why", "Attempt#", "Last error"), cells)
 
 
-def _due(due_in: float | None) -> object:
+def _due(due_in: float | None, now: float) -> object:
     if due_in is None:
         return badge("given up", "bad")
     if due_in < 0:
         return badge(f"overdue for {seconds_text(-due_in)}", "warn")
-    return tag("span", f"in {seconds_text(due_in)}", class_="time")
+    return when(f"in {seconds_text(due_in)}", now + due_in)
 
 
 def _calls(
@@ -631,7 +635,7 @@ def _cause_page(state: Mapping[str, Any], asked: Asked) -> Html:
         parts.append(table("The objects that fail with it now.", columns, rows))
     if others:
         links = [_link(one["namespace"], one["name"], one["kind"]) for one in others]
-        parts.append(note(join(["Made up for: ", join(links, ", ")])))
+        parts.append(note(join(["Failed with it, and do not any more: ", join(links, ", ")])))
     return panel("Cause", "", join(parts))
 
 
@@ -642,7 +646,7 @@ def _failing_row(state: Mapping[str, Any], one: Mapping[str, Any]) -> list[objec
         ago(state, one["since"]),
         number(one["failures"]),
         small(one["why"]),
-        "" if one["due_in"] is None else _due(one["due_in"]),
+        "" if one["due_in"] is None else _due(one["due_in"], state["time"]),
     ]
 
 
@@ -853,7 +857,10 @@ def _references(rows: Sequence[Mapping[str, str]]) -> Html:
 
 
 def _kubectl(kind: str, timeline: Mapping[str, Any]) -> Html:
-    parts = ["kubectl get", kind, timeline["name"], "-o yaml"]
+    resource, _, version_and_group = kind.partition(".")
+    # kubectl takes resource.version.group, and for a kind of the core group the resource alone.
+    named = kind if "." in version_and_group else resource
+    parts = ["kubectl get", named, timeline["name"], "-o yaml"]
     if timeline["namespace"]:
         parts.insert(1, f"-n {timeline['namespace']}")
     return tag("p", tag("code", " ".join(parts)), class_="copy", title="Click, then copy")
@@ -863,7 +870,7 @@ def _object_planned(timeline: Mapping[str, Any], _: Asked) -> Html:
     if not timeline["planned"]:
         return panel("Next", "", empty("No call is planned for it."))
     caption = "Calls that are planned, or were given up."
-    shown = _planned(caption, timeline["planned"], (), timeline["kind"])
+    shown = _planned(caption, timeline["planned"], (), timeline["time"], timeline["kind"])
     return panel("Next", "", shown)
 
 

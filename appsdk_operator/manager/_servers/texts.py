@@ -1,4 +1,4 @@
-"""Durations, sizes, moments and names as the debug page and its verdict show them."""
+"""Durations, sizes, moments and names as the live page and its verdict show them."""
 
 from __future__ import annotations
 
