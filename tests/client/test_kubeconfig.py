@@ -114,8 +114,9 @@ def test_the_first_configuration_that_is_there_is_used(monkeypatch, tmp_path, po
 def test_no_configuration_at_all_is_an_error_that_lists_the_ways(tmp_path):
     with pytest.raises(
         ConfigError, match=r"give the path of a kubeconfig, set \$KUBECONFIG, run in a pod"
-    ):
+    ) as caught:
         ClientConfig.load()
+    assert "Without a cluster: appsdk-operator run --dev " in str(caught.value)
 
 
 def test_a_pod_is_its_service_account(pod):

@@ -70,7 +70,8 @@ def load(
     raise ConfigError(
         "there is no configuration of an API server: give the path of a kubeconfig, set "
         "$KUBECONFIG, run in a pod with a service account, or put a kubeconfig at "
-        f"{_home_file()}"
+        f"{_home_file()}. Without a cluster: appsdk-operator run --dev serves an API from memory, "
+        "and prints the $KUBECONFIG for it"
     )
 
 
