@@ -270,7 +270,9 @@ class _Child:
 
 
 def _say(text: str) -> None:
-    click.secho(f"dev: {text}", err=True, fg="cyan")
+    # click knows terminals, and not this variable.
+    color = False if os.environ.get("NO_COLOR") else None
+    click.secho(f"dev: {text}", err=True, fg="cyan", color=color)
 
 
 def run_in_dev(load: Callable[[], App], options: RunOptions, link: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -69,6 +70,19 @@ class Program:
         out, _ = self.process.communicate(timeout=60)
         self.lines.append(out)
         return self.process.returncode
+
+
+@pytest.mark.parametrize(("no_color", "expected"), [("", True), ("1", False)])
+def test_the_lines_of_dev_have_a_color_on_a_terminal_unless_nobody_wants_it(
+    no_color: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    _dev._say("starting again")
+    assert "dev: starting again" in terminal.getvalue()
+    assert ("\x1b[" in terminal.getvalue()) is expected
 
 
 @contextmanager
