@@ -18,6 +18,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
@@ -283,8 +284,10 @@ def _opened(url: str) -> Iterator[Any]:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310 - see above
             yield answer
     except (OSError, http.client.HTTPException) as error:
+        # urllib puts its own words around what went wrong.
+        reason = str(error.reason if type(error) is urllib.error.URLError else error)
         raise AssetsError(
-            f"{url} cannot be read: {error}; check the index, or use what is installed with "
+            f"{url} cannot be read: {reason}; check the index, or use what is installed with "
             "--installed"
         ) from error
 

@@ -194,7 +194,19 @@ def test_an_index_that_cannot_be_read_is_an_error_that_says_so(
     if content:
         path.write_text(content)
     assert cli.main(["assets", "use", "--index", mirror.url]) == 1
-    assert said in capsys.readouterr().err
+    text = capsys.readouterr().err
+    assert said in text
+    assert "urlopen" not in text
+
+
+def test_a_server_that_cannot_be_reached_is_said_without_the_words_of_urllib(
+    refusing_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{refusing_port}/index.yaml"
+    assert cli.main(["assets", "use", "--index", url]) == 1
+    text = capsys.readouterr().err
+    assert f"{url} cannot be read: [Errno " in text
+    assert "urlopen" not in text
 
 
 def test_a_version_that_the_index_has_not_is_named(
